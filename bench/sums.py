@@ -105,10 +105,10 @@ def work(way, threads):
     more = {"simd": True} if way != "quadrants" else {"ad_stack_experimental_enabled": True}
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads, offline_cache=False, **more)
     if way == "atomic":
-        from octants.analysis.privatisation import Sums  # of the system that was chosen
+        from octants.analysis.privatisation import PrivatisedSums  # of the system that was chosen
         from octants.codegen.llvm import cpu
 
-        cpu.find_sums = lambda *_: Sums()
+        cpu.find_sums = lambda *_: PrivatisedSums()
     kernels, clock = workloads(qd), time.process_time if threads == 1 else time.perf_counter
     for name in sys.stdin:
         kernel, output = kernels[name.strip()]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.analysis.index_ranges import FARTHEST
+from octants.analysis.index_ranges import LARGEST_INDEX
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.launch.foreign_arrays import ForeignArray
@@ -126,7 +126,7 @@ def test_random_histories_of_overlapping_views() -> None:
             ledger.restore([content])
             assert (views[k] == values).all()
             if generator.random() < 0.3:  # a reverse run that writes its memory
-                ledger.disturb(memories[k])
+                ledger.note_change(memories[k])
                 views[k][...] = -5
         ledger.finish()
         assert (base == final).all()
@@ -135,7 +135,7 @@ def test_random_histories_of_overlapping_views() -> None:
 def random_region(chance: random.Random) -> Any:
     def interval(extent: int) -> tuple[int, int]:
         low = chance.randrange(extent)
-        return low, chance.choice((low, low + 1, FARTHEST))
+        return low, chance.choice((low, low + 1, LARGEST_INDEX))
 
     return chance.choice((None, *[tuple((interval(6), interval(4)) for _ in range(2))] * 3))
 
@@ -170,7 +170,7 @@ def test_random_histories_of_parts(seed: int) -> None:
                 assert (x[place] == value).all()
             if chance.random() < 0.4:  # a reverse run that writes its memory
                 again = chance.choice((region, random_region(chance)))
-                ledger.disturb(memory, again)
+                ledger.note_change(memory, again)
                 for place in at(again):
                     x[place] = -5
         ledger.finish()
@@ -185,7 +185,7 @@ def test_a_row_that_is_overwritten_is_all_that_is_copied() -> None:
     contents = []
     for step in range(steps):
         contents.append((ledger.need(memory, reader="r"), x.copy()))
-        ledger.overwrite(memory, (((step + 1, step + 1), (0, FARTHEST)),), "w")
+        ledger.overwrite(memory, (((step + 1, step + 1), (0, LARGEST_INDEX)),), "w")
         x[step + 1] = step + 1
     assert ledger.saved_bytes == steps * width * 8
     assert array.snapshots == 0
@@ -233,7 +233,7 @@ def test_a_write_through_a_pointer_is_an_error() -> None:
 
 def fits(ledger: OverwriteLedger, *phases: Any) -> bool:
     try:
-        ledger.make_room("kernel `k`", phases)
+        ledger.check_budget("kernel `k`", phases)
     except OctantsRuntimeError:
         return False
     return True
@@ -256,7 +256,7 @@ def test_whether_copies_fit_is_not_guessed(seed: int) -> None:
         due = ledger._forecast(phases).due
         wanted = ledger.saved_bytes + sum(m.nbytes(r) for m, r in due) <= ledger._budget
         assert fits(ledger, *phases) == (wanted or not due)
-        answers.add(ledger._surely_fits(phases))
+        answers.add(ledger._fits_surely(phases))
         live = [content for each in ledger._live.values() for content in each]
         assert ledger._live_bytes == sum(content.memory.nbytes() for content in live)
         if wanted:

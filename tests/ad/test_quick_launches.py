@@ -1,4 +1,4 @@
-"""Launches that a tape records without a look at memory, and what must end that."""
+"""StepEvents that a tape records without a look at memory, and what must end that."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def loss(make: Callable[[Any], Any]) -> Any:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How launches are recorded, as they are: "quick", or "care"."""
     found: list[str] = []
-    names = {"_launch_quickly": "quick", "_launch_with_care": "care"}
+    names = {"_launch_on_fast_path": "quick", "_launch_on_slow_path": "care"}
     for name, way in names.items():
         method = getattr(tapes.Tape, name)
 

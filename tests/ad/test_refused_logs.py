@@ -46,7 +46,7 @@ def start(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> Start:
 
 
 class Program:
-    """Launches under a tape, that of x to a loss."""
+    """StepEvents under a tape, that of x to a loss."""
 
     def __init__(self) -> None:
         self.x, self.v = (qd.field(qd.f64, shape=ITEMS, needs_grad=True) for _ in range(2))
@@ -87,7 +87,7 @@ class Program:
 
 
 class Steps(Program):
-    """Launches that overwrite in place, one after the other, with a loop in a loop."""
+    """StepEvents that overwrite in place, one after the other, with a loop in a loop."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -72,9 +72,9 @@ def test_copies_are_told_by_array_writer_and_reader() -> None:
     host = found["x", "a host write", "measure"]
     assert (host.copies, host.nbytes, host.region) == (1, 8, (((5, 5), (1, 1)),))
     assert "`measure` reads it" in host.why
-    unseen = found["factors", "", "scale"]
-    assert (unseen.nbytes, unseen.region) == (24, None)
-    assert "unseen" in unseen.why
+    untracked = found["factors", "", "scale"]
+    assert (untracked.nbytes, untracked.region) == (24, None)
+    assert "untracked" in untracked.why
     text = explanation.text()
     assert text.startswith("5 launches; ")
     assert "[5, 1]" in text

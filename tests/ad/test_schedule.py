@@ -9,13 +9,13 @@ import pytest
 
 from octants.ad.snapshot_schedule import (
     Stop,
-    endless_stops,
     fewest_advances,
     most_steps,
     next_snapshot,
-    planned_stops,
+    redundant_snapshots,
     repetition,
-    spare,
+    stops_of_known_length,
+    stops_of_unknown_length,
 )
 
 SLOTS = (1, 2, 3, 4, 5, 8)
@@ -68,7 +68,7 @@ def test_numbers_that_the_guide_names() -> None:
 @pytest.mark.parametrize("slots", SLOTS)
 def test_planned_stops_fit_into_the_slots(slots: int) -> None:
     for length in LENGTHS:
-        places = [stop.place for stop in planned_stops(length, slots)]
+        places = [stop.step for stop in stops_of_known_length(length, slots)]
         assert places == sorted(set(places)), length
         assert places[0] == 0
         assert len(places) <= slots
@@ -79,16 +79,16 @@ def advances_without_end(steps: int, slots: int) -> int:
     """The steps that are advanced over for a loop whose length was not known."""
     places: list[int] = []
     newest = 0
-    for stop in endless_stops(slots):
-        if stop.place >= steps:
+    for stop in stops_of_unknown_length(slots):
+        if stop.step >= steps:
             break
         if stop.dropped:
             places.pop(stop.dropped)
-        places.append(stop.place)
+        places.append(stop.step)
         newest = stop.dropped
         assert len(places) <= slots
         assert places == sorted(places)
-    for _ in range(spare(places, newest, steps, slots)):
+    for _ in range(redundant_snapshots(places, newest, steps, slots)):
         newest -= 1
         places.pop(newest)
     ends = (*places[1:], steps)
@@ -105,8 +105,8 @@ def test_loops_of_unknown_length_cost_little_more(slots: int) -> None:
 
 
 def test_rounds_of_an_endless_loop() -> None:
-    stops = list(itertools.islice(endless_stops(3), 7))
+    stops = list(itertools.islice(stops_of_unknown_length(3), 7))
     places = [0, 1, 2, 4, 7, 10, 16]  # rounds end at most_steps(3, r): 4, 10
-    assert [stop.place for stop in stops] == places
+    assert [stop.step for stop in stops] == places
     assert [stop.dropped for stop in stops] == [0, 0, 0, 2, 1, 2, 1]
-    assert list(endless_stops(1)) == [Stop(0)]
+    assert list(stops_of_unknown_length(1)) == [Stop(0)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from octants.analysis.lanes.choice import Choice, choose
+from octants.analysis.lanes.choice import LaneChoice, choose
 from octants.codegen.llvm.lanes.operations import TABLE
 from octants.codegen.llvm.lanes.vectors import vectors_of
 from octants.ir.core import OPERATIONS
@@ -69,7 +69,7 @@ ROWS_INSIDE = """\
   }"""
 
 
-def chosen(body: str, count: str = OPEN, target: Target = AVX512, simd: str = AUTO) -> Choice:
+def chosen(body: str, count: str = OPEN, target: Target = AVX512, simd: str = AUTO) -> LaneChoice:
     (task,) = parse(TEXT.format(body=body, count=count)).tasks
     return choose(task, vectors_of(target, simd))
 
@@ -100,7 +100,7 @@ def test_few_work_items() -> None:
 def test_a_processor_without_vectors_to_rely_on() -> None:
     choice = chosen(RECURRENCE, target=PLAIN, simd=ALWAYS)
     assert choice.lanes == 0
-    assert "none to rely on" in str(choice)
+    assert "no vectors to rely on" in str(choice)
 
 
 THREE_CARRIED = """\

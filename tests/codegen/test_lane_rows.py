@@ -121,7 +121,7 @@ def task_of(length: int, lower: int = 0) -> Task:
 def test_which_loops_have_rows() -> None:
     rows = find_rows(task_of(200))
     assert rows is not None
-    assert (rows.length, len(rows.numbers), len(rows.places)) == (200, 1, 1)
+    assert (rows.length, len(rows.numbers), len(rows.columns)) == (200, 1, 1)
     assert find_rows(task_of(200, lower=-8)) is None
 
 

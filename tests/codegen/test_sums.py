@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.privatisation import Sums, Turns, find_sums
+from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums, find_sums
 from octants.codegen.llvm import cpu
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -161,7 +161,7 @@ def gradients(world: World, name: str) -> list[Any]:
 
 
 def without_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "find_sums", lambda *_: Sums())
+    monkeypatch.setattr(cpu, "find_sums", lambda *_: PrivatisedSums())
 
 
 @pytest.fixture(scope="module")
@@ -456,15 +456,15 @@ class _Watched(interpreter.Interpreter):
         return [environment[value] for value in block.yielded]
 
 
-def length_of(turns: Turns) -> int:
+def length_of(turns: AlternatingChunks) -> int:
     product = 1
-    for op in turns.recipe:
+    for op in turns.rematerialised:
         assert isinstance(op, ops.Constant)
         product *= op.value
     return turns.rows * product
 
 
-def clashes(touched: list[set[tuple[int, ...]]], turns: Turns) -> bool:
+def clashes(touched: list[set[tuple[int, ...]]], turns: AlternatingChunks) -> bool:
     """Whether chunks of the least length that are no neighbours touch one element."""
     length = length_of(turns)
     chunks = [touched[k : k + length] for k in range(0, len(touched), length)]
@@ -481,7 +481,7 @@ def test_chunks_that_are_no_neighbours_touch_nothing_in_common() -> None:
         simplify(random_task.module)
         (task,) = random_task.module.tasks
         random_task.task = task
-        for turns in find_sums(task, True).turns.values():
+        for turns in find_sums(task, True).alternating.values():
             claims += 1
             wraps += turns.wraps
             for n in (1, 2, 5, 12, 13):

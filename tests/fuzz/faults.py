@@ -9,7 +9,7 @@ import pytest
 
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.autodiff import backward
 from octants.autodiff.backward import Backward, LoopIterations
 from octants.autodiff.loop_recording import Checkpoints
@@ -263,7 +263,7 @@ def let_work_items_overtake(patch: pytest.MonkeyPatch) -> None:
 def plain_adds_where_addresses_collide(patch: pytest.MonkeyPatch) -> None:
     """Updates are taken for those of one work item alone, whatever they touch."""
     let_work_items_overtake(patch)
-    patch.setattr(Places, "is_owned", lambda self, accesses: True)
+    patch.setattr(ElementAliasing, "is_owned", lambda self, accesses: True)
 
 
 INTERPRETED = (plain_adds_where_addresses_collide,)

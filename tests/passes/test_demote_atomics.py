@@ -13,8 +13,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.aliasing_writes import Places
-from octants.analysis.privatisation import Sums, find_sums
+from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
@@ -316,7 +316,7 @@ def test_owned_elements_are_touched_by_one_work_item() -> None:
         (task,) = random_task.module.tasks
         random_task.task = task
         updates: list[Any] = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
-        if not Places(task).is_owned(updates):
+        if not ElementAliasing(task).is_owned(updates):
             continue
         claims += 1
         for n in (1, 2, 3, 4, 7):
@@ -590,6 +590,6 @@ def test_fixed_order_leaves_no_order_to_chance(fills: int) -> None:
         module = finish(module, stage, apart=True)
         for task in module.tasks:
             left = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
-            kept = find_sums(task, True) if task.options.get("fixed_order") else Sums()
+            kept = find_sums(task, True) if task.options.get("fixed_order") else PrivatisedSums()
             left = [op for op in left if (op.array, op.companion) not in kept]
             assert not (task.is_parallel and left), to_text(module)

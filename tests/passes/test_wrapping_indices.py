@@ -11,8 +11,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.affine_forms import Forms
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.affine_forms import AffineForms
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
@@ -223,7 +223,7 @@ def test_owned_elements_are_touched_by_one_work_item() -> None:
     claims = 0
     for wild in _tasks(range(1000)):
         accesses: list[Any] = [op for op in wild.task.body.walk() if _is_access(op)]
-        places = Places(wild.task)
+        places = ElementAliasing(wild.task)
         owned = [op for op in accesses if places.is_owned([op])]
         all_owned = bool(accesses) and places.is_owned(accesses)
         if not owned:
@@ -246,7 +246,7 @@ def test_reads_are_overwritten_only_where_that_was_foreseen() -> None:
         accesses: list[Any] = [op for op in wild.task.body.walk() if _is_access(op)]
         loads = [op for op in accesses if isinstance(op, ops.Load)]
         writes = [op for op in accesses if not isinstance(op, ops.Load)]
-        places = Places(wild.task)
+        places = ElementAliasing(wild.task)
         never = {
             (load, write)
             for load in loads
@@ -271,7 +271,7 @@ def _is_access(op: Any) -> bool:
 def test_values_are_in_their_ranges() -> None:
     narrow = 0
     for wild in _tasks(range(7000, 7400)):
-        places = Places(wild.task)
+        places = ElementAliasing(wild.task)
         for run in _runs(wild):
             for value, (low, high) in run.values.items():
                 least, most = places.value_range(value)
@@ -292,7 +292,7 @@ def test_expressions_wrap_as_their_types_do(bits: int) -> None:
     domain = Builder()
     domain.yield_([domain.constant(0, kind), domain.constant(9, kind)])
     b.yield_()
-    forms = Forms(Task("t", b.block, domain.block))
+    forms = AffineForms(Task("t", b.block, domain.block))
     assert (forms.form(zero).terms, forms.form(zero).constant) == ({}, 0)
     assert (forms.form(again).terms, forms.form(again).constant) == ({item: 1}, 0)
 

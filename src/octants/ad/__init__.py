@@ -1,4 +1,20 @@
-"""Derivatives on the host: tapes, forward mode, functions with gradients of their own."""
+"""Derivatives over several launches, on the host: tapes, forward mode, custom gradients."""
+
+# A tape records launches and host writes, saves what they overwrite, and reverses them last to
+# first. The derivative of one kernel is a transformation of its module in `octants.autodiff`;
+# `launch.gradient` compiles it. The files:
+#
+# * `tape` is the recorder, with a fast path for launches that overwrite nothing (`fast_path`). Its
+#   entries are in `tape_entries`, the losses in `losses`, the gradients of by-value arguments in
+#   `argument_gradients`.
+# * `overwrite_ledger` saves and restores the contents (`memory_versions`) that reverse kernels
+#   need; `snapshot_report` says what was copied and why.
+# * `checkpointed` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
+#   `snapshots` holds the state, `checkpoint_steps` runs the steps, `step_trace` checks that they
+#   repeat.
+# * `forward_mode` computes tangents; `custom` has the decorators; `clear_gradients` zeroes
+#   gradients.
+# * Checks: `gradient_ends`, `untracked_writes`, `gradient_check`.
 
 from __future__ import annotations
 

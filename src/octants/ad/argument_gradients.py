@@ -1,4 +1,4 @@
-"""Gradients of arguments that are passed by value, for those launches that are asked about."""
+"""Collects the gradients of by-value arguments, for the kernels that the tape was asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RequestedKernel:
     """A kernel, or a method of one object."""
 
     kernel: Any
@@ -30,30 +30,32 @@ class _Launch:
     arguments: tuple[Any, ...]
     persistent: PersistentStorage | None
 
-    def is_of(self, asked: _Asked) -> bool:
-        if self.specialisation.kernel is not asked.kernel:
+    def is_of(self, requested: _RequestedKernel) -> bool:
+        if self.specialisation.kernel is not requested.kernel:
             return False
-        return not asked.is_bound or self.arguments[0] is asked.owner
+        return not requested.is_bound or self.arguments[0] is requested.owner
 
 
 class ArgumentGradients:
-    """Which kernels a tape was asked for, and their launches in order."""
+    """The kernels for which a tape computes argument gradients, and their launches in order."""
 
-    def __init__(self, asked: Any) -> None:
-        self._all = asked is True
-        several = asked if isinstance(asked, (list, tuple)) else [asked]
-        self._asked = [] if asked in (True, False) else [_as_asked(kernel) for kernel in several]
+    def __init__(self, requested: Any) -> None:
+        self._all = requested is True
+        several = requested if isinstance(requested, (list, tuple)) else [requested]
+        self._requested = (
+            [] if requested in (True, False) else [_as_requested(kernel) for kernel in several]
+        )
         self._launches: list[_Launch] = []
 
     def wants(self, kernel: Any) -> bool:
-        """Whether gradients of the arguments of this kernel will be asked for."""
-        if not self._asked:
+        """Whether the gradients of the arguments of a kernel were requested."""
+        if not self._requested:
             return self._all
-        return any(asked.kernel is kernel for asked in self._asked)
+        return any(requested.kernel is kernel for requested in self._requested)
 
     def collect(self, entries: Sequence[TapeEntry]) -> None:
         """Remember the launches that are about to be reversed, each once."""
-        if not self._all and not self._asked:
+        if not self._all and not self._requested:
             return
         found = {
             entry.number: _Launch(entry.specialisation, entry.arguments, entry.persistent)
@@ -63,20 +65,24 @@ class ArgumentGradients:
         self._launches = list(found.values())
 
     def gradients_of(self, kernel: Any) -> list[dict[str, Any]]:
-        """The gradients of the arguments of each launch of a kernel."""
-        asked = _as_asked(kernel)
-        if not self.wants(asked.kernel):
-            raise ArgumentsNotAsked(asked.kernel.name).at(None)
+        """The gradients of the arguments of each launch of a kernel, by parameter name.
+
+        Raises:
+            OctantsRuntimeError: the tape was not asked for them.
+        """
+        requested = _as_requested(kernel)
+        if not self.wants(requested.kernel):
+            raise ArgumentsNotAsked(requested.kernel.name).at(None)
         return [
             argument_gradients(launch.specialisation, launch.persistent)
             for launch in self._launches
-            if launch.is_of(asked)
+            if launch.is_of(requested)
         ]
 
 
-def _as_asked(kernel: Any) -> _Asked:
+def _as_requested(kernel: Any) -> _RequestedKernel:
     if isinstance(kernel, BoundKernel):
-        return _Asked(kernel.kernel, kernel.owner, is_bound=True)
+        return _RequestedKernel(kernel.kernel, kernel.owner, is_bound=True)
     if not isinstance(kernel, Kernel):
         raise TypeError(f"argument_gradients: {kernel!r} is not a kernel")
-    return _Asked(kernel)
+    return _RequestedKernel(kernel)

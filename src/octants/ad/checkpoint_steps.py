@@ -1,4 +1,4 @@
-"""Runs the steps of a loop: for their effect alone, or recorded to be reversed."""
+"""Runs the steps of a checkpointed loop: unrecorded with snapshots, or recorded to be reversed."""
 
 from __future__ import annotations
 
@@ -39,15 +39,19 @@ else:
     ops = Deferred("octants.ir.ops")
 
 
-def number_to_come() -> int:
+def next_launch_number() -> int:
     """The number of the next launch."""
     number = next(driver.state.numbers)
     driver.state.numbers = driver.launch_numbers(number)
     return number
 
 
-class Sight:
-    """What all launches of a specialised kernel have in common."""
+class StepKernel:
+    """What the launches of a kernel in a step have in common.
+
+    `written` are the positions of the arrays that it writes; `memories` are its arrays, if they are
+    fields only. `is_known` says that its arrays need not be registered again.
+    """
 
     def __init__(self, specialisation: Specialisation) -> None:
         if specialisation.remember(
@@ -56,7 +60,7 @@ class Sight:
             what = f"kernel `{specialisation.signature.kernel}` writes a gradient or a dual"
             raise StepChangesGradient(what).at(None)
         self.written = specialisation.written
-        self.is_met = False
+        self.is_known = False
         self.memories: Mapping[int, TapedMemory] | None = None
         if all(array.space is not Space.NDARRAY for array in specialisation.arrays):
             self.memories = memories_of(specialisation, ())
@@ -80,12 +84,11 @@ def _writes_gradients(module: Module) -> bool:
     )
 
 
-class Advance:
-    """Runs launches for their effect alone, and lets a snapshot keep what they overwrite.
+class StepRunner:
+    """Runs launches unrecorded, and lets snapshots keep what they overwrite.
 
-    `tape` is the one under which a loop runs for the first time: it keeps what launches before the
-    loop need. It is None when steps are run again. `touched` has the step in which each of our
-    arrays was first used.
+    `tape` is the tape of the first run, which saves what launches before the loop need; it is None
+    when steps are run again. `touched` maps each array of Octants to the step that first used it.
     """
 
     def __init__(self, snapshots: Snapshots, trace: Trace, tape: Tape) -> None:
@@ -96,66 +99,66 @@ class Advance:
         self.touched: dict[Any, int] = {}
         self._snapshots = snapshots
         self._memories: dict[Any, TapedMemory] = {}
-        self._strangers: dict[Any, tuple[weakref.ref[Any], str]] = {}
+        self._foreign: dict[Any, tuple[weakref.ref[Any], str]] = {}
         self._shared: dict[Any, int] = {}
         self._written: set[Any] = set()
         self._ended: set[Any] = set()
-        self._sights: dict[Specialisation, Sight] = {}
+        self._kernels: dict[Specialisation, StepKernel] = {}
         self._thread = threading.get_ident()
 
     # -- launches and host writes ---------------------------------------------------------------
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch; those of other threads are no part of a step."""
+        """Run a launch; launches of other threads are no part of a step."""
         if threading.get_ident() != self._thread:
             return specialisation.run(arguments)
-        sight = self.look_at(specialisation)
-        memories = sight.memories or memories_of(specialisation, arguments)
-        self.trace.launch(specialisation, arguments, memories, sight.written)
-        if self.tape is not None and not sight.is_met:
-            self._see(specialisation, memories, self.tape)
-            sight.is_met = self.step > 1 and sight.memories is not None
+        kernel = self.kernel_of(specialisation)
+        memories = kernel.memories or memories_of(specialisation, arguments)
+        self.trace.launch(specialisation, arguments, memories, kernel.written)
+        if self.tape is not None and not kernel.is_known:
+            self._check_first_run(specialisation, memories, self.tape)
+            kernel.is_known = self.step > 1 and kernel.memories is not None
         whole, accessed = self._snapshots.last.whole, None
-        for position in sight.written:
+        for position in kernel.written:
             memory = memories[position]
             if memory.key in whole and (self.tape is None or memory.key in self._ended):
                 continue
             if accessed is None:
-                accessed = sight.accessed(arguments)
+                accessed = kernel.accessed(arguments)
             region = accessed[position].written if position in accessed else None
             self._before_write(memory, region, specialisation.signature.kernel)
         return specialisation.run(arguments)
 
-    def look_at(self, specialisation: Specialisation) -> Sight:
-        """What is known of a kernel."""
-        sight = self._sights.get(specialisation)
-        if sight is None:
-            sight = self._sights[specialisation] = Sight(specialisation)
-        return sight
+    def kernel_of(self, specialisation: Specialisation) -> StepKernel:
+        """The cached facts of a kernel."""
+        kernel = self._kernels.get(specialisation)
+        if kernel is None:
+            kernel = self._kernels[specialisation] = StepKernel(specialisation)
+        return kernel
 
-    def _see(
+    def _check_first_run(
         self, specialisation: Specialisation, memories: Mapping[int, TapedMemory], tape: Tape
     ) -> None:
-        """Look at a launch of the first run; errors that its reverse would have come now."""
+        """Register the arrays of a launch in the first run; raise errors of its reverse early."""
         for memory in memories.values():
-            self._meet(memory, tape)
+            self._register(memory, tape)
         if self.paused or self.step > 1:
             return
         if tape.wants_arguments_of(specialisation):
             raise NoArgumentGradients(specialisation.signature.kernel).at(None)
-        tape.see_cuts(specialisation, memories)
+        tape.check_gradient_ends(specialisation, memories)
         plan = tape_plan(differentiable(specialisation, memories))
         if not (plan.is_repeatable or specialisation.options.deterministic):
             raise OrderIsAnother(specialisation.signature.kernel).at(None)
 
-    def _meet(self, memory: TapedMemory, tape: Tape) -> None:
-        """Get to know an array."""
+    def _register(self, memory: TapedMemory, tape: Tape) -> None:
+        """Register an array on its first use."""
         if memory.key in self.touched:
             return
         tape.touch(memory)
         if memory.is_foreign and memory.key not in self._memories:
             array: Any = memory.array
-            self._strangers[memory.key] = weakref.ref(array.owner), memory.name
+            self._foreign[memory.key] = weakref.ref(array.owner), memory.name
         elif not memory.is_foreign:
             self.touched[memory.key] = self.step
             self._shared[memory.key] = memory.array.shared_version
@@ -163,58 +166,58 @@ class Advance:
 
     def _before_write(self, memory: TapedMemory, region: ArrayRegion, kernel: str) -> None:
         if self.tape is not None and memory.key not in self._ended:
-            self.tape.make_room(f"kernel `{kernel}`", [(memory, region)], [])
+            self.tape.check_budget(f"kernel `{kernel}`", [(memory, region)], [])
             self.tape.overwrite(memory, region, kernel)
             if memory.covers(region):
                 self._ended.add(memory.key)
         if memory.is_foreign:
             self._memories[memory.key] = memory
-            self._snapshots.watch(memory)
+            self._snapshots.copy_always(memory)
         self._written.add(memory.key)
         self._snapshots.before_write(memory, region)
 
     def before_write(self, write: HostWrite) -> None:
-        """The host is about to write; the tape has seen it, too."""
+        """Note a host write; the tape observes it, too."""
         if threading.get_ident() != self._thread:
             return
         memory = note_write(self.trace, write)
         if self.tape is not None:
-            self._meet(memory, self.tape)
+            self._register(memory, self.tape)
             if write.source is not None:
-                self._meet(memory_of(write.source, write.source.describe()), self.tape)
+                self._register(memory_of(write.source, write.source.describe()), self.tape)
         self._written.add(memory.key)
         self._snapshots.before_write(memory, region_of_write(write))
 
     def check(self) -> None:
-        """An error if torch has written an array of ours while the steps ran."""
+        """Raise an error if torch has written an array of Octants while the steps ran."""
         for key, version in self._shared.items():
             memory = self._memories[key]
             if memory.array.shared_version != version:
                 raise ChangedUnseen(memory.name).at(None)
 
-    # -- what a loop asks -----------------------------------------------------------------------
+    # -- queries of the loop --------------------------------------------------------------------
 
     def memories(self) -> list[TapedMemory]:
-        """The arrays that the steps use, but for those of others that are gone."""
+        """The arrays that the steps use, except those of other libraries that are gone."""
         found = dict(self._memories)
-        for key, (reference, name) in self._strangers.items():
+        for key, (reference, name) in self._foreign.items():
             owner = reference()
             if owner is not None:
                 found.setdefault(key, memory_of(owner, name))
         return list(found.values())
 
     def written(self) -> list[TapedMemory]:
-        """Those of them that the steps write."""
+        """The arrays that the steps write."""
         return [memory for key, memory in self._memories.items() if key in self._written]
 
     def touched_before(self, step: int) -> set[Any]:
-        """The keys of those of ours that earlier steps use."""
+        """The keys of the arrays of Octants that earlier steps use."""
         return {key for key, first in self.touched.items() if first < step}
 
     @contextlib.contextmanager
     def numbers_kept(self) -> Iterator[None]:
-        """Run steps again, and let kernels have the numbers of their last launches afterwards."""
-        numbers = {each: each.number for each in self._sights}
+        """Restore the last launch numbers of kernels at the end of the context."""
+        numbers = {each: each.number for each in self._kernels}
         try:
             yield
         finally:
@@ -223,7 +226,11 @@ class Advance:
 
 
 def note_write(trace: Trace, write: HostWrite) -> TapedMemory:
-    """Note a write of the host in a step; an error if the step could not be run again."""
+    """Trace a host write in a step; gives the array.
+
+    Raises:
+        OctantsRuntimeError: the step could not be repeated.
+    """
     name = write.array.describe()
     memory = memory_of_write(write)
     if memory is None:
@@ -234,26 +241,26 @@ def note_write(trace: Trace, write: HostWrite) -> TapedMemory:
     return memory
 
 
-class StepTape(Tape):
-    """Records one step, to reverse it at once; a snapshot keeps what it overwrites."""
+class StepRecorder(Tape):
+    """A tape that records one step, to reverse it at once; a snapshot keeps what it overwrites."""
 
-    _finds_quick_ways = False
+    _uses_fast_path = False
 
     def __init__(
-        self, advance: Advance, snapshots: Snapshots, touched: set[Any], *, validates: bool
+        self, advance: StepRunner, snapshots: Snapshots, touched: set[Any], *, validates: bool
     ) -> None:
         super().__init__(clear_gradients=False, validation=validates)
         self._touched = touched
         self.trace = advance.trace
-        self._advance = advance
+        self._runner = advance
         self._snapshots = snapshots
-        self._cuts = _SeenCuts()
+        self._gradient_ends = _CheckedEnds()
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         if threading.get_ident() == self.thread:
-            sight = self._advance.look_at(specialisation)
-            memories = sight.memories or memories_of(specialisation, arguments)
-            self.trace.launch(specialisation, arguments, memories, sight.written)
+            kernel = self._runner.kernel_of(specialisation)
+            memories = kernel.memories or memories_of(specialisation, arguments)
+            self.trace.launch(specialisation, arguments, memories, kernel.written)
         return super().launch(specialisation, arguments)
 
     def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
@@ -266,8 +273,8 @@ class StepTape(Tape):
         super().before_write(write)
 
 
-class _SeenCuts(GradientEnds):
-    """Cuts that the first run has warned of."""
+class _CheckedEnds(GradientEnds):
+    """Gradient ends of which the first run has warned."""
 
-    def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
-        """Nothing is new."""
+    def observe(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
+        """Do not warn again."""

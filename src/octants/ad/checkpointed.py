@@ -1,8 +1,8 @@
-"""Loops of launches that a tape records as a few snapshots: ``qd.ad.checkpointed(step, n)``.
+"""Reverses a long loop of launches in bounded memory: ``qd.ad.checkpointed(step, n)``.
 
-Under a tape the steps run for their effect alone, and snapshots are taken on the way. Going back,
-the steps are run again from the last snapshot, the last one recorded and reversed, and so on: see
-`snapshot_schedule` for which, and `snapshots` for how a state is kept.
+Under a tape the steps first run unrecorded, with snapshots on the way. Backward, the steps run
+again from the last snapshot, then the last step is recorded and reversed, and so on:
+`snapshot_schedule` plans the snapshots, `snapshots` stores the state.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.ad.checkpoint_steps import Advance, StepTape, number_to_come
+from octants.ad.checkpoint_steps import StepRecorder, StepRunner, next_launch_number
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.ad.snapshot_schedule import Stop, endless_stops, next_snapshot, planned_stops, spare
+from octants.ad.snapshot_schedule import (
+    Stop,
+    next_snapshot,
+    redundant_snapshots,
+    stops_of_known_length,
+    stops_of_unknown_length,
+)
 from octants.ad.snapshots import Snapshots
-from octants.ad.step_trace import Launches, Trace
+from octants.ad.step_trace import StepEvents, Trace
 from octants.ad.tape import Tape
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
@@ -34,8 +40,8 @@ _WHAT = "a checkpointed loop"
 class Statistics:
     """What a loop has cost so far.
 
-    `steps` is its length, `runs` how often a step was run, recorded or not. `snapshots` were taken
-    in all, and at one time `peak_bytes` were held in them.
+    `steps` is its length, `runs` how often a step was run, recorded or not. `snapshots` is the
+    number that were taken, `peak_bytes` the most bytes that they held at a time.
     """
 
     steps: int = 0
@@ -45,7 +51,7 @@ class Statistics:
 
 
 class CheckpointedLoop:
-    """A loop that has run; what `checkpointed` returns."""
+    """A loop that has run: what `checkpointed` returns."""
 
     def __init__(self, step: Callable[[int], Any], n: int | None, slots: int) -> None:
         self.step = step
@@ -57,13 +63,13 @@ class CheckpointedLoop:
 
     @property
     def statistics(self) -> Statistics:
-        """What it has cost so far: after the body of the tape, the backward pass included."""
+        """What the loop has cost so far; after the body of the tape, with the backward pass."""
         kept = self.snapshots
         taken, peak = (kept.taken, kept.peak) if kept is not None else (0, 0)
         return Statistics(self.steps, self.runs, taken, peak)
 
     def run_step(self, number: int) -> bool:
-        """Run a step; whether it was the last."""
+        """Run a step; gives whether it was the last."""
         self.runs += 1
         goes_on = self.step(number)
         if isinstance(goes_on, (bool, np.bool_)):
@@ -89,10 +95,10 @@ def checkpointed(
     Loops may be nested.
 
     Args:
-        step: a function of the step number. It launches kernels, reads and writes arrays, and may
-            call what does. It must do the same each time for the same number and arrays: what else
-            of Python it changes, prints or counts happens again in the backward pass. A step that
-            returns ``False`` is the last.
+        step: a function of the step number, which launches kernels, and reads and writes arrays. It
+            must do the same each time for the same number and arrays: what it changes, prints or
+            counts in Python happens again in the backward pass. A step that returns ``False`` is
+            the last.
         n: the number of steps; without it, the loop runs until a step returns ``False``.
         slots: the most snapshots that exist at a time.
 
@@ -141,9 +147,9 @@ def _records(recorder: Any) -> bool:
 
 @contextlib.contextmanager
 def _as_one_event(loop: CheckpointedLoop, recorder: Any) -> Iterator[None]:
-    """Let the step of a loop around this one see a loop in place of launches.
+    """Let an enclosing step trace a loop as one event instead of its launches.
 
-    What is launched for a loop depends on whether the step is run or recorded.
+    Which launches a loop makes depends on whether the step is run or recorded.
     """
     trace: Trace | None = getattr(recorder, "trace", None)
     if trace is None:
@@ -158,7 +164,7 @@ def _as_one_event(loop: CheckpointedLoop, recorder: Any) -> Iterator[None]:
 
 
 def _run(loop: CheckpointedLoop) -> None:
-    """Run the steps as they are."""
+    """Run the steps without snapshots."""
     while loop.steps != loop.n:
         has_ended = loop.run_step(loop.steps)
         loop.steps += 1
@@ -167,10 +173,10 @@ def _run(loop: CheckpointedLoop) -> None:
 
 
 def _record(loop: CheckpointedLoop, tape: Tape) -> None:
-    """Run the steps, those that a snapshot is worth while for without recording them.
+    """Run the steps, unrecorded and with snapshots as far as that pays.
 
-    The last step of a known number is recorded: it is reversed first. A tape that saves nothing
-    leaves it to the loop, which saves.
+    If their number is known, the last step is recorded, because it is reversed first; a tape that
+    does not save leaves it to the loop, which does.
     """
     entry = LoopEntry(loop, tape)
     unrecorded = loop.n
@@ -182,7 +188,7 @@ def _record(loop: CheckpointedLoop, tape: Tape) -> None:
 
 
 class FailedEntry:
-    """The steps before one that raised: an error if the tape is reversed all the same."""
+    """The steps before one that raised: reversing them is an error."""
 
     kernels: frozenset[Any] = frozenset()
 
@@ -203,10 +209,10 @@ class LoopEntry:
         self._tape = tape
         self._snapshots = loop.snapshots = Snapshots(loop.slots, budget)
         self._trace = Trace()
-        self._advance = Advance(self._snapshots, self._trace, tape)
+        self._runner = StepRunner(self._snapshots, self._trace, tape)
         self._touched_before = set(tape.touched)
         self._contents: list[Content] = []
-        self._first_number = self._number = number_to_come()
+        self._first_number = self._number = next_launch_number()
         self._steps = 0
 
     @property
@@ -217,56 +223,60 @@ class LoopEntry:
     # -- forward --------------------------------------------------------------------------------
 
     def run(self, most: int | None) -> bool:
-        """Run steps, ``most`` of them unless one ends the loop; whether one did."""
+        """Run at most so many steps; gives whether a step ended the loop."""
         tape = self._tape
         tape.paused += 1
         try:
-            with _launching(self._advance, self._advance.before_write):
+            with _launching(self._runner, self._runner.before_write):
                 has_ended = self._run_first(most)
-            self._advance.check()
+            self._runner.check()
         except BaseException as error:
             tape.append(FailedEntry(self._steps, error))
             raise
         finally:
             tape.paused -= 1
-            self._advance.tape = None
+            self._runner.tape = None
         self._loop.steps = self._steps
         if self._steps:
-            tape.hold(self._snapshots.peak)
-            memories = self._advance.memories()
+            tape.count_copies(self._snapshots.peak)
+            memories = self._runner.memories()
             self._contents = [tape.need(memory, None, _WHAT) for memory in memories]
             tape.append(self)
         return has_ended
 
     def _run_first(self, most: int | None) -> bool:
         slots = self._loop.slots
-        stops = endless_stops(slots) if most is None else planned_stops(most + 1, slots)
+        stops = (
+            stops_of_unknown_length(slots)
+            if most is None
+            else stops_of_known_length(most + 1, slots)
+        )
         stop, newest, has_ended = next(stops, None), 0, False
         while self._steps != most and not has_ended:
-            if stop is not None and stop.place == self._steps:
+            if stop is not None and stop.step == self._steps:
                 newest = self._stop_at(stop)
                 stop = next(stops, None)
-            self._advance.step = self._steps
+            self._runner.step = self._steps
             has_ended = self._run_step(self._steps)
             self._steps += 1
-        places = [snapshot.place for snapshot in self._snapshots.stack]
-        for _ in range(spare(places, newest, self._steps, slots)):
+        steps = [snapshot.step for snapshot in self._snapshots.stack]
+        for _ in range(redundant_snapshots(steps, newest, self._steps, slots)):
             newest -= 1
             self._snapshots.drop(newest)
         return has_ended
 
     def _stop_at(self, stop: Stop) -> int:
-        """Take a snapshot; the index of the first one that must stay when the loop ends."""
+        """Take a snapshot; gives the index of the first one that must stay when the loop ends."""
         if stop.dropped:
             self._snapshots.drop(stop.dropped)
-        self._snapshots.take(stop.place, number_to_come())
+        self._snapshots.take(stop.step, next_launch_number())
         return stop.dropped
 
     def _run_step(self, step: int) -> bool:
-        """Run a step, and see whether it is what it was before; whether it ends the loop."""
+        """Run a step and check that it repeats; gives whether it ends the loop."""
         snapshot = self._snapshots.last
-        is_first = snapshot.place == step
-        now = self._trace.now = Launches(is_first=is_first)
+        is_first = snapshot.step == step
+        now = self._trace.now = StepEvents(is_first=is_first)
         has_ended = self._loop.run_step(step)
         if has_ended:
             self._trace.event("the end")
@@ -279,43 +289,43 @@ class LoopEntry:
 
     def reverse(self, ledger: OverwriteLedger) -> None:
         ledger.restore(self._contents, _WHAT)
-        for memory in self._advance.written():
-            ledger.disturb(memory)
+        for memory in self._runner.written():
+            ledger.note_change(memory)
         end = self._steps
         try:
-            with self._advance.numbers_kept():
+            with self._runner.numbers_kept():
                 while end:
                     end = self._reverse_before(end)
         finally:
             while self._snapshots.stack:  # after an error: undo what the ledger does not know
-                self._snapshots.leave()
+                self._snapshots.pop()
 
     def _reverse_before(self, end: int) -> int:
-        """Reverse the step before ``end``; where the next one ends."""
+        """Reverse the step before ``end``; gives the next ``end``."""
         snapshots = self._snapshots
         snapshot = snapshots.restore()
-        place, self._number = snapshot.place, snapshot.number
-        while distance := next_snapshot(end - place, snapshots.free + 1):
-            self._run_again(place, place + distance)
-            place += distance
-            snapshots.take(place, self._number)
-        self._run_again(place, end - 1)
+        step, self._number = snapshot.step, snapshot.number
+        while distance := next_snapshot(end - step, snapshots.free + 1):
+            self._rerun(step, step + distance)
+            step += distance
+            snapshots.take(step, self._number)
+        self._rerun(step, end - 1)
         self._reverse_step(end - 1)
-        if snapshots.last.place == end - 1:
-            snapshots.leave()
+        if snapshots.last.step == end - 1:
+            snapshots.pop()
         return end - 1
 
-    def _run_again(self, first: int, last: int) -> None:
-        """Run some steps for their effect."""
-        with self._replaying(self._advance, self._advance.before_write):
+    def _rerun(self, first: int, last: int) -> None:
+        """Run some steps again, unrecorded."""
+        with self._replaying(self._runner, self._runner.before_write):
             for step in range(first, last):
                 self._run_step(step)
 
     def _reverse_step(self, step: int) -> None:
-        """Run a step and propagate adjoints back through it."""
-        touched = self._touched_before | self._advance.touched_before(step)
+        """Run a step again, recorded, and propagate adjoints back through it."""
+        touched = self._touched_before | self._runner.touched_before(step)
         validates = self._tape.validation
-        tape = StepTape(self._advance, self._snapshots, touched, validates=validates)
+        tape = StepRecorder(self._runner, self._snapshots, touched, validates=validates)
         with self._replaying(tape, tape.before_write):
             self._run_step(step)
         around = driver.state.recorder
@@ -328,18 +338,18 @@ class LoopEntry:
     def _replaying(
         self, recorder: Any, before_write: Callable[[HostWrite], None]
     ) -> Iterator[None]:
-        """Give the launches of some steps to a recorder, with the numbers that they had."""
+        """Pass the launches of some steps to a recorder, with the numbers of the first run."""
         numbers = driver.state.numbers
         driver.state.numbers = driver.launch_numbers(self._number)
         try:
             with _launching(recorder, before_write):
                 yield
-            self._number = number_to_come()
+            self._number = next_launch_number()
         finally:
             driver.state.numbers = numbers
 
-    def run_again(self) -> None:
-        """Run all steps once more, on the memory as it is."""
+    def rerun(self) -> None:
+        """Run all steps again, on the present memory."""
         numbers = driver.state.numbers
         driver.state.numbers = driver.launch_numbers(self._first_number)
         try:
@@ -351,7 +361,7 @@ class LoopEntry:
 
 @contextlib.contextmanager
 def _launching(recorder: Any, before_write: Callable[[HostWrite], None]) -> Iterator[None]:
-    """Give launches and host writes to a recorder."""
+    """Pass launches and host writes to a recorder."""
     around = driver.state.recorder
     driver.state.recorder = recorder
     observe_writes(before_write)

@@ -1,4 +1,4 @@
-"""Sets gradients and duals to zero."""
+"""Zeroes the gradients and duals of all arrays of Octants."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ _COMPANIONS = {
 
 
 def clear_gradients(companion: Companion) -> None:
-    """Set this companion of all fields and ndarrays of ours to zero, unseen by any tape."""
+    """Set one companion of all fields and ndarrays of Octants to zero; tapes do not record it."""
     for array in current.runtime().arrays(companion):
         if array.is_allocated:
             array.clear()
 
 
 def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:
-    """Set all gradients of fields and ndarrays to zero; with ``DUAL``, all duals.
+    """Set all gradients of fields and ndarrays to zero, or all duals.
 
-    The gradients of torch tensors are torch's: they stay.
+    The gradients of torch tensors belong to torch and are left alone.
+
+    Args:
+        gradient_type: ``ADJOINT`` for gradients, ``DUAL`` for duals, ``PRIMAL`` for the values.
     """
     clear_gradients(_COMPANIONS[gradient_type])

@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own, or none: what the tape sees of them is one call."""
+"""Functions with a custom gradient, or without one; a tape records a call of one as one event."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 
 
 def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function or a kernel whose launches have no part in the gradient.
+    """Decorate a function or a kernel whose launches take no part in derivatives.
 
-    A tape does not record its launches and forward mode runs them without tangents: adjoints pass
-    by as if it had not been called.
+    A tape does not record the launches, and forward mode runs them without tangents: adjoints pass
+    as if the function had not been called.
     """
 
     @functools.wraps(function)
@@ -35,7 +35,7 @@ def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _nothing(*args: Any, **named: Any) -> None:
-    """The gradient of what has none."""
+    """The gradient of a function without one."""
 
 
 class ReplacedFunction:
@@ -65,16 +65,20 @@ class ReplacedFunction:
 
 
 def grad_replaced(function: Callable[..., Any]) -> ReplacedFunction:
-    """Decorate a function of the host whose gradient `grad_for` gives.
+    """Decorate a host function whose gradient `grad_for` gives.
 
-    A tape records a call of it as one, not the launches in it; its reverse is a call of the
-    gradient with the same arguments, on the memory as the call left it.
+    A tape records a call of it as one event, not the launches in it. Its reverse calls the gradient
+    with the same arguments, on memory as the call left it.
     """
     return ReplacedFunction(function)
 
 
 def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate the gradient of a `grad_replaced` function: it takes the same arguments."""
+    """Decorate the gradient of a `grad_replaced` function, which takes the same arguments.
+
+    Raises:
+        OctantsRuntimeError: ``primal`` is not decorated with `grad_replaced`.
+    """
 
     def register(gradient: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(primal, ReplacedFunction):

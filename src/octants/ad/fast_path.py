@@ -1,10 +1,9 @@
-"""Launches that a tape records at once: nothing that is needed so far is overwritten by them.
+"""Records launches on a fast path if they overwrite nothing that a reverse kernel needs.
 
-Most launches of most programs are of this kind: one step, on fields and ndarrays of ours, each
-given once, of which nothing is saved before it runs. What such a launch needs is told to the ledger
-only if something is about to overwrite it (`OverwriteLedger.settle`), which mostly never happens.
-All else takes the long way of `ad.tape`, as does the first launch of each specialisation, which
-finds out.
+Most launches are of this kind: one step, on fields and ndarrays of Octants, each passed once, with
+nothing to save before it. The ledger resolves what such a launch needs only if something is about
+to overwrite it (`OverwriteLedger.resolve`), which is rare. The first launch of each specialisation,
+which finds out, and all other launches take the slow path of `ad.tape`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import StructAnnotation
 from octants.types.signature import ScalarType
 
-_MOST_KEYS = 4096
+_MAX_KEYS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The arrays of a launch, by their keys: all, what it writes, and what its reverse needs."""
+    """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs."""
 
     every: frozenset[int]
     written: MemoryPartition
@@ -36,7 +35,7 @@ class Touched:
 
 
 class FastPath:
-    """How launches of a specialisation are recorded in this way."""
+    """Records launches of one specialisation on the fast path."""
 
     __slots__ = (
         "_identities",
@@ -62,20 +61,20 @@ class FastPath:
         )
         self._identities = identities
         self._positions = positions_of(specialisation)
-        # A kernel that steps through the rows of an array writes none that it needs later. Which
-        # ones, these arguments tell.
+        # A kernel that steps through the rows of an array writes no row that it needs later. These
+        # arguments select the rows.
         self._stepped = self.step.regions.named
         self._known: dict[tuple[int, ...], Touched] = {}
 
     def touched(self, arguments: tuple[Any, ...]) -> Touched | None:
-        """The arrays of a launch; None if it must take the long way."""
+        """The arrays of a launch; None if it must take the slow path."""
         identities = self._identities(*arguments)
         if identities is None:
             return None
         key = identities
         for position in self._stepped:
             number = arguments[position]
-            if type(number) is not int:  # an array, whose shape is asked
+            if type(number) is not int:  # an array, whose shape selects the rows
                 return self._find(identities, self.step.accessed(arguments))
             key = (*key, number)
         return self._known.get(key) or self._learn(key, identities, arguments)
@@ -83,15 +82,15 @@ class FastPath:
     def _learn(
         self, key: tuple[int, ...], identities: tuple[int, ...], arguments: tuple[Any, ...]
     ) -> Touched:
-        """What a launch touches; programs repeat themselves, and so ask for it again."""
-        if len(self._known) >= _MOST_KEYS:
+        """What a launch accesses, cached by its arguments, since programs repeat themselves."""
+        if len(self._known) >= _MAX_KEYS:
             self._known.clear()
         accessed = self.step.accessed(arguments) if self._stepped else {}
         found = self._known[key] = self._find(identities, accessed)
         return found
 
     def _find(self, identities: tuple[int, ...], accessed: Mapping[int, Accessed]) -> Touched:
-        """What a launch touches, in rows as far as they are known."""
+        """What a launch accesses, in rows as far as they are known."""
         keys = dict(zip(self._positions, identities, strict=True))
         step = self.step
 
@@ -106,10 +105,16 @@ class FastPath:
         )
 
 
-def quick_way(
+def find_fast_path(
     specialisation: Specialisation, plan: TapePlan, flow: GradientFlow
 ) -> FastPath | None:
-    """The quick way for launches with such a plan; None if there is none."""
+    """The fast path for launches with a plan; None if they must take the slow path.
+
+    Args:
+        specialisation: the kernel.
+        plan: how a tape runs and reverses its launches.
+        flow: the float arrays of the kernel.
+    """
     identities = identities_of(specialisation)
     if identities is None or len(plan.steps) != 1 or flow.may_end:
         return None
@@ -120,6 +125,6 @@ def quick_way(
 
 
 def _saves_nothing(step: ReverseStep) -> bool:
-    """Whether a step neither overwrites what it needs nor keeps more than its arguments."""
+    """Whether a step overwrites nothing that it needs, and keeps only its arguments."""
     overwrites = set(step.needed_before) & set(step.written)
     return not (overwrites or step.rewritten or step.fingerprint or step.log)

@@ -34,10 +34,10 @@ TANGENT = Companion.TANGENT
 class FwdMode:
     """Compute in its body ``loss.dual = d loss / d param * seed``, a Jacobian-vector product.
 
-    At the end the duals of the parameters are cleared; the others stay to be read. A host write in
-    the body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`) clears the duals of
-    what it overwrites; `copy_from` copies them. A parameter that is written before the first launch
-    that uses it keeps its direction.
+    At the end the duals of the parameters are cleared; the other duals remain. A host write in the
+    body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`) clears the duals of what
+    it overwrites; `copy_from` copies them. A parameter that is written before the first launch that
+    uses it keeps its direction.
 
     Args:
         loss: a field or an ndarray with a dual, or a list of them.
@@ -69,7 +69,7 @@ class FwdMode:
         self.paused = 0
         self._thread = threading.get_ident()
         self._touched: set[Any] = set()
-        self._unseen = UntrackedWrites(TANGENT)
+        self._untracked = UntrackedWrites(TANGENT)
 
     @shortens_tracebacks
     def __enter__(self) -> Self:
@@ -90,11 +90,11 @@ class FwdMode:
             parameter.companion_array(TANGENT).clear()
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch with its tangents; those of other threads without."""
+        """Run a launch with its tangents; launches of other threads run without."""
         if self.paused or threading.get_ident() != self._thread:
             return specialisation.run(arguments)
         memories = memories_of(specialisation, arguments)
-        self._unseen.see(specialisation, memories)
+        self._untracked.see(specialisation, memories)
         self._touched.update(memory.key for memory in memories.values())
         aliases = equals_of(specialisation, memories)
         try:
@@ -114,10 +114,10 @@ class FwdMode:
         return specialisation.wrap(results) if results else None
 
     def _before_write(self, write: HostWrite) -> None:
-        """Give what the host writes the tangent of what it comes from: mostly zero."""
+        """Set the tangent of what the host writes to that of its source, or to zero."""
         memory = memory_of_write(write)
         if memory is not None:
-            self._unseen.see_host_write(memory, is_done=write.is_done)
+            self._untracked.see_host_write(memory, is_done=write.is_done)
         tangent, source = _tangent_of(write.array), write.source
         if tangent is None:
             return
@@ -133,7 +133,7 @@ class FwdMode:
 
 
 def _tangent_of(array: Any) -> Any:
-    """The tangent of an array or of its gradient, where it has one in memory; None of a tangent."""
+    """The tangent of an array or of its gradient, if it has one in memory; None of a tangent."""
     return array.companion_array(TANGENT) if array.has_dual() else None
 
 
@@ -155,7 +155,7 @@ def _require_dual(what: str, array: Any) -> None:
 
 
 def _seeds(parameters: list[Any], seed: Any, several: bool) -> list[np.ndarray[Any, Any]]:
-    """The direction in each parameter, in its shape."""
+    """The direction in each parameter, in the shape of the parameter."""
     for parameter in parameters:
         _require_dual("param", parameter)
     given = seed if several else [seed]

@@ -1,4 +1,4 @@
-"""Arguments as they were at a launch, for the reverse run: later changes do not reach them."""
+"""Copies arguments at a launch, so that later changes do not reach the reverse kernel."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from octants.runtime.arguments.parameters import Annotation, StructAnnotation
 from octants.types.signature import ScalarType
 
 
-class Frozen:
-    """The members of a struct argument."""
+class FrozenStruct:
+    """A copy of the members of a struct argument."""
 
     def __init__(self, members: dict[str, Any]) -> None:
         self.__dict__.update(members)
 
 
 def freeze(specialisation: Specialisation, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with copies of vectors and structs; arrays and templates stay what they are."""
+    """Copy the vectors and structs among the arguments of a launch.
+
+    Args:
+        specialisation: the kernel that is launched.
+        arguments: its arguments, then the values of hidden arguments.
+
+    Returns:
+        The arguments with copies; arrays and templates are passed through.
+    """
     annotations = specialisation.signature.annotations
     hidden = arguments[len(annotations) :]
     return *map(_freeze, annotations, arguments), *hidden
@@ -26,7 +34,7 @@ def freeze(specialisation: Specialisation, arguments: tuple[Any, ...]) -> tuple[
 
 def _freeze(annotation: Annotation, value: Any) -> Any:
     if isinstance(annotation, StructAnnotation):
-        return Frozen(
+        return FrozenStruct(
             {name: _freeze(member, getattr(value, name)) for name, member in annotation.members}
         )
     if isinstance(annotation, ScalarType) and annotation.element_shape:

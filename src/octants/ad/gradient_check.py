@@ -1,7 +1,8 @@
 """Compares gradients with central differences: ``Tape(loss=..., grad_check=[x])``.
 
-The launches of the tape are run again from the state before its body, with one element moved. The
-steps and tolerances are those of the cube root rule, for the type of the array.
+For each element, the launches of the tape run again from the state before its body, with the
+element moved by a step in either direction. Steps and tolerances follow the cube-root rule for the
+type of the array.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ class GradientCheck:
         self._before: dict[Any, tuple[TapedMemory, Any]] = {}
 
     def touch(self, memory: TapedMemory) -> None:
-        """Keep what a memory holds before it is first used."""
+        """Copy the contents of an array before it is first used."""
         if memory.key not in self._before:
             self._before[memory.key] = memory, memory.snapshot()
 
     def run(self, entries: Sequence[TapeEntry]) -> None:
-        """Compare each element; raises `OctantsAssertionError` for the first that disagrees."""
+        """Compare the gradient of each element with its central difference.
+
+        Raises:
+            OctantsAssertionError: one of them differs.
+        """
         for array in self._arrays:
             self.touch(memory_of(array, array.describe()))
         after = [(memory, memory.snapshot()) for memory, _ in self._before.values()]
@@ -70,14 +75,14 @@ class GradientCheck:
         self._restore()
         array.window().write(value, index)
         for entry in entries:
-            run_again = getattr(entry, "run_again", None)
-            if run_again is None:
+            rerun = getattr(entry, "rerun", None)
+            if rerun is None:
                 problem = "the body of the tape writes from the host, or has a custom gradient"
                 raise CannotCheck(problem).at(None)
-            run_again()
+            rerun()
         return float(sum(loss.value() for loss in self._losses))
 
     def _restore(self) -> None:
-        """Return to the state before the body."""
+        """Restore the state before the body."""
         for memory, saved in self._before.values():
             memory.restore(saved)

@@ -26,7 +26,10 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 @dataclass(frozen=True)
 class GradientFlow:
-    """The float arrays of a kernel, by position: read and written, with a gradient and without."""
+    """The float arrays of a kernel, by position: read or written, with a gradient or without.
+
+    `ends_within` are arrays without a gradient that the kernel writes and reads back.
+    """
 
     reads_active: frozenset[int]
     reads_plain: frozenset[int]
@@ -36,30 +39,35 @@ class GradientFlow:
 
     @property
     def may_end(self) -> bool:
-        """Whether a launch ends a gradient, or makes others that read what it writes end one."""
+        """Whether a launch ends a gradient, or lets later launches end one."""
         return bool(self.ends_within or (self.reads_active and self.writes_plain))
 
 
 class GradientEnds:
-    """The arrays without gradients that hold values which depend on arrays with gradients.
+    """The arrays without gradients whose values depend on arrays with gradients.
 
-    `holds` has their names by their keys.
+    `holds` maps their keys to their names.
     """
 
     def __init__(self) -> None:
         self.holds: dict[Any, str] = {}
-        self._told: set[Any] = set()
+        self._warned: set[Any] = set()
 
-    def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
-        """Look at a launch: warn if it reads such an array and writes one with a gradient."""
+    def observe(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
+        """Warn if a launch reads such an array and writes one with a gradient.
+
+        Args:
+            specialisation: the kernel that is launched.
+            memories: its arrays, by position.
+        """
         flow = flow_of(specialisation)
         reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self.holds]
         if flow.writes_active:
             for memory in reads:
                 self._warn(memory, specialisation)
         for position in flow.ends_within:
-            if (specialisation.kernel, position) not in self._told:
-                self._told.add((specialisation.kernel, position))
+            if (specialisation.kernel, position) not in self._warned:
+                self._warned.add((specialisation.kernel, position))
                 self.holds.setdefault(memories[position].key, memories[position].name)
                 self._warn(memories[position], specialisation)
         if flow.reads_active or reads:
@@ -67,7 +75,7 @@ class GradientEnds:
                 self.holds.setdefault(memories[position].key, memories[position].name)
 
     def forget(self, memory: TapedMemory) -> None:
-        """The host has written all of an array."""
+        """Note that the host has written all of an array."""
         self.holds.pop(memory.key, None)
 
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
@@ -81,7 +89,7 @@ class GradientEnds:
 
 
 def flow_of(specialisation: Specialisation) -> GradientFlow:
-    """The arrays of a kernel, by what gradients do there."""
+    """The float arrays of a kernel, by how gradients flow through them."""
     return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
 
 

@@ -1,4 +1,4 @@
-"""What a tape differentiates: an array, or what a kernel returns; with the adjoint of it."""
+"""The losses of a tape - arrays, tensors, or results of kernels - and how they are seeded."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from octants.runtime.arguments.parameters import is_torch
 
 
 class Loss(Protocol):
-    """One loss."""
+    """What a tape differentiates."""
 
     def reset(self) -> None:
-        """Make it ready for the body."""
+        """Prepare the loss for the body of the tape."""
 
     def seed(self, entries: Sequence[TapeEntry], /) -> None:
-        """Set its adjoint to the seed; to one without."""
+        """Set its adjoint to the seed, or to one."""
 
     def value(self) -> float:
-        """What it is now."""
+        """Its present value, weighted by the seed."""
 
 
 class ArrayLoss:
-    """A field or an ndarray; of one element unless there is a seed for each."""
+    """A field or an ndarray, of one element unless there is a seed for each element."""
 
     def __init__(self, array: Any, seed: Any = None) -> None:
         shape = (*array.shape, *array.element_shape)
@@ -92,14 +92,14 @@ class TensorLoss:
 
 
 class KernelLoss:
-    """What a kernel returns in its only launch: one float, or what there is a seed for."""
+    """The result of the only launch of a kernel: one float, or what there is a seed for."""
 
     def __init__(self, kernel: Kernel, seed: Any = None) -> None:
         self._kernel = kernel
         self._seed = seed
 
     def reset(self) -> None:
-        """The kernel starts from nothing."""
+        """Nothing to do: the kernel computes its result from scratch."""
 
     def value(self) -> float:
         raise CannotCheck("the loss is a kernel").at(None)
@@ -126,7 +126,16 @@ class KernelLoss:
 
 
 def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
-    """The losses that ``Tape(loss=..., seed=...)`` was given: one, or lists of both."""
+    """The losses for ``Tape(loss=..., seed=...)``.
+
+    Args:
+        loss: an array, a tensor, a kernel, or a list of these, possibly nested.
+        seed: the adjoint of the loss; for a list of losses, a list.
+
+    Raises:
+        OctantsRuntimeError: a loss cannot be differentiated.
+        OctantsValueError: a seed does not fit.
+    """
     if loss is None:
         return []
     if not isinstance(loss, (list, tuple)):

@@ -1,9 +1,9 @@
-"""What regions of memories held between two writes, as far as somebody will need it.
+"""The contents that regions of arrays held between two writes, if a reverse kernel needs them.
 
-A write that ends a part of a content has that part copied; the rest stays in memory, and is copied
-when it is overwritten, if it is. Where a later content has the rest as well, the earlier one is
-based on it: its pieces are what it differs in. So a program that needs all of an array in each
-step, and overwrites a row of it, costs a copy of a row for each step.
+A write that ends a part of a content requires a copy of that part; the rest stays in memory, and is
+copied only if it is overwritten. If a later content includes the rest, the earlier content is based
+on it: its pieces are the differences. So a program that needs all of an array in each step, and
+overwrites one row of it, copies one row for each step.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from octants.launch.taped_memory import TapedMemory
 
 
 class Content:
-    """What a region of a memory held between two writes.
+    """What a region of an array held between two writes.
 
-    `pieces` are regions with copies of them. What is `left` of the region is in memory as long as
-    the content is `live`, or in the content that it is based on. `digest` tells the content by,
-    where the tape validates. `reader` is what needs it.
+    `pieces` are regions with copies of them. What is `left` of the region is in memory while the
+    content is `live`, afterwards in the content that it is based on. `digest` identifies the
+    content if the tape validates. `reader` is the kernel that needs it.
     """
 
     __slots__ = (
@@ -48,10 +48,14 @@ class Content:
         self.base: Content | None = None
         self.digest: bytes | None = None
         self._clock = clock
-        self._time = clock.unseen_writes(memory)
+        self._time = clock.untracked_writes(memory)
 
     def save(self, part: ArrayRegion, copies: dict[ArrayRegion, Any]) -> bool:
-        """Copy a part while it is in its memory; whether a copy was made that was not there."""
+        """Copy a part while it is in memory, unless ``copies`` has it.
+
+        Returns:
+            Whether a new copy was made.
+        """
         self.check()
         is_new = part not in copies
         if is_new:
@@ -60,8 +64,12 @@ class Content:
         return is_new
 
     def check(self) -> None:
-        """An error if the array was written through a pointer since."""
-        if self._clock.unseen_writes(self.memory) != self._time:
+        """Raise an error if the array was written through a pointer since.
+
+        Raises:
+            OctantsRuntimeError: it was.
+        """
+        if self._clock.untracked_writes(self.memory) != self._time:
             raise ChangedUnseen(self.memory.name).at(None)
 
     def is_intact(self) -> bool:
@@ -72,7 +80,7 @@ class Content:
         return not self.pieces
 
     def has_pieces_of(self, region: ArrayRegion) -> bool:
-        """Whether there are copies of all that the content has of a region."""
+        """Whether there are copies of everything that the content has of a region."""
         if region is None or not self.pieces or any(part is None for part, _ in self.pieces):
             return bool(self.pieces) and self.left == ()
         return all(
@@ -83,25 +91,25 @@ class Content:
 
 
 class LiveContents:
-    """The live contents of one memory, found by region.
+    """The live contents of one array, indexed by region.
 
-    A program that steps through the rows of an array has many, each in a row of its own; they are
-    found by the numbers of the rows. Those of which a part has ended stand apart.
+    A program that steps through the rows of an array has many contents, each within a row: they are
+    indexed by row. `partial` are those of which a part has ended.
     """
 
     def __init__(self) -> None:
         self.host_writes = 0
-        self.parted: dict[Content, None] = {}
+        self.partial: dict[Content, None] = {}
         self._by_region: dict[ArrayRegion, Content] = {}
         self._in_row: dict[int, dict[ArrayRegion, None]] = {}
         self._elsewhere: dict[ArrayRegion, None] = {}
 
     def __iter__(self) -> Any:
         yield from self._by_region.values()
-        yield from self.parted
+        yield from self.partial
 
-    def unseen_writes(self, memory: TapedMemory) -> int:
-        """A number that changes with each write of the host that was not announced."""
+    def untracked_writes(self, memory: TapedMemory) -> int:
+        """A number that changes with each untracked write of the host."""
         return memory.version - self.host_writes
 
     def get(self, region: ArrayRegion) -> Content | None:
@@ -116,16 +124,16 @@ class LiveContents:
         for row in rows or ():
             self._in_row.setdefault(row, {})[region] = None
 
-    def part(self, content: Content, left: ArrayRegion) -> None:
+    def shrink(self, content: Content, left: ArrayRegion) -> None:
         """Let a part of a content end."""
-        if content not in self.parted:
+        if content not in self.partial:
             self.remove(content)
-            self.parted[content] = None
+            self.partial[content] = None
         content.left = left
 
     def remove(self, content: Content) -> None:
-        if content in self.parted:
-            del self.parted[content]
+        if content in self.partial:
+            del self.partial[content]
             return
         region = content.region
         del self._by_region[region]
@@ -133,7 +141,7 @@ class LiveContents:
         for row in rows_of(region) or ():
             del self._in_row[row][region]
 
-    def meeting(self, region: ArrayRegion) -> list[Content]:
+    def overlapping(self, region: ArrayRegion) -> list[Content]:
         """The contents that a write to a region may end."""
         rows = rows_of(region)
         candidates: Iterable[ArrayRegion] = self._by_region
@@ -141,4 +149,4 @@ class LiveContents:
             near = [self._in_row[row] for row in rows if row in self._in_row]
             candidates = {other: None for found in (*near, self._elsewhere) for other in found}
         found = [self._by_region[other] for other in candidates if intersect(region, other)]
-        return found + [content for content in self.parted if intersect(region, content.left)]
+        return found + [content for content in self.partial if intersect(region, content.left)]

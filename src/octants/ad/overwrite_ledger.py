@@ -1,10 +1,10 @@
-"""What arrays held when recorded launches ran: saved before it is overwritten, put back to reverse.
+"""Saves what recorded launches read before it is overwritten, and restores it to reverse them.
 
-Each memory has a sequence of contents, one after each write. A recorded launch needs some contents,
-or regions of them, in its reverse run. A content that nobody needs costs nothing; one that is
-needed is copied when the first write to its region is about to end it, and once: all launches
-between two writes share it. Arrays of numpy and torch can be written without our seeing it, so that
-what is needed of them is copied at once, and compared with what is there when it is needed again.
+Each array has a sequence of contents, one after each write. The reverse of a recorded launch needs
+some contents, or regions of them. A content that no reverse needs costs nothing. A needed content
+is copied once, when the first write to its region is about to end it: all launches between two
+writes share the copy. Writes to arrays of numpy and torch are untracked, so the needed contents of
+these are copied at once, and compared with memory when they are needed again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants.ad.memory_versions import Content, LiveContents
-from octants.ad.snapshot_report import HOST, UNSEEN, Account
+from octants.ad.snapshot_report import HOST, UNTRACKED, Account
 from octants.analysis.index_ranges import (
     ArrayRegion,
     Rows,
@@ -32,13 +32,13 @@ from octants.diagnostics.tape_errors import (
 )
 from octants.launch.taped_memory import TapedMemory
 
-_MOST_DISTURBANCES = 32
-_MOST_PARTED = 64
-_MOST_BOXES = 16
+_MAX_CHANGES = 32
+_MAX_PARTIAL = 64
+_MAX_BOXES = 16
 
 
 class _Missing(enum.Enum):
-    """What of a content is not in its memory; if only `PIECES` are, these are copies."""
+    """What of a content is not in its memory; `PIECES` are the parts with copies."""
 
     NOTHING = enum.auto()
     PIECES = enum.auto()
@@ -47,39 +47,45 @@ class _Missing(enum.Enum):
 
 MemoryRegion = tuple[TapedMemory, ArrayRegion]
 Phase = tuple[Sequence[MemoryRegion], Sequence[MemoryRegion]]
-"""What will be needed, and then what will be written."""
+"""Regions that will be needed, and regions that will be written after that."""
 
 
 MemoryPartition = Mapping[Any, Rows]
-"""Rows of memories, by the keys of these."""
+"""Rows of arrays, by the keys of the arrays."""
 
 
 def cut(
     memory: TapedMemory, region: ArrayRegion, write: ArrayRegion
 ) -> tuple[ArrayRegion, ArrayRegion]:
-    """What a write to some boxes of a memory ends of a region, and what it leaves."""
+    """Split a region by a write to some boxes of its array.
+
+    Returns:
+        What the write ends, and what it leaves.
+    """
     assert write
     rank = len(write[0])
     boxes, ended = memory.boxes(region, rank), memory.boxes(write, rank)
     left = without(boxes, ended)
-    if not left or len(left) > _MOST_BOXES:
+    if not left or len(left) > _MAX_BOXES:
         return region, ()
     return common(boxes, ended), left
 
 
-class Unsettled(Protocol):
-    """An entry of a tape that will tell what it needs when it is asked."""
+class DeferredEntry(Protocol):
+    """An entry of a tape whose needs are resolved only before something overwrites them."""
 
-    def settle(self, ledger: OverwriteLedger, /) -> None:
-        """Need the contents that the entry's reverse run reads: those of now."""
+    def resolve(self, ledger: OverwriteLedger, /) -> None:
+        """Register the need for the contents that the entry's reverse reads: the present ones."""
 
 
 class OverwriteLedger:
     """The contents that are needed, during the recording and during the backward pass.
 
-    Copies, and logs of launches, may take ``budget`` bytes. One that does not ``save`` keeps no
-    copies: it takes what memory holds for what is needed. One that ``validates`` raises
-    `OctantsAssertionError` where that, or what it has put back, is not what the launch saw.
+    Args:
+        saves: copy what is overwritten; otherwise memory is taken as it is.
+        validates: raise `OctantsAssertionError` if restored or trusted contents differ from what
+            the launch read.
+        budget: the most bytes of copies and of logs.
     """
 
     def __init__(
@@ -94,16 +100,16 @@ class OverwriteLedger:
         self._live: dict[Any, LiveContents] = {}
         self._neighbours: dict[Any, list[TapedMemory]] = {}
         self._final: dict[Any, tuple[TapedMemory, Any]] = {}
-        self._disturbed: dict[Any, list[tuple[ArrayRegion, Content | None]]] = {}
-        self._unsettled: list[Unsettled] = []
+        self._changed: dict[Any, list[tuple[ArrayRegion, Content | None]]] = {}
+        self._deferred: list[DeferredEntry] = []
         self._needed: dict[Any, set[int] | None] = {}
-        self._knows_strangers = False
+        self._has_foreign = False
 
     # -- recording ------------------------------------------------------------------------------
 
-    def is_free(self, written: MemoryPartition) -> bool:
-        """Whether nobody needs what some memories hold in some rows, as far as we can know."""
-        if self._knows_strangers:
+    def may_overwrite(self, written: MemoryPartition) -> bool:
+        """Whether some rows of arrays hold nothing that is needed, as far as is known."""
+        if self._has_foreign:
             return False
         for key, rows in written.items():
             needed = self._needed.get(key, ())
@@ -111,13 +117,13 @@ class OverwriteLedger:
                 return False
         return True
 
-    def note(self, entry: Unsettled, needed: MemoryPartition) -> None:
-        """Remember an entry that needs what some memories hold now in some rows.
+    def note(self, entry: DeferredEntry, needed: MemoryPartition) -> None:
+        """Defer an entry that needs the present contents of some rows.
 
-        What of that is asked when some of it is about to be overwritten.
+        Its needs are resolved when some of these rows are about to be overwritten.
         """
         if needed:
-            self._unsettled.append(entry)
+            self._deferred.append(entry)
             self._note_rows(needed)
 
     def _note_rows(self, parts: MemoryPartition) -> None:
@@ -131,19 +137,31 @@ class OverwriteLedger:
             elif known is not None:
                 self._needed[key] = set(rows)
 
-    def settle(self) -> None:
-        """Find out what entries need that were noted, before any of it is overwritten."""
-        entries, self._unsettled = self._unsettled, []
+    def resolve(self) -> None:
+        """Resolve the needs of deferred entries, before any of it is overwritten."""
+        entries, self._deferred = self._deferred, []
         for entry in entries:
-            entry.settle(self)
+            entry.resolve(self)
 
-    def _settle_for(self, memory: TapedMemory) -> None:
-        if self._unsettled and (memory.is_foreign or memory.key in self._needed):
-            self.settle()
+    def _resolve_for(self, memory: TapedMemory) -> None:
+        if self._deferred and (memory.is_foreign or memory.key in self._needed):
+            self.resolve()
 
     def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
-        """The present content of a region, which ``reader`` will need later."""
-        self._know(memory)
+        """Register the need for the present content of a region.
+
+        Args:
+            memory: the array.
+            region: the region; None for all of it.
+            reader: the kernel whose reverse needs it.
+
+        Returns:
+            The content, to be passed to `restore`.
+
+        Raises:
+            OctantsMemoryError: memory for a copy could not be allocated.
+        """
+        self._register(memory)
         if not memory.has_regions:
             region = None
         self._note_rows({memory.key: rows_of(region)})
@@ -155,18 +173,18 @@ class OverwriteLedger:
         if content is None:
             content = Content(memory, region, live, reader)
             if memory.is_foreign and self.saves:
-                self._save(content, region, (), {}, UNSEEN)
+                self._save(content, region, (), {}, UNTRACKED)
             live.add(content)
             self._live_bytes += memory.nbytes()
-            for other in [one for one in live.parted if contains(region, one.left)]:
+            for other in [one for one in live.partial if contains(region, one.left)]:
                 self._end(other)
                 other.base = content
         if self._validates:
-            self._mark(content, reader)
+            self._check_digest(content, reader)
         return content
 
     def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
-        """Save what is needed of a region that ``writer`` is about to write."""
+        """Save the needed contents of a region that ``writer`` is about to write."""
         copies: dict[Any, dict[ArrayRegion, Any]] = {}
         for content in list(self.ended_by(memory, region)):
             part, left = self.cut(content, memory, region)
@@ -176,16 +194,16 @@ class OverwriteLedger:
             if left == ():
                 self._end(content)
             elif part != ():
-                self._live[content.memory.key].part(content, left)
+                self._live[content.memory.key].shrink(content, left)
 
     def cut(
         self, content: Content, memory: TapedMemory, region: ArrayRegion
     ) -> tuple[ArrayRegion, ArrayRegion]:
-        """What a write to a region of a memory ends of a content, and what it leaves."""
+        """Split what is left of a content by a write to a region: the ended part, and the rest."""
         other = content.memory
         if not self.saves or memory.key != other.key or not region or content.left == ():
             return content.left, ()
-        if not memory.has_regions or len(self._live[other.key].parted) > _MOST_PARTED:
+        if not memory.has_regions or len(self._live[other.key].partial) > _MAX_PARTIAL:
             return content.left, ()
         return cut(memory, content.left, region)
 
@@ -195,14 +213,18 @@ class OverwriteLedger:
         content.live = False
 
     def overwrite_by_host(self, memory: TapedMemory, region: ArrayRegion) -> None:
-        """The same for an announced write of the host, which counts in the array's version."""
+        """The same for a tracked host write, which increments the version of the array."""
         self.overwrite(memory, region, HOST)
         self._live[memory.key].host_writes += 1
 
-    def make_room(self, writer: str, phases: Iterable[Phase]) -> None:
-        """An error if the copies that will be due do not fit into the budget."""
+    def check_budget(self, writer: str, phases: Iterable[Phase]) -> None:
+        """Check that the copies which some phases require fit the budget.
+
+        Raises:
+            OctantsMemoryError: they do not.
+        """
         phases = list(phases)
-        if not self.saves or self._surely_fits(phases):
+        if not self.saves or self._fits_surely(phases):
             return
         due = self._forecast(phases).due
         if not due:
@@ -213,36 +235,40 @@ class OverwriteLedger:
             budget = int(self._budget)
             raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at(None)
 
-    def _surely_fits(self, phases: list[Phase]) -> bool:
-        """Whether there is room for copies of all that is needed, and of what will be: usually."""
-        if self._unsettled:
+    def _fits_surely(self, phases: list[Phase]) -> bool:
+        """Whether copies of everything that is or will be needed fit, which is the common case."""
+        if self._deferred:
             return False
         more = sum(memory.nbytes() for needs, _ in phases for memory, _ in needs)
         return self.saved_bytes + self._live_bytes + more <= self._budget
 
-    def keep_log(self, kernel: str, nbytes: int) -> None:
-        """Count the log of a launch; an error if the budget has no more."""
+    def count_log(self, kernel: str, nbytes: int) -> None:
+        """Count the bytes of the log of a launch.
+
+        Raises:
+            OctantsMemoryError: they exceed the budget.
+        """
         if self.saved_bytes + nbytes > self._budget:
             raise LogTooLarge(kernel, nbytes, self.saved_bytes, int(self._budget)).at(None)
         self.saved_bytes += nbytes
         self.account.note("", kernel, kernel, None, nbytes)
 
     def overwritten(self, phases: Iterable[Phase]) -> list[TapedMemory]:
-        """The memories of which contents that are needed will be overwritten."""
+        """The arrays whose needed contents some phases will overwrite."""
         return self._forecast(phases).overwritten
 
     def _forecast(self, phases: Iterable[Phase]) -> _Forecast:
         forecast = _Forecast(self)
         for needs, writes in phases:
-            for place in needs:
-                forecast.need(*place)
-            for place in writes:
-                forecast.overwrite(*place)
+            for memory, region in needs:
+                forecast.need(memory, region)
+            for memory, region in writes:
+                forecast.overwrite(memory, region)
         return forecast
 
     def live(self, memory: TapedMemory, region: ArrayRegion) -> Content | None:
-        """The content of a region that is needed already."""
-        self._know(memory)
+        """The content of a region, if it is needed already."""
+        self._register(memory)
         return self._live[memory.key].get(region)
 
     def _save(
@@ -253,7 +279,7 @@ class OverwriteLedger:
         copies: dict[ArrayRegion, Any],
         writer: str,
     ) -> None:
-        """Copy a part of a content, which ``writer`` is about to end; ``copies`` were made."""
+        """Copy a part of a content that ``writer`` is about to end, unless ``copies`` has it."""
         memory = content.memory
         try:
             is_new = content.save(part, copies)
@@ -267,16 +293,18 @@ class OverwriteLedger:
 
     def ended_by(self, memory: TapedMemory, region: ArrayRegion) -> Iterator[Content]:
         """The live contents that a write to a region would end."""
-        self._know(memory)
+        self._register(memory)
         for other in self._neighbours[memory.key]:
-            yield from self._live[other.key].meeting(region if other.key == memory.key else None)
+            yield from self._live[other.key].overlapping(
+                region if other.key == memory.key else None
+            )
 
-    def _know(self, memory: TapedMemory) -> None:
-        """Find out which known memories overlap with one, itself among them."""
-        self._settle_for(memory)
+    def _register(self, memory: TapedMemory) -> None:
+        """Find the registered arrays that overlap with an array, and register it."""
+        self._resolve_for(memory)
         if memory.key in self._neighbours:
             return
-        self._knows_strangers |= memory.is_foreign
+        self._has_foreign |= memory.is_foreign
         neighbours = [memory]
         for others in self._neighbours.values():
             if others[0].overlaps(memory):
@@ -285,8 +313,8 @@ class OverwriteLedger:
         self._neighbours[memory.key] = neighbours
         self._live[memory.key] = LiveContents()
 
-    def _mark(self, content: Content, reader: str) -> None:
-        """Note what a content is; an error if it is not what it was when it was noted."""
+    def _check_digest(self, content: Content, reader: str) -> None:
+        """Set the digest of a content, or raise an error if it has changed."""
         digest = content.memory.digest(content.region)
         if content.digest not in (None, digest):
             raise ChangedSinceLaunch(content.memory.name, reader).at(None)
@@ -295,17 +323,17 @@ class OverwriteLedger:
     # -- the backward pass ----------------------------------------------------------------------
 
     def restore(self, contents: Iterable[Content], reader: str = "") -> None:
-        """Put contents back into their memories, where they are not there already."""
+        """Restore contents in memory, unless they are there."""
         if not self.saves:
             self._put_back_final()
         for content in contents:
             if self.saves:
-                self._bring(content)
+                self._restore(content)
             if self._validates:
-                self._mark(content, reader)
+                self._check_digest(content, reader)
 
-    def _bring(self, content: Content) -> None:
-        """Put a content into its memory, and before it what it is based on, as far as need be."""
+    def _restore(self, content: Content) -> None:
+        """Restore a content, and before it the contents that it is based on, as far as needed."""
         chain = [content]
         while chain[-1].base is not None and self._missing(chain[-1]) is _Missing.ALL:
             chain.append(chain[-1].base)
@@ -316,40 +344,43 @@ class OverwriteLedger:
 
     def _missing(self, content: Content) -> _Missing:
         """What of a content is not in its memory."""
-        disturbed: list[ArrayRegion] = []
-        for region, holder in reversed(self._disturbed.get(content.memory.key, ())):
+        changed: list[ArrayRegion] = []
+        for region, holder in reversed(self._changed.get(content.memory.key, ())):
             if holder is content:
                 break
             if intersect(region, content.region):
-                disturbed.append(region)
+                changed.append(region)
         else:
-            if disturbed or not content.live:
+            if changed or not content.live:
                 return _Missing.ALL
             if content.is_intact():
                 return _Missing.NOTHING
             return _Missing.ALL if content.memory.is_foreign else _Missing.PIECES
-        if not disturbed:
+        if not changed:
             return _Missing.NOTHING
-        has_all = all(map(content.has_pieces_of, disturbed))
+        has_all = all(map(content.has_pieces_of, changed))
         return _Missing.PIECES if has_all else _Missing.ALL
 
     def _put(self, content: Content, *, left: bool) -> None:
-        """Put the pieces of a content into its memory; with ``left``, the rest of it as well."""
+        """Copy the pieces of a content to its memory; with ``left``, the rest of it as well."""
         memory = content.memory
-        self.disturb(memory, content.region, content)
+        self.note_change(memory, content.region, content)
         if left and content.left != ():
             memory.restore_part(self._final[memory.key][1], content.left)
         for region, values in content.pieces:
             memory.restore(values, region)
 
-    def disturb(
+    def note_change(
         self, memory: TapedMemory, region: ArrayRegion = None, holder: Content | None = None
     ) -> None:
-        """Let a region, and what overlaps with it, be changed: remember the final contents.
+        """Note that a region is about to change, and keep the final contents of what overlaps.
 
-        ``holder`` is the content that the region holds from now on, if it is known.
+        Args:
+            memory: the array.
+            region: the region; None for all of it.
+            holder: the content that the region will hold, if it is known.
         """
-        self._know(memory)
+        self._register(memory)
         for key in self._component(memory):
             if key not in self._final:
                 neighbour = self._neighbours[key][0]
@@ -359,25 +390,25 @@ class OverwriteLedger:
             self._note(neighbour.key, region if own else None, holder if own else None)
 
     def _note(self, key: Any, region: ArrayRegion, holder: Content | None) -> None:
-        entries = self._disturbed.setdefault(key, [])
+        entries = self._changed.setdefault(key, [])
         if region is None:
             entries.clear()
         elif holder is not None:
             entries[:] = [entry for entry in entries if not contains(region, entry[0])]
-        elif len(entries) >= _MOST_DISTURBANCES:
+        elif len(entries) >= _MAX_CHANGES:
             entries[:] = [(None, None)]
         entries.append((region, holder))
 
-    def disturb_if_known(self, memory: TapedMemory) -> None:
-        """The same for a write of others in the backward pass; what is unknown stays changed."""
-        self._settle_for(memory)
+    def note_change_if_known(self, memory: TapedMemory) -> None:
+        """The same for a write of a custom gradient; unregistered arrays stay changed."""
+        self._resolve_for(memory)
         known = memory.key in self._neighbours
-        self._know(memory)
+        self._register(memory)
         if known or len(self._neighbours[memory.key]) > 1:
-            self.disturb(memory)
+            self.note_change(memory)
 
     def _component(self, memory: TapedMemory) -> set[Any]:
-        """The memories that overlap with one, directly or through others."""
+        """The arrays that overlap with one, directly or through others."""
         found, pending = {memory.key}, [memory.key]
         while pending:
             for other in self._neighbours[pending.pop()]:
@@ -387,7 +418,7 @@ class OverwriteLedger:
         return found
 
     def finish(self) -> None:
-        """Put back the final contents of all that was disturbed."""
+        """Restore the final contents of everything that was changed."""
         self._put_back_final()
         self._final.clear()
         self._live.clear()
@@ -395,16 +426,16 @@ class OverwriteLedger:
 
     def _put_back_final(self) -> None:
         for key, (memory, saved) in self._final.items():
-            if key in self._disturbed:
+            if key in self._changed:
                 memory.restore(saved)
-        self._disturbed.clear()
+        self._changed.clear()
 
 
 class _Forecast:
-    """Follows needs and writes without doing them.
+    """Simulates needs and writes.
 
-    `due` is what will be copied, with repetitions; `overwritten` are the memories of contents that
-    were needed.
+    `due` are the copies that they require, with repetitions; `overwritten` are the arrays whose
+    needed contents they overwrite.
     """
 
     def __init__(self, ledger: OverwriteLedger) -> None:

@@ -1,26 +1,25 @@
-"""What a tape has copied: of which arrays, for which launches, and why."""
+"""Reports what a tape has copied: of which arrays, before which launches, and why."""
 
 from __future__ import annotations
 
-from octants.analysis.index_ranges import FARTHEST, ArrayRegion
+from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion
 from octants.launch.text_table import columns
 from octants.lazy_dataclass import dataclass
 
 HOST = "a host write"
-UNSEEN = ""
+UNTRACKED = ""
 HEADS = ("array", "copies", "bytes", "made before", "the last one", "because")
 
 
 @dataclass(slots=True)
-class Saved:
-    """Copies of one array that writes by launches of one kernel have cost.
+class SavedCopies:
+    """Copies of one array that launches of one kernel required.
 
-    `writer` is the kernel that was about to overwrite what was copied, ``"a host write"``, or empty
+    `writer` is the kernel that was about to overwrite the contents, ``"a host write"``, or empty
     for an array of numpy or torch, which is copied when it is read. `reader` is the kernel whose
-    reverse run needs the copies. `copies` says how many there are, `nbytes` what they take
-    together, and `region` which elements the last one holds: boxes, by inclusive intervals of the
-    indices of each axis; None is all of the array. Where `array` is empty, it is what atomics
-    returned to the kernel.
+    reverse needs the copies. `copies` is their number, `nbytes` their total size, and `region` the
+    elements in the last one: boxes of inclusive index intervals for each axis, or None for the
+    whole array. If `array` is empty, the entry counts the logs of what atomics returned.
     """
 
     array: str
@@ -35,21 +34,21 @@ class Saved:
         """Why the copies are needed, in words."""
         if not self.array:
             return "its reverse run needs what atomics returned"
-        if self.writer == UNSEEN:
-            return f"the reverse of `{self.reader}` reads it, and others may change it unseen"
+        if self.writer == UNTRACKED:
+            return f"the reverse of `{self.reader}` reads it, and writes to it are untracked"
         if self.writer == self.reader:
             return "its own reverse run reads what it overwrites"
         return f"the reverse of `{self.reader}` reads it"
 
     def cells(self) -> tuple[str, ...]:
-        """Its row in the table."""
-        writer = self.writer if self.writer in (HOST, UNSEEN) else f"`{self.writer}`"
+        """The row in the table of `TapeExplanation.text`."""
+        writer = self.writer if self.writer in (HOST, UNTRACKED) else f"`{self.writer}`"
         counts = str(self.copies), str(self.nbytes)
         return self.array, *counts, writer, describe(self.region) if self.array else "", self.why
 
 
 def describe(region: ArrayRegion) -> str:
-    """A region as slices."""
+    """A region in slice notation."""
     if region is None:
         return "[...]"
     return " ".join(f"[{', '.join(_slice(*interval) for interval in box)}]" for box in region)
@@ -58,7 +57,7 @@ def describe(region: ArrayRegion) -> str:
 def _slice(low: int, high: int) -> str:
     if low == high:
         return str(low)
-    end = "" if high >= FARTHEST else str(high + 1)
+    end = "" if high >= LARGEST_INDEX else str(high + 1)
     return f"{low or ''}:{end}"
 
 
@@ -67,7 +66,7 @@ class TapeExplanation:
     """What a tape has copied so far: `saved`, the largest first; `launches` were recorded."""
 
     launches: int
-    saved: tuple[Saved, ...]
+    saved: tuple[SavedCopies, ...]
 
     @property
     def nbytes(self) -> int:
@@ -86,23 +85,23 @@ class TapeExplanation:
 
 
 class Account:
-    """The copies of a tape, those of the same array, writer and reader together."""
+    """The copies of a tape, grouped by array, writer and reader."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str, str], Saved] = {}
+        self._entries: dict[tuple[str, str, str], SavedCopies] = {}
 
     def note(self, array: str, writer: str, reader: str, region: ArrayRegion, nbytes: int) -> None:
-        """Note a copy."""
+        """Count a copy of a region, of so many bytes."""
         if not nbytes:
             return
         key = array, writer, reader
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = Saved(array, writer, reader, region)
+            entry = self._entries[key] = SavedCopies(array, writer, reader, region)
         entry.region = region
         entry.copies += 1
         entry.nbytes += nbytes
 
-    def entries(self) -> tuple[Saved, ...]:
-        """All of them, the largest first."""
+    def entries(self) -> tuple[SavedCopies, ...]:
+        """All groups, the largest first."""
         return tuple(sorted(self._entries.values(), key=lambda entry: -entry.nbytes))

@@ -1,11 +1,11 @@
-"""Where a loop of steps puts its snapshots, so that reversing it runs as few steps again as can be.
+"""Schedules the snapshots of a loop of steps, so that reversing it repeats the fewest steps.
 
-To reverse a chain of ``length`` steps from a snapshot of its start is to advance some steps, take a
-snapshot there, reverse the rest with the other slots, and then the part that was advanced over; the
-last step of a chain is reversed when it is reached. With ``s`` slots, the start's among them, and
-no step advanced over more than ``r`` times, a chain has at most ``(s + r)! / (s! r!)`` steps. That
-and the best places are from A. Griewank and A. Walther, "Algorithm 799: revolve", ACM Transactions
-on Mathematical Software 26 (2000) 19-45.
+To reverse a chain of ``length`` steps from a snapshot of its start: advance some steps, take a
+snapshot there, reverse the rest with the other slots, then reverse the steps that were advanced
+over. With ``s`` slots, including that of the start, and no step advanced over more than ``r``
+times, a chain has at most ``(s + r)! / (s! r!)`` steps. This bound and the best distances are from
+A. Griewank and A. Walther, "Algorithm 799: revolve", ACM Transactions on Mathematical Software 26
+(2000) 19-45.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def most_steps(slots: int, runs: int) -> int:
 
 
 def repetition(length: int, slots: int) -> int:
-    """The least number of times that every step of a chain needs to be advanced over at most."""
+    """The least r so that no step of a chain is advanced over more than r times."""
     if slots == 1:
         return max(0, length - 1)
     runs = 0
@@ -32,15 +32,15 @@ def repetition(length: int, slots: int) -> int:
 
 
 def fewest_advances(length: int, slots: int) -> int:
-    """How often steps are advanced over, in all, while a chain is reversed."""
+    """The total number of steps that are advanced over while a chain is reversed."""
     runs = repetition(length, slots)
     return runs * length - most_steps(slots + 1, runs - 1)
 
 
 def next_snapshot(length: int, slots: int) -> int:
-    """How far from the start of a chain its second snapshot is; 0 if it needs none.
+    """The distance from the start of a chain to its second snapshot; 0 if it needs none.
 
-    Of the places that lead to `fewest_advances`, it is the one with the fewest snapshots.
+    Of the distances that lead to `fewest_advances`, this is the one with the fewest snapshots.
     """
     if length < 3 or slots < 2:
         return 0
@@ -58,56 +58,60 @@ def next_snapshot(length: int, slots: int) -> int:
 
 @dataclass(frozen=True)
 class Stop:
-    """A place in the first run over a loop where a snapshot is taken.
+    """A step of the first run before which a snapshot is taken.
 
-    `dropped` is the index, among the snapshots so far, of one that makes way for it; 0 for none.
+    `dropped` is the index of the earlier snapshot that it replaces; 0 for none.
     """
 
-    place: int
+    step: int
     dropped: int = 0
 
 
-def planned_stops(length: int, slots: int) -> Iterator[Stop]:
+def stops_of_known_length(length: int, slots: int) -> Iterator[Stop]:
     """The snapshots that the first run over a chain of known length takes."""
-    place = 0
-    yield Stop(place)
-    while distance := next_snapshot(length - place, slots):
-        place, slots = place + distance, slots - 1
-        yield Stop(place)
+    step = 0
+    yield Stop(step)
+    while distance := next_snapshot(length - step, slots):
+        step, slots = step + distance, slots - 1
+        yield Stop(step)
 
 
-def endless_stops(slots: int) -> Iterator[Stop]:
+def stops_of_unknown_length(slots: int) -> Iterator[Stop]:
     """The snapshots of a first run over a chain whose length is known at its end only.
 
-    They come in rounds. Those of round ``r`` are in the places for a chain of ``most_steps(slots,
-    r)``, and the first of them is where round ``r - 1`` ended. So, once the last ones of the round
-    before have made way, as far as `spare` says, no step is advanced over more often than if the
-    length had been known: the round before is a chain that can be reversed with all slots.
+    They come in rounds. Those of round ``r`` are those of a chain of ``most_steps(slots, r)``, and
+    the first of them is where round ``r - 1`` ended. Once the last snapshots of the round before
+    are dropped, as many as `redundant_snapshots` says, no step is advanced over more often than if
+    the length had been known: the round before is a chain that can be reversed with all slots.
     """
     yield Stop(0)
     runs = 1
     while slots > 1:
-        place = 0
+        step = 0
         for free in range(slots, 1, -1):
-            place += most_steps(free, runs - 1)
-            yield Stop(place, free - 1 if runs > 1 else 0)
+            step += most_steps(free, runs - 1)
+            yield Stop(step, free - 1 if runs > 1 else 0)
         runs += 1
 
 
-def spare(places: Sequence[int], newest: int, length: int, slots: int) -> int:
-    """How many snapshots before the index ``newest`` are in the way of reversing a loop.
+def redundant_snapshots(steps: Sequence[int], newest: int, length: int, slots: int) -> int:
+    """How many snapshots before the index ``newest`` only take slots from reversing a loop.
 
-    ``newest`` is where the last round of `endless_stops` begins; it is 0 in the first round.
+    Args:
+        steps: the steps before which snapshots were taken.
+        newest: the index of the first snapshot of the last round; 0 in the first round.
+        length: the number of steps.
+        slots: the most snapshots at a time.
     """
 
     def advances(kept: int) -> int:
-        return _advances([*places[:kept], *places[newest:]], length, slots)
+        return _advances([*steps[:kept], *steps[newest:]], length, slots)
 
     best = min(range(1, newest + 1), key=lambda kept: (advances(kept), -kept), default=0)
     return newest - best
 
 
-def _advances(places: Sequence[int], length: int, slots: int) -> int:
-    """The steps to advance over while a loop with these snapshots is reversed."""
-    chains = zip(places, (*places[1:], length), strict=True)
-    return sum(fewest_advances(end - place, slots - k) for k, (place, end) in enumerate(chains))
+def _advances(steps: Sequence[int], length: int, slots: int) -> int:
+    """The total number of steps to advance over while a loop with these snapshots is reversed."""
+    chains = zip(steps, (*steps[1:], length), strict=True)
+    return sum(fewest_advances(end - step, slots - k) for k, (step, end) in enumerate(chains))

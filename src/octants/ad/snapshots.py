@@ -1,9 +1,9 @@
-"""The state of a loop of steps at some of them, kept as what the steps since have overwritten.
+"""Snapshots of the state of a checkpointed loop, stored as what later steps have overwritten.
 
-A snapshot holds nothing when it is taken. The first write to a place after it puts what stood there
-into the snapshot; what no step writes is never copied, and an array of which each step writes
-another row costs one copy of it over all snapshots. To return to a snapshot is to undo the writes
-since, those noted in later snapshots first.
+A snapshot is empty when it is taken. The first write to a region after it copies the prior contents
+into it. What no step writes is never copied, and an array of which each step writes another row
+costs one copy over all snapshots. Returning to a snapshot undoes the writes since, those in later
+snapshots first.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from octants.launch.taped_memory import TapedMemory
 
 
 class Snapshot:
-    """The state before the step ``place``; ``number`` is that of the launch to come."""
+    """The state before a step; ``number`` is that of the next launch.
 
-    def __init__(self, place: int, number: int) -> None:
-        self.place = place
+    `whole` holds the keys of the arrays of which it has a full copy. `first_step` is the trace of
+    the step after it.
+    """
+
+    def __init__(self, step: int, number: int) -> None:
+        self.step = step
         self.number = number
         self.nbytes = 0
         self.whole: set[Any] = set()
@@ -29,11 +33,11 @@ class Snapshot:
         self._saved: list[tuple[TapedMemory, ArrayRegion, Any]] = []
 
     def has(self, memory: TapedMemory, region: ArrayRegion) -> bool:
-        """Whether it holds what stood there."""
+        """Whether it holds the contents of a region."""
         return memory.key in self.whole or (memory.key, region) in self._regions
 
     def add(self, memory: TapedMemory, region: ArrayRegion, values: Any) -> None:
-        """Keep what stands somewhere, before it is written."""
+        """Keep the contents of a region, before it is written."""
         size = _size(values)
         if region is None:
             self.whole.add(memory.key)
@@ -44,16 +48,16 @@ class Snapshot:
         self._saved.append((memory, region, values))
 
     def partial(self, memory: TapedMemory) -> int:
-        """The bytes that it holds of an array which it does not hold whole."""
+        """The bytes that it holds of an array without a full copy."""
         return self._partial.get(memory.key, 0)
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Restore everything that it holds."""
         for memory, region, values in reversed(self._saved):
             memory.restore(values, region)
 
     def absorb(self, later: Snapshot) -> None:
-        """Hold what the next snapshot holds, too, which is then no longer needed."""
+        """Take over what the next snapshot holds, which can then be dropped."""
         for memory, region, values in later._saved:
             if not self.has(memory, region):
                 self.add(memory, region, values)
@@ -64,7 +68,7 @@ def _size(values: Any) -> int:
 
 
 class Snapshots:
-    """The snapshots of a loop, in the order of their steps; the last is the one to return to.
+    """The snapshots of a loop, in the order of their steps; the loop returns to the last one.
 
     They may take ``budget`` bytes. `taken` counts them, `peak` is the most bytes at a time.
     """
@@ -76,33 +80,41 @@ class Snapshots:
         self.nbytes = 0
         self.peak = 0
         self._budget = budget
-        self._watched: dict[Any, TapedMemory] = {}
+        self._always_copied: dict[Any, TapedMemory] = {}
 
     @property
     def last(self) -> Snapshot:
-        """The snapshot that writes are noted in."""
+        """The snapshot that copies are added to."""
         return self.stack[-1]
 
     @property
     def free(self) -> int:
-        """The slots that no snapshot is in."""
+        """The number of unused slots."""
         return self.slots - len(self.stack)
 
-    def take(self, place: int, number: int) -> None:
-        """Begin a snapshot of the present state."""
-        self.stack.append(Snapshot(place, number))
+    def take(self, step: int, number: int) -> None:
+        """Begin a snapshot of the present state.
+
+        Raises:
+            OctantsMemoryError: the copies of arrays of other libraries exceed the budget.
+        """
+        self.stack.append(Snapshot(step, number))
         self.taken += 1
-        for memory in self._watched.values():
+        for memory in self._always_copied.values():
             self._add(memory, None)
 
-    def watch(self, memory: TapedMemory) -> None:
-        """Copy an array of others, which can be written unseen, with each snapshot."""
-        if memory.key not in self._watched:
-            self._watched[memory.key] = memory
+    def copy_always(self, memory: TapedMemory) -> None:
+        """Copy an array of another library with each snapshot, since writes to it are untracked."""
+        if memory.key not in self._always_copied:
+            self._always_copied[memory.key] = memory
             self.before_write(memory, None)
 
     def before_write(self, memory: TapedMemory, region: ArrayRegion) -> None:
-        """Keep what stands in a region that is about to be written."""
+        """Keep the contents of a region that is about to be written.
+
+        Raises:
+            OctantsMemoryError: the snapshots exceed the budget.
+        """
         if region == () or self.last.has(memory, region):
             return
         if region is not None and self._wants_all(memory, region):
@@ -110,7 +122,7 @@ class Snapshots:
         self._add(memory, region)
 
     def _wants_all(self, memory: TapedMemory, region: ArrayRegion) -> bool:
-        """Whether to keep all of an array, and not to ask again: also if parts have become many."""
+        """Whether to copy the whole array: if it has no regions, or many have been copied."""
         if not memory.has_regions or memory.covers(region):
             return True
         return self.last.partial(memory) + memory.nbytes(region) > memory.nbytes()
@@ -128,7 +140,7 @@ class Snapshots:
         self.peak = max(self.peak, self.nbytes)
 
     def drop(self, index: int) -> None:
-        """Do without a snapshot; it is not the first."""
+        """Drop a snapshot other than the first."""
         dropped, earlier = self.stack.pop(index), self.stack[index - 1]
         before = dropped.nbytes + earlier.nbytes
         earlier.absorb(dropped)
@@ -139,7 +151,7 @@ class Snapshots:
         self.last.undo()
         return self.last
 
-    def leave(self) -> None:
+    def pop(self) -> None:
         """Return to the last snapshot, and free its slot."""
         self._count(-self.restore().nbytes)
         self.stack.pop()

@@ -1,8 +1,9 @@
-"""What the steps of a loop have launched, so that one that is not the same each time is found out.
+"""Traces the launches of checkpointed steps, to detect a step that is not repeatable.
 
-For each step the kernels and host writes are noted, and the integers that are passed. For the first
-step after a snapshot also the floats, and what arrays of numpy and torch hold that no kernel
-writes: a variable of Python that steps change has another value whenever a snapshot is returned to.
+Each step is traced by its kernels, host writes and integer arguments. The first step after a
+snapshot is also traced by its float arguments and by the contents of numpy and torch arrays that no
+kernel writes: a Python variable that steps change has another value whenever the loop returns to a
+snapshot.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory
 
 _CLOSE = 1e-3
-"""How far floats may be apart: the sum of a parallel loop differs a little from run to run."""
+"""Relative tolerance for floats: the sum of a parallel loop differs a little between runs."""
 
 
-class Launches:
-    """What one run of a step has launched; with more detail if it `is_first` after a snapshot."""
+class StepEvents:
+    """What one run of a step has launched, in more detail if it `is_first` after a snapshot."""
 
     def __init__(self, *, is_first: bool = False) -> None:
         self.is_first = is_first
         self.events: list[str] = []
         self.integers: list[int] = []
         self.floats: list[float] = []
-        self.strangers: list[tuple[TapedMemory, bytes]] = []
+        self.foreign: list[tuple[TapedMemory, bytes]] = []
 
 
 class Trace:
-    """What every step has launched, and the run that is under way.
+    """What every step has launched, and the run in progress.
 
-    While it is `paused`, nothing is noted. `written` are the keys of the arrays of others that
-    kernels have written.
+    Nothing is traced while `paused` is not 0. `written` holds the keys of the arrays of other
+    libraries that kernels have written.
     """
 
     def __init__(self) -> None:
         self.paused = 0
-        self.now = Launches()
+        self.now = StepEvents()
         self.kernels: set[Any] = set()
         self.written: set[Any] = set()
         self._kinds: dict[tuple[str, ...], int] = {}
@@ -57,7 +58,14 @@ class Trace:
         memories: Mapping[int, TapedMemory],
         written: Iterable[int],
     ) -> None:
-        """Note a launch, and the positions of the arrays that it writes."""
+        """Trace a launch.
+
+        Args:
+            specialisation: the kernel.
+            arguments: its arguments.
+            memories: its arrays, by position.
+            written: the positions of the arrays that it writes.
+        """
         for position in written:
             if memories[position].is_foreign:
                 self.written.add(memories[position].key)
@@ -72,18 +80,23 @@ class Trace:
             elif now.is_first and isinstance(value, (float, np.floating)):
                 now.floats.append(float(value))
         if now.is_first:
-            strangers = [memory for memory in memories.values() if memory.is_foreign]
-            now.strangers += [(memory, memory.digest()) for memory in strangers]
+            foreign = [memory for memory in memories.values() if memory.is_foreign]
+            now.foreign += [(memory, memory.digest()) for memory in foreign]
 
     def event(self, what: str) -> None:
-        """Note something else."""
+        """Trace an event that is not a launch."""
         if not self.paused:
             self.now.events.append(what)
 
-    def compare(self, step: int, first: Launches | None) -> None:
-        """A step has run: keep what it has launched, or compare it with the first time.
+    def compare(self, step: int, first: StepEvents | None) -> None:
+        """End the run of a step: keep its trace, or compare it with that of its first run.
 
-        ``first`` is the first run where that is known in detail.
+        Args:
+            step: the number of the step.
+            first: the detailed trace of its first run, if there is one.
+
+        Raises:
+            OctantsRuntimeError: the traces differ.
         """
         kind, integers = tuple(self.now.events), hash(tuple(self.now.integers))
         if step == len(self._kind):
@@ -99,30 +112,30 @@ class Trace:
         if first is not None:
             self._compare_details(step, first)
 
-    def _compare_details(self, step: int, first: Launches) -> None:
+    def _compare_details(self, step: int, first: StepEvents) -> None:
         now = self.now
         if not _are_close(first.floats, now.floats):
             raise _passed(step, first.floats, now.floats)
-        for (memory, before), (again, after) in zip(first.strangers, now.strangers, strict=False):
+        for (memory, before), (again, after) in zip(first.foreign, now.foreign, strict=False):
             if before != after and not {memory.key, again.key} & self.written:
                 raise _passed(step, f"`{memory.name}`", "it with other contents")
 
 
 def _passed(step: int, first: Any, again: Any) -> Exception:
-    """The error for other arguments."""
+    """The error for changed arguments."""
     first, again = (f"passed {what} to its kernels" for what in (first, again))
     return StepIsAnother(step, first, again).at(None)
 
 
 def _words(kind: tuple[str, ...]) -> str:
-    """Events as words."""
+    """Events in words."""
     groups = [(name, len(list(group))) for name, group in itertools.groupby(kind)]
     names = (name + f" {count} times" * (count > 1) for name, count in groups)
     return f"launched {', '.join(names) or 'nothing'}"
 
 
 def _are_close(first: list[float], again: list[float]) -> bool:
-    """Whether floats are the same up to rounding; what is not finite tells nothing."""
+    """Whether floats are equal up to rounding, ignoring those that are not finite."""
     scale = max(map(abs, filter(math.isfinite, (*first, *again))), default=0.0)
     return len(first) == len(again) and all(
         math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-6 * scale)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octants import driver, options
 from octants.ad.argument_gradients import ArgumentGradients
 from octants.ad.clear_gradients import clear_gradients as clear
-from octants.ad.fast_path import FastPath, Touched, quick_way
+from octants.ad.fast_path import FastPath, Touched, find_fast_path
 from octants.ad.frozen_arguments import freeze
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.gradient_ends import GradientEnds, flow_of
@@ -51,16 +51,16 @@ ON_OVERWRITE = ("save", "error", "trust")
 class Tape:
     """Record the launches in its body; at the end, propagate the adjoints of a loss back.
 
-    ``with Tape(loss=loss):`` sets the loss to zero, and all gradients of fields and ndarrays of
-    Octants; then the body runs. At its end ``loss.grad`` is set to one, and the recorded launches
-    run in reverse, last first. If the body raises, nothing is reversed. Example:
+    ``with Tape(loss=loss):`` sets the loss and all gradients of fields and ndarrays of Octants to
+    zero; then the body runs. At its end ``loss.grad`` is set to one, and the recorded launches run
+    in reverse, last first. If the body raises, nothing is reversed. Example:
 
         with qd.ad.Tape(loss=loss):
             step()
         print(x.grad.to_numpy())
 
-    The body may overwrite arrays: the tape copies what a reverse run needs, restores it for that
-    run, and leaves all arrays as the body left them. A host write (`fill`, ``x[i] = v``,
+    The body may overwrite arrays: the tape copies what a reverse kernel needs, restores it for that
+    kernel, and leaves all arrays as the body left them. A host write (`fill`, ``x[i] = v``,
     `from_numpy`, `copy_from`) ends the adjoints of what it overwrites.
 
     Args:
@@ -69,7 +69,7 @@ class Tape:
             the body has set are propagated.
         clear_gradients: set all gradients to zero first; otherwise they accumulate.
         validation: check before each reverse run that it reads what the launch read, in arrays of
-            every kind: this finds writes through pointers, and trust that was wrong.
+            every kind: this finds writes through pointers, and wrong uses of "trust".
         grad_check: arrays whose gradients are compared with central differences.
         seed: the adjoint of the loss, instead of one. With a number for each element, the loss may
             be an array of several elements, or a returned vector. For a list of losses, a list.
@@ -86,7 +86,7 @@ class Tape:
         OctantsMemoryError: if the copies exceed ``init(ad_snapshot_budget_bytes=...)``.
     """
 
-    _finds_quick_ways = True
+    _uses_fast_path = True
 
     @shortens_tracebacks
     def __init__(
@@ -110,7 +110,7 @@ class Tape:
         self.on_overwrite = on_overwrite
         self.paused = 0
         self.thread = threading.get_ident()
-        self._watch = ArgumentGradients(argument_gradients)
+        self._requested = ArgumentGradients(argument_gradients)
         self._entries: list[TapeEntry] = []
         self._ledger = OverwriteLedger(
             saves=on_overwrite != "trust",
@@ -118,37 +118,44 @@ class Tape:
             budget=driver.snapshot_budget(),
         )
         self._touched: set[Any] = set()
-        self._cuts = GradientEnds()
-        self._unseen = UntrackedWrites()
+        self._gradient_ends = GradientEnds()
+        self._untracked = UntrackedWrites()
         self._custom: dict[Any, TapedMemory] | None = None
-        self._is_simple = self._finds_quick_ways and not validation and self._check is None
+        self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._launches = 0
-        self._ways: dict[Specialisation, FastPath] = {}
+        self._fast_paths: dict[Specialisation, FastPath] = {}
         self._done = False
         self._entered = False
 
     @property
     def snapshot_bytes(self) -> int:
-        """The bytes that the tape has copied of what was overwritten."""
+        """The bytes of overwritten contents that the tape has copied."""
         return self._ledger.saved_bytes
 
     def explain(self) -> TapeExplanation:
-        """What the tape has copied so far, in the body or after it: what, how much, and why.
+        """Explain what the tape has copied so far: what, how much, and why.
 
         Returns:
             A table when printed; as data, `saved` has an entry for each array, the kernel that was
-            about to overwrite it, and the kernel whose reverse run needs it.
+            about to overwrite it, and the kernel whose reverse needs it.
         """
         launches = self._launches if self._done else self._count()
         return TapeExplanation(launches, self._ledger.account.entries())
 
     def argument_gradients(self, kernel: Any) -> list[dict[str, Any]]:
-        """The gradients of float arguments that are passed by value, for each launch of a kernel.
+        """The gradients of the by-value float arguments of each launch of a kernel.
 
-        In the order of the launches, dictionaries of numbers, vectors and matrices by the names of
-        the parameters. They are there after the body, if the tape was made to compute them.
+        Args:
+            kernel: a kernel for which the tape was asked to compute them.
+
+        Returns:
+            For each launch, in order, a dictionary from parameter names to numbers, vectors and
+            matrices. It is complete after the body.
+
+        Raises:
+            OctantsRuntimeError: the tape was not asked for them.
         """
-        return self._watch.gradients_of(kernel)
+        return self._requested.gradients_of(kernel)
 
     # -- the context ----------------------------------------------------------------------------
 
@@ -159,7 +166,7 @@ class Tape:
         if self._entered:
             raise TapeIsUsed().at(None)
         if self.validation or self._check is not None:
-            refuse("a tape cannot check its gradients", "check them outside of the capture")
+            refuse("a tape cannot check its gradients", "check them persistent of the capture")
         self._entered = True
         self.thread = threading.get_ident()
         if self.clear_gradients:
@@ -185,21 +192,21 @@ class Tape:
 
     @shortens_tracebacks
     def grad(self) -> None:
-        """Propagate the adjoints back; happens by itself at the end of the body, and only once."""
+        """Propagate the adjoints back; the end of the body calls this, and only one call acts."""
         if self._done:
             return
         self._done = True
         self._stop()
         for loss in self.losses:
             loss.seed(self._entries)
-        self._watch.collect(self._entries)
+        self._requested.collect(self._entries)
         self._launches = self._count()
         guard = _BackwardGuard(self._ledger)
         driver.state.recorder = guard
         observe_writes(guard.before_write)
         entries = list(self._entries) if self._check is not None else []
         try:
-            while self._entries:  # what only one launch needs is freed when it has been reversed
+            while self._entries:  # frees what only one launch needs when it has been reversed
                 self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
@@ -216,19 +223,19 @@ class Tape:
     # -- recording ------------------------------------------------------------------------------
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch and remember how to reverse it; those of other threads are only run."""
+        """Run a launch and record how to reverse it; launches of other threads only run."""
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
-        way = self._ways.get(specialisation) or self._known_way(specialisation)
+        way = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
         if way is not None:
             touched = way.touched(arguments)
-            is_free = touched is not None and self._ledger.is_free(touched.written)
-            if touched is not None and is_free and not self._cuts.holds:
-                return self._launch_quickly(way, touched, specialisation, arguments)
-        return self._launch_with_care(specialisation, arguments)
+            may_overwrite = touched is not None and self._ledger.may_overwrite(touched.written)
+            if touched is not None and may_overwrite and not self._gradient_ends.holds:
+                return self._launch_on_fast_path(way, touched, specialisation, arguments)
+        return self._launch_on_slow_path(specialisation, arguments)
 
-    def _launch_with_care(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch of which contents may be needed that it, or something later, overwrites."""
+    def _launch_on_slow_path(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
+        """Run a launch after saving the needed contents that it overwrites."""
         memories = memories_of(given, arguments)
         is_own = on_own_arrays(given, arguments)
         specialisation = given if is_own else differentiable(given, memories)
@@ -241,13 +248,13 @@ class Tape:
         if (
             self._is_simple
             and specialisation is given
-            and self._way_to(given) not in given.fast_paths
+            and self._fast_path_key(given) not in given.fast_paths
         ):
-            self._find_way(given, plan)
+            self._cache_fast_path(given, plan)
             return self.launch(given, arguments)
-        self.see_cuts(given, memories)
+        self.check_gradient_ends(given, memories)
         if not is_own:
-            self._unseen.see(given, memories)
+            self._untracked.see(given, memories)
         persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
@@ -271,34 +278,34 @@ class Tape:
     def _look_for_races(
         self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
     ) -> None:
-        """An error where the derivative of a launch depends on which work item is first."""
+        """Raise an error if the derivative of a launch depends on which work item is first."""
         always = self.validation or options.current().debug
         if always or self.on_overwrite != "trust":
             check_before_gradient(specialisation, number, arguments, always=always, effects=True)
         if self.validation:
             validate_launch(specialisation, number, arguments)
 
-    def _find_way(self, specialisation: Specialisation, plan: TapePlan) -> None:
-        """Find out the quick way to record launches of a kernel, if there is one."""
-        way = quick_way(specialisation, plan, flow_of(specialisation))
+    def _cache_fast_path(self, specialisation: Specialisation, plan: TapePlan) -> None:
+        """Find the fast path of a kernel, if there is one, and cache it for all tapes."""
+        way = find_fast_path(specialisation, plan, flow_of(specialisation))
         if way is not None:
             way.may_race = gradient_check(specialisation).program is not None
-        specialisation.fast_paths[self._way_to(specialisation)] = way
+        specialisation.fast_paths[self._fast_path_key(specialisation)] = way
 
-    def _known_way(self, specialisation: Specialisation) -> FastPath | None:
-        """The quick way that another tape has found."""
+    def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:
+        """The fast path that an earlier launch found."""
         if not self._is_simple:
             return None
-        way: FastPath | None = specialisation.fast_paths.get(self._way_to(specialisation))
+        way: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
         if way is not None:
-            self._ways[specialisation] = way
+            self._fast_paths[specialisation] = way
         return way
 
-    def _way_to(self, specialisation: Specialisation) -> Any:
-        """What quick ways to record a kernel are told apart by."""
+    def _fast_path_key(self, specialisation: Specialisation) -> Any:
+        """The options of a tape on which the fast path of a kernel depends."""
         return self.wants_arguments_of(specialisation), self.on_overwrite == "trust"
 
-    def _launch_quickly(
+    def _launch_on_fast_path(
         self,
         way: FastPath,
         touched: Touched,
@@ -313,14 +320,14 @@ class Tape:
         if way.may_race:
             self._look_for_races(specialisation, number, arguments)
         entry = LaunchEntry(specialisation, way.step, arguments, number, persistent)
-        results = entry.run_quickly()
+        results = entry.run_unprepared()
         self._ledger.note(entry, touched.needed)
         self._touched |= touched.every
         self._entries.append(entry)
         return specialisation.wrap(results) if results else None
 
     def _plan(self, specialisation: Specialisation) -> TapePlan:
-        """How a launch runs."""
+        """How a launch runs and is reversed."""
         return tape_plan(
             specialisation,
             arguments=self.wants_arguments_of(specialisation),
@@ -329,19 +336,19 @@ class Tape:
         )
 
     def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch of which the tape only keeps what it overwrites."""
+        """Run a launch unrecorded, after saving the needed contents that it overwrites."""
         memories = memories_of(specialisation, arguments)
         writes = [(memories[position], None) for position in specialisation.written]
-        self.make_room(f"kernel `{specialisation.signature.kernel}`", writes)
-        for place in writes:
-            self.overwrite(*place, specialisation.signature.kernel)
+        self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
+        for memory, region in writes:
+            self.overwrite(memory, region, specialisation.signature.kernel)
         if self._custom is not None:
             self._custom.update((memory.key, memory) for memory in memories.values())
         return specialisation.run(arguments)
 
     @contextmanager
     def custom_call(self) -> Iterator[dict[Any, TapedMemory]]:
-        """Run launches unrecorded, and collect the memories that they touch."""
+        """Run launches unrecorded inside the context, and collect the arrays that they access."""
         self.paused += 1
         touched: dict[Any, TapedMemory] = {}
         self._custom = touched
@@ -353,36 +360,51 @@ class Tape:
             self._touched.update(touched)
 
     def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
-        """Save what is needed of a region before ``writer`` writes it."""
+        """Save the needed contents of a region before ``writer`` overwrites it."""
         self._ledger.overwrite(memory, region, writer)
 
-    def keep_log(self, kernel: str, nbytes: int) -> None:
-        """Count the log of a launch; an error if it is too large."""
-        self._ledger.keep_log(kernel, nbytes)
+    def count_log(self, kernel: str, nbytes: int) -> None:
+        """Count the bytes of the log of a launch.
 
-    def make_room(
+        Raises:
+            OctantsMemoryError: they exceed the budget.
+        """
+        self._ledger.count_log(kernel, nbytes)
+
+    def check_budget(
         self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
     ) -> None:
-        """An error if what these writes will end, and these contents, cannot be saved."""
+        """Check that the copies which some writes require fit the budget.
+
+        Args:
+            writer: what writes, for the error.
+            writes: the regions to be written.
+            needs: the regions whose contents after the writes are needed.
+
+        Raises:
+            OctantsMemoryError: the copies exceed the budget.
+        """
         self._prepare_writes(writer, [((), writes), (needs, ())])
 
     def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
-        """An error, before anything is written, if what is needed cannot be saved, or must not."""
+        """Raise an error, before any write, if what is needed cannot or must not be saved."""
         if self.on_overwrite == "error":
             for memory in self._ledger.overwritten(phases):
                 raise OverwrittenUnderTape(memory.name).at(None)
-        self._ledger.make_room(writer, phases)
+        self._ledger.check_budget(writer, phases)
 
     def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
-        """The content of a region as it is now, which ``reader`` needs for its reverse run."""
+        """The present content of a region, which the reverse of ``reader`` needs."""
         return self._ledger.need(memory, region, reader)
 
-    def see_cuts(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
-        """Warn where the gradient ends at an array that has none."""
-        self._cuts.see(specialisation, memories)
+    def check_gradient_ends(
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+    ) -> None:
+        """Warn if the gradient ends at an array without one."""
+        self._gradient_ends.observe(specialisation, memories)
 
     def touch(self, memory: TapedMemory) -> None:
-        """Note that launches use an array: a host write ends its adjoint from now on."""
+        """Note that launches use an array: from now on a host write ends its adjoint."""
         self._touched.add(memory.key)
         if self._check is not None:
             self._check.touch(memory)
@@ -393,42 +415,42 @@ class Tape:
         return self._touched
 
     def wants_arguments_of(self, specialisation: Specialisation) -> bool:
-        """Whether gradients of the arguments of a kernel were asked for."""
-        return self._watch.wants(specialisation.kernel)
+        """Whether the gradients of the arguments of a kernel were requested."""
+        return self._requested.wants(specialisation.kernel)
 
-    def hold(self, nbytes: int) -> None:
-        """Count copies that an entry keeps by itself."""
+    def count_copies(self, nbytes: int) -> None:
+        """Count copies that an entry holds itself."""
         self._ledger.saved_bytes += nbytes
 
     def append(self, entry: TapeEntry) -> None:
-        """Record something else than a launch."""
+        """Record an event that is not a launch."""
         self._entries.append(entry)
 
     def before_share(self, array: Any) -> None:
-        """Torch will see an array: from now on its writes are found by their number alone."""
-        self._ledger.settle()
+        """Note that torch is about to share an array: only its version shows later writes."""
+        self._ledger.resolve()
         memory = memory_of(array, array.describe())
         if memory.key in self._touched and array.has_grad():
-            self._unseen.know(memory)
+            self._untracked.know(memory)
 
     def before_write(self, write: HostWrite) -> None:
-        """Save what a write of the host is about to overwrite, and record it."""
+        """Save what a host write is about to overwrite, and record the write."""
         memory = memory_of_write(write)
         if memory is None:
             return
         if self._check is not None:
             self._check.touch(memory)
-        self._unseen.see_host_write(memory, is_done=write.is_done)
+        self._untracked.see_host_write(memory, is_done=write.is_done)
         if write.is_done:
-            self._ledger.settle()
+            self._ledger.resolve()
         else:
             region = region_of_write(write)
-            self.make_room(f"a host write to `{memory.name}`", [(memory, region)])
+            self.check_budget(f"a host write to `{memory.name}`", [(memory, region)])
             self._ledger.overwrite_by_host(memory, region)
         if self.paused:
             return
         if not write.region:
-            self._cuts.forget(memory)
+            self._gradient_ends.forget(memory)
         touched = memory.key in self._touched
         if touched or write.source is not None or self._check is not None:
             self._entries.append(HostEntry(write, ends=touched))
@@ -437,7 +459,7 @@ class Tape:
 
 
 class _BackwardGuard:
-    """Sees the writes of custom gradients during the backward pass: they are undone at its end."""
+    """Records what custom gradients write during the backward pass, which is undone at its end."""
 
     def __init__(self, ledger: OverwriteLedger) -> None:
         self.paused = 0
@@ -446,10 +468,10 @@ class _BackwardGuard:
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         memories = memories_of(specialisation, arguments)
         for position in specialisation.written:
-            self._ledger.disturb_if_known(memories[position])
+            self._ledger.note_change_if_known(memories[position])
         return specialisation.run(arguments)
 
     def before_write(self, write: HostWrite) -> None:
         memory = memory_of_write(write)
         if memory is not None and not write.is_done:
-            self._ledger.disturb_if_known(memory)
+            self._ledger.note_change_if_known(memory)

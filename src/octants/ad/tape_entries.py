@@ -1,4 +1,4 @@
-"""What a tape records, and how each of it is reversed."""
+"""The entries of a tape - launches, host writes, custom calls - and how each is reversed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import refuse
 
 
-class Keeper(Protocol):
-    """Who keeps contents for the reverse runs: the tape."""
+class ContentSaver(Protocol):
+    """What saves contents for reverse kernels: the tape."""
 
     def need(self, memory: TapedMemory, region: ArrayRegion, reader: str) -> Content:
-        """The content of a region as it is now."""
+        """The present content of a region, which will be needed."""
 
     def overwrite(self, memory: TapedMemory, region: ArrayRegion, writer: str) -> None:
-        """Save what is needed of a region before ``writer`` writes it."""
+        """Save the needed contents of a region before ``writer`` overwrites it."""
 
-    def keep_log(self, kernel: str, nbytes: int) -> None:
-        """Count the log of a launch; an error if it is too large."""
+    def count_log(self, kernel: str, nbytes: int) -> None:
+        """Count the bytes of the log of a launch."""
 
 
 class TapeEntry(Protocol):
@@ -43,8 +43,8 @@ class TapeEntry(Protocol):
 
 
 @dataclass(slots=True)
-class _Places:
-    """What a launch touches: what its reverse needs from before it, what it writes, and so on."""
+class _Accesses:
+    """The regions that a launch accesses: needed before it, written, needed after it, rewritten."""
 
     before: list[MemoryRegion]
     written: list[MemoryRegion]
@@ -56,12 +56,12 @@ class LaunchEntry:
     """A launch of a kernel, or of one of its tasks."""
 
     __slots__ = (
+        "_accesses",
         "_contents",
         "_held",
         "_log",
-        "_places",
         "_seed",
-        "_seen",
+        "_sums",
         "arguments",
         "is_first",
         "number",
@@ -88,8 +88,8 @@ class LaunchEntry:
         self.is_first = is_first
         self._seed = driver.state.seed
         self._contents: Sequence[Content] = ()
-        self._places: _Places | None = None
-        self._seen: Sequence[int] = ()
+        self._accesses: _Accesses | None = None
+        self._sums: Sequence[int] = ()
         self._log: Logs = ()
 
     @property
@@ -98,38 +98,38 @@ class LaunchEntry:
         return self.specialisation.signature.kernel
 
     def prepare(self, memories: Mapping[int, TapedMemory]) -> list[Phase]:
-        """Find out what it will need and write, in this order."""
+        """Find the regions that the launch will write, and those that its reverse needs."""
         step, accessed = self.step, self.step.accessed(self.arguments)
-        places = self._places = _Places(
+        accesses = self._accesses = _Accesses(
             self._find(step.needed_before, memories, accessed, self._read),
             self._find(step.written, memories, accessed, self._written),
             self._find(step.needed_after, memories, accessed, self._read),
             self._find(step.rewritten, memories, accessed, self._written),
         )
-        return [(places.before, places.written), (places.after, [])]
+        return [(accesses.before, accesses.written), (accesses.after, [])]
 
-    def run(self, keeper: Keeper) -> tuple[Any, ...]:
-        """Run it forward, once it is prepared; the flat results of the kernel."""
-        places = self._places
-        assert places is not None
-        contents = [keeper.need(*place, self.kernel) for place in places.before]
-        for place in places.written:
-            keeper.overwrite(*place, self.kernel)
-        self._make_log(partial(keeper.keep_log, self.kernel))
+    def run(self, saver: ContentSaver) -> tuple[Any, ...]:
+        """Run the launch, after `prepare`; gives the flat results of the kernel."""
+        accesses = self._accesses
+        assert accesses is not None
+        contents = [saver.need(*region, self.kernel) for region in accesses.before]
+        for region in accesses.written:
+            saver.overwrite(*region, self.kernel)
+        self._make_log(partial(saver.count_log, self.kernel))
         results = self._launch_forward()
-        contents += [keeper.need(*place, self.kernel) for place in places.after]
+        contents += [saver.need(*region, self.kernel) for region in accesses.after]
         self._contents = contents
         return results
 
-    def run_quickly(self) -> tuple[Any, ...]:
-        """Run it forward, unprepared: what it needs is asked later."""
+    def run_unprepared(self) -> tuple[Any, ...]:
+        """Run the launch without `prepare`; `resolve` finds what its reverse needs."""
         return self._launch(self.step.forward)
 
-    def settle(self, ledger: OverwriteLedger) -> None:
-        """Need what it reads, which nothing has overwritten since it ran."""
+    def resolve(self, ledger: OverwriteLedger) -> None:
+        """Register the needs of the reverse; nothing has overwritten them since the launch."""
         memories = memories_of(self.specialisation, self.arguments)
-        needs = [place for needed, _ in self.prepare(memories) for place in needed]
-        self._contents = [ledger.need(*place, self.kernel) for place in needs]
+        needs = [region for needed, _ in self.prepare(memories) for region in needed]
+        self._contents = [ledger.need(*region, self.kernel) for region in needs]
 
     def _find(
         self,
@@ -138,16 +138,16 @@ class LaunchEntry:
         accessed: Mapping[int, Accessed],
         part: Callable[[int, Accessed], ArrayRegion],
     ) -> list[MemoryRegion]:
-        """The memories at some positions, with the part of each that the launch touches."""
-        places = []
+        """The arrays at some positions, with the region of each that the launch accesses."""
+        accesses = []
         for k in positions:
             memory = self._memory(k, memories)
             region = tidy(part(k, accessed[k])) if k in accessed else None
-            places.append((memory, None if memory.covers(region) else region))
-        return places
+            accesses.append((memory, None if memory.covers(region) else region))
+        return accesses
 
     def _read(self, position: int, accessed: Accessed) -> ArrayRegion:
-        """What the reverse run reads, or writes again."""
+        """What the reverse kernel reads, or writes again."""
         if position in self.step.rewritten:
             return unite(accessed.read, accessed.written)
         return accessed.read
@@ -172,27 +172,27 @@ class LaunchEntry:
         fingerprint = self.step.fingerprint
         if fingerprint is None:
             return self._launch(self.step.forward)
-        results, self._seen = fingerprint.run(
+        results, self._sums = fingerprint.run(
             fingerprint.launch, self._seed, self.number, self.arguments
         )
         return results
 
     def _check_reads(self, fingerprint: ReadFingerprint) -> None:
-        """An error if the reverse run would read something else than the launch did."""
+        """Raise an error if the reverse kernel would read other values than the launch did."""
         _, sums = fingerprint.run(fingerprint.check, self._seed, self.number, self.arguments)
-        for name, seen, now in zip(fingerprint.names, self._seen, sums, strict=True):
+        for name, seen, now in zip(fingerprint.names, self._sums, sums, strict=True):
             if seen != now:
                 raise ChangedSinceLaunch(name, self.kernel).at(None)
 
-    def run_again(self) -> None:
-        """Run it forward once more, on the memory as it is."""
+    def rerun(self) -> None:
+        """Run the launch again, on the present memory."""
         if self.persistent is not None and self.is_first:
             self.persistent.clear()
         self._make_log(lambda nbytes: None)
         self._launch(self.step.forward)
 
     def _make_log(self, hold: Callable[[int], None]) -> None:
-        """Make room for what atomics will return."""
+        """Allocate the log of what atomics return."""
         if self.step.log is not None:
             self._log = self.step.log.allocate(self._measure, hold)
 
@@ -201,7 +201,7 @@ class LaunchEntry:
         self._launch(program)
 
     def seed_result(self, seed: Any) -> None:
-        """Set the adjoint of what the kernel returns; to one without a seed."""
+        """Set the adjoint of the kernel's result to the seed, or to one."""
         if self.persistent is not None:
             self.persistent.seed(self.specialisation, seed)
 
@@ -213,16 +213,16 @@ class LaunchEntry:
             ledger.restore(self._contents, self.kernel)
         if step.fingerprint is not None:
             self._check_reads(step.fingerprint)
-        for memory, region in self._places.rewritten if self._places is not None else ():
-            ledger.disturb(memory, region)
+        for memory, region in self._accesses.rewritten if self._accesses is not None else ():
+            ledger.note_change(memory, region)
         self._launch(step.backward)
 
 
 class HostEntry:
-    """A write of the host: the adjoint of what it overwrote ends there.
+    """A host write: the adjoint of what it overwrote ends there.
 
-    Where the values came from another array, it goes there; `ends` says whether something before
-    the write may still read the adjoint.
+    If the values came from another array, the adjoint is added to that one. `ends` says whether an
+    earlier event may still read the adjoint.
     """
 
     def __init__(self, write: HostWrite, *, ends: bool) -> None:
@@ -247,7 +247,7 @@ class HostEntry:
 
 
 class CustomEntry:
-    """A call of a function with a gradient of its own, which sees memory as the call left it."""
+    """A call of a function with a custom gradient, which runs on memory as the call left it."""
 
     def __init__(self, name: str, gradient: Callable[[], Any], contents: list[Content]) -> None:
         self._name = name

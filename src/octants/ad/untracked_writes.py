@@ -1,7 +1,7 @@
-"""Finds writes that were not announced, to arrays through which adjoints or tangents flow.
+"""Detects untracked writes to arrays through which adjoints or tangents flow.
 
-The derivative of what such a write replaced should end, but it is unknown what that was: an error.
-It is noticed where something counts the writes: torch does for its tensors.
+The derivative of what such a write replaced should end there, but nothing says what it replaced: an
+error. Detection needs a count of writes, which torch keeps for its tensors.
 """
 
 from __future__ import annotations
@@ -16,14 +16,22 @@ from octants.launch.taped_memory import TapedMemory
 
 
 class UntrackedWrites:
-    """The versions of the arrays with gradients or duals, as of the last launch or host write."""
+    """The versions of the arrays with gradients, or duals, at the last launch or host write."""
 
     def __init__(self, companion: Companion = Companion.ADJOINT) -> None:
         self._companion = companion
         self._versions: dict[Any, int] = {}
 
     def see(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
-        """Look at a launch: an error if an array was written since the one before."""
+        """Check the arrays of a launch.
+
+        Args:
+            specialisation: the kernel that is launched.
+            memories: its arrays, by position.
+
+        Raises:
+            OctantsRuntimeError: an array was written, untracked, since the last launch.
+        """
         arrays = specialisation.arrays
         for position, memory in memories.items():
             if arrays[position].has(self._companion):
@@ -31,11 +39,11 @@ class UntrackedWrites:
                 self._check(memory)
 
     def know(self, memory: TapedMemory) -> None:
-        """Take what an array holds now for known, unless it is known since earlier."""
+        """Take the present version of an array as known, unless an earlier one is."""
         self._versions.setdefault(memory.key, memory.version)
 
     def see_host_write(self, memory: TapedMemory, *, is_done: bool) -> None:
-        """The host is writing an array, or says that it was written."""
+        """Note a tracked host write to an array, before it happens or, if ``is_done``, after it."""
         if memory.key in self._versions:
             if not is_done:
                 self._check(memory)

@@ -1,9 +1,9 @@
-"""Which elements of its arrays a launch may read and write, as far as arguments tell.
+"""Finds the regions of arrays that a launch may read and write, as functions of its arguments.
 
-The answer is a generated function of the arguments: intervals of indices are computed from
-constants, scalar arguments, extents, and the bounds of loops; what depends on anything else covers
-its whole axis. With integers that leave 32 bits on the way, everything does. Constant indices that
-are neighbours make one interval, and where an array still has many boxes, the closest are joined.
+The result is a generated function: index ranges are computed from constants, scalar arguments,
+extents, and the bounds of loops; an index that depends on anything else covers its whole axis. If
+an integer leaves 32 bits on the way, whole arrays count. Neighbouring constant indices form one
+interval, and if an array still has many boxes, the closest are joined.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ def make_regions(
     extent: Callable[[Array, int], str],
     reads: Collection[Operation] | None = None,
 ) -> Regions:
-    """A function of ``count`` arguments: what a launch accesses, by position of the array.
+    """Generate the function from arguments to accessed regions.
 
-    In generated code argument k is ``ak``; ``scalar`` and ``extent`` give the expressions of a
-    scalar argument and of an extent of an ndarray. With ``reads`` only these operations count as
-    reads.
+    Args:
+        module: the kernel.
+        count: the number of arguments of the function; in generated code argument k is ``ak``.
+        scalar: gives the expression of a scalar argument.
+        extent: gives the expression of an extent of an ndarray.
+        reads: the operations that count as reads; by default every read.
+
+    Returns:
+        The function, whose result is keyed by the position of the array in the module.
     """
     return _Generator(module, count, scalar, extent, reads).generate()
 
@@ -116,7 +122,7 @@ class _Generator:
         if op.companion is not Companion.PRIMAL or array.space not in (Space.FIELD, Space.NDARRAY):
             return
         indices = op.indices[: array.rank]
-        # An atomic is both: its result reads.
+        # An atomic reads, too.
         if op in self.reads if self.reads is not None else not isinstance(op, ops.Store):
             self.add_box(array, False, indices)
         if not isinstance(op, ops.Load):
@@ -139,7 +145,7 @@ class _Generator:
             add(boxes, tuple(map(self.hull, one, other)), _merged)
 
     def hull(self, one: Interval, other: Interval) -> Interval:
-        """The interval that holds two."""
+        """The interval that contains two intervals."""
         if one == other or other == _EVERYTHING:
             return other
         if one == _EVERYTHING:
@@ -155,7 +161,7 @@ class _Generator:
         return self.intervals.get(value)
 
     def name(self, low: str, high: str) -> Interval:
-        """Give an interval names in the generated code."""
+        """Give the ends of an interval names in the generated code."""
         number = len(self.lines)
         self.lines.append(f"l{number} = {low}")
         self.names.append(f"l{number}")
@@ -166,7 +172,7 @@ class _Generator:
         return f"l{number}", f"h{number}"
 
     def counter(self, value: Value, lower: Interval | None, upper: Interval | None) -> None:
-        """The interval of a loop's counter."""
+        """Note the interval of a loop's counter."""
         if lower is not None and upper is not None:
             self.intervals[value] = self.name(lower[0], f"{upper[1]} - 1")
 
@@ -196,7 +202,7 @@ class _Generator:
         self.choice(op.result, op.on_true, op.on_false)
 
     def choice(self, result: Value, on_true: Value, on_false: Value) -> None:
-        """The interval of a value that is one of two."""
+        """Note the interval of a value that is one of two values."""
         one, other = self.get(on_true), self.get(on_false)
         if one is not None and other is not None and result.type.name in _COUNTING:
             self.intervals[result] = self.hull(one, other)
@@ -216,7 +222,7 @@ class _Generator:
             self.intervals[op.result] = self.name(*pair)
 
     def remainder(self, op: ops.Binary, lhs: Interval | None, by: str) -> None:
-        """``x % by`` with a known ``by``; where it is not positive, nothing is known."""
+        """``x % by`` with a known ``by``; if that is not positive, the interval is unknown."""
         if lhs is not None and lhs[0] == lhs[1]:
             exact = f"{lhs[0]} % {by} if {by} > 0 else FAR + 1"
             self.intervals[op.result] = self.name(exact, exact)
@@ -233,7 +239,7 @@ def _is_constant(*ends: str) -> bool:
 
 
 def _merged(one: Box, other: Box) -> Box | None:
-    """The box that two are together, if the text shows that they are one."""
+    """The box that two boxes form together, if their text shows that they do."""
     different = [axis for axis, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1]
     if not different:
         return one
@@ -251,7 +257,7 @@ def _number(end: str) -> int:
 
 
 def _distance(pair: tuple[Box, Box]) -> int:
-    """How much two boxes differ: in the fewest axes, and rather in a late one."""
+    """How different two boxes are: fewer axes count less, and so do later ones."""
     axes = enumerate(zip(*map(reversed, pair), strict=True))
     return sum(4**axis for axis, (one, other) in axes if one != other)
 

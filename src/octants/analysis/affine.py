@@ -1,4 +1,4 @@
-"""Affine expressions of integers, as exact as the integers themselves: modulo 2^32 or 2^64."""
+"""Affine expressions of integers, exact modulo 2^32 or 2^64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from octants.lazy_dataclass import dataclass
 
 
 def wrapped(number: int, bits: int) -> int:
-    """The signed integer of so many bits that equals a number modulo 2^bits; 0 bits: itself."""
+    """The signed integer of so many bits that equals a number modulo 2^bits; 0: the number."""
     if not bits:
         return number
     half = 1 << (bits - 1)
@@ -18,10 +18,10 @@ def wrapped(number: int, bits: int) -> int:
 
 @dataclass(slots=True)
 class Affine:
-    """``constant + sum(coefficient * atom)``, which is equal to a value modulo 2^bits.
+    """``constant + sum(coefficient * atom)``, which equals a value modulo 2^bits.
 
-    Additions, subtractions and products with constants wrap, and leave this equality as it is.
-    With 0 bits nothing wraps: a value is equal to its expression.
+    Sums, differences and products with constants wrap, which preserves this equality. With 0 bits
+    nothing wraps: a value equals its expression.
     """
 
     constant: int = 0
@@ -36,10 +36,10 @@ class Affine:
         return Affine(self.constant + factor * other.constant, terms, self.bits).reduced()
 
     def reduced(self) -> Affine:
-        """The same with coefficients in the range of the type, and none of zero."""
+        """The expression with coefficients in the range of the type, none of them zero."""
         terms = {atom: wrapped(c, self.bits) for atom, c in self.terms.items()}
-        kept = {atom: c for atom, c in terms.items() if c}
-        return Affine(wrapped(self.constant, self.bits), kept, self.bits)
+        nonzero = {atom: c for atom, c in terms.items() if c}
+        return Affine(wrapped(self.constant, self.bits), nonzero, self.bits)
 
     def without(self, atom: Value) -> Affine:
         """The expression without the term of an atom."""
@@ -47,5 +47,5 @@ class Affine:
         return Affine(self.constant, terms, self.bits)
 
     def within(self, bits: int) -> Affine:
-        """The expression modulo another power, which must divide that of this one."""
+        """The expression modulo another power, which must divide the present one."""
         return Affine(self.constant, self.terms, bits).reduced()

@@ -1,10 +1,10 @@
-"""Integers as affine expressions, and the ranges of their values.
+"""Writes the integers of a task as affine expressions, and finds the ranges of their values.
 
 An expression is a constant plus multiples of atoms: the index of the work item, the counters of
-loops, and values that no addition or product with a constant explains. Integers wrap, and so an
-expression of an i32 is equal to it modulo 2^32. Only where ranges show that nothing wraps is it
-equal to the integer (`Forms.integer`). A range follows from constants, extents, bounds of loops and
-types. No range is claimed of a quotient or remainder by what may be zero or negative.
+loops, and values that are no sum, difference, or product with a constant. Integers wrap, so the
+expression of an i32 equals it modulo 2^32. Only if ranges prove that nothing wraps does it equal
+the integer (`AffineForms.integer`). Ranges follow from constants, extents, bounds of loops and
+types. A quotient or remainder has no range if the divisor may be zero or negative.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ INDEX_TYPES = (i32, i64)
 LARGEST_EXTENT = (1 << 31) - 1
 
 
-class Forms:
-    """The values of one task."""
+class AffineForms:
+    """The affine expressions and ranges of the values of one task."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -69,13 +69,13 @@ class Forms:
     # -- expressions -----------------------------------------------------------------------------
 
     def form(self, value: Value) -> Affine:
-        """The expression that is equal to an integer modulo the power of two of its type."""
+        """The expression that equals an integer modulo the power of two of its type."""
         if value not in self._forms:
             self._forms[value] = self._compute(value)
         return self._forms[value]
 
     def integer(self, value: Value) -> Affine:
-        """An expression that is equal to an integer; the value itself where its own may wrap."""
+        """An expression that equals an integer: the value itself if its own expression may wrap."""
         form = self.form(value)
         if value.type in INDEX_TYPES and self._fits(form, value.type):
             return form.within(0)
@@ -88,7 +88,7 @@ class Forms:
         return self.integer(one).within(64), self.integer(other).within(64)
 
     def _fits(self, form: Affine, dtype: DType) -> bool:
-        """Whether the integer that an expression is lies in the range of a type."""
+        """Whether the exact value of an expression is in the range of a type."""
         low, high = self.interval(form)
         least, most = integer_range(dtype)
         return least <= low and high <= most
@@ -118,7 +118,7 @@ class Forms:
         return Affine(0, {value: 1}, bits)
 
     def is_uniform(self, value: Value) -> bool:
-        """Whether all work items see the same value, wherever they do."""
+        """Whether all work items see the same value, wherever they use it."""
         if value not in self._uniform:
             op = self.definitions.get(value)
             if isinstance(op, ops.Load):
@@ -134,7 +134,7 @@ class Forms:
     # -- ranges ----------------------------------------------------------------------------------
 
     def interval(self, form: Affine) -> Interval:
-        """The range of an expression, taken for an integer that does not wrap."""
+        """The range of an expression as an integer that does not wrap."""
         for atom, coefficient in form.terms.items():
             if coefficient < 0 and atom in self._counters:
                 known = self._left_over(form, atom, -coefficient)
@@ -155,12 +155,12 @@ class Forms:
         return self.range_of(value)
 
     def span_of(self, atom: Value) -> int:
-        """By how much two values of an atom differ at most."""
+        """The greatest difference between two values of an atom."""
         low, high = self.range_of(atom)
         return max(0, high - low)
 
     def _left_over(self, form: Affine, counter: Value, factor: int) -> Interval | None:
-        """The range by how far a counter is from its bound, where that makes the form simpler."""
+        """The range by the distance of a counter from its bound, if that is simpler."""
         lower, upper = (self.integer(bound) for bound in self._counters[counter])
         rest = form.without(counter).within(0).plus(upper, -factor)
         if len(rest.terms) >= len(form.terms) - 1:
@@ -169,7 +169,7 @@ class Forms:
         return base[0] + factor, base[1] + factor * (last[1] - first[0])
 
     def range_of(self, atom: Value) -> Interval:
-        """The range of an atom: at most that of its type."""
+        """The range of an atom, at most that of its type."""
         if atom not in self._intervals:
             least, most = (0, 1) if atom.type is u1 else integer_range(atom.type)
             low, high = self._find_range(atom) or (least, most)
@@ -177,7 +177,7 @@ class Forms:
         return self._intervals[atom]
 
     def _find_range(self, atom: Value) -> Interval | None:
-        """What the operation behind an atom says of its range; None if it says nothing."""
+        """The range that the definition of an atom implies; None if it implies none."""
         if atom in self._counters:
             lower, upper = (self.value_range(bound) for bound in self._counters[atom])
             return lower[0], upper[1] - 1
@@ -188,7 +188,7 @@ class Forms:
             )
             return min(0, extent), extent
         if isinstance(op, ops.Cast) and op.x.type.is_integer and op.x.type not in INDEX_TYPES:
-            return _kept(self.range_of(op.x), atom.type)
+            return _converted(self.range_of(op.x), atom.type)
         if isinstance(op, ops.Select):
             sides = self.value_range(op.on_true), self.value_range(op.on_false)
             return min(a for a, _ in sides), max(b for _, b in sides)
@@ -197,8 +197,8 @@ class Forms:
         return None
 
 
-def _kept(known: Interval, dtype: DType) -> Interval | None:
-    """A range after a conversion; None where the conversion wraps."""
+def _converted(known: Interval, dtype: DType) -> Interval | None:
+    """A range after a conversion; None if the conversion wraps."""
     least, most = integer_range(dtype)
     return known if least <= known[0] and known[1] <= most else None
 
@@ -212,7 +212,7 @@ def _maximum(lhs: Interval, rhs: Interval) -> Interval | None:
 
 
 def _remainder(lhs: Interval, rhs: Interval) -> Interval | None:
-    """0 <= a % b < b needs b > 0: by zero, the remainder is a."""
+    """0 <= a % b < b needs b > 0; by zero, the remainder is a."""
     if rhs[0] <= 0:
         return None
     return 0, min(rhs[1] - 1, lhs[1]) if lhs[0] >= 0 else rhs[1] - 1
@@ -226,7 +226,7 @@ def _quotient(lhs: Interval, rhs: Interval) -> Interval | None:
 
 
 def _bits_of_both(lhs: Interval, rhs: Interval) -> Interval | None:
-    """What is in both of two numbers is at most the smaller one, if none is negative."""
+    """The bits that two numbers share: at most the smaller number, if none is negative."""
     known = [side[1] for side in (lhs, rhs) if side[0] >= 0]
     return (0, min(known)) if known else None
 

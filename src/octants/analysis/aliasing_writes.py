@@ -1,6 +1,6 @@
-"""Whether a write can touch, after a read, the place that was read; which places are whose.
+"""Decides which accesses of a task may alias: within a work item, and between work items.
 
-Indices are compared as affine expressions modulo 2^32, since they wrap: see `affine_forms`,
+Indices are compared as affine expressions modulo 2^32, since they wrap: see `affine_forms` and
 `in_bounds`.
 """
 
@@ -11,22 +11,22 @@ import math
 from collections.abc import Sequence
 
 from octants.analysis.affine import Affine
-from octants.analysis.equal_indices import Agreement
+from octants.analysis.equal_indices import EqualIndices
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 
 
-class Places(Agreement):
+class ElementAliasing(EqualIndices):
     """Facts of one task about the elements that its accesses touch."""
 
     def is_owned(self, accesses: Sequence[ops.Access]) -> bool:
-        """Whether no element is touched, by these accesses to one array, by two work items."""
+        """Whether no element is accessed by two work items, by some accesses to one array."""
         if not self.task.is_parallel:
             return True
-        places = {tuple(map(self.number, op.indices)): op.indices for op in accesses}
+        elements = {tuple(map(self.number, op.indices)): op.indices for op in accesses}
         verdicts: dict[tuple[tuple[Value, Value], ...], bool] = {}
         for (key, one), (other_key, other) in itertools.combinations_with_replacement(
-            places.items(), 2
+            elements.items(), 2
         ):
             numbers = list(zip(key, other_key, strict=True))
             if any(a != b and isinstance(a, int) and isinstance(b, int) for a, b in numbers):
@@ -40,14 +40,14 @@ class Places(Agreement):
         return True
 
     def number(self, index: Value) -> int | Value:
-        """The number that an index is, if it is one: those of elements mostly are."""
+        """The number that an index is, if it is a constant; else the index."""
         form = self.form(index)
         return index if form.terms else form.constant
 
     def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
         """Whether no two work items have these pairs of indices equal."""
-        apart = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
-        return apart or self._same_item_only(pairs)
+        differ = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
+        return differ or self._same_item_only(pairs)
 
     def may_touch_later(self, load: ops.Load, write: ops.Write) -> bool:
         """Whether ``write`` may overwrite, after ``load``, the element that it read."""
@@ -59,14 +59,14 @@ class Places(Agreement):
         return not self._never_after(load, write, indices)
 
     def _always_differ(self, read: Affine, written: Affine) -> bool:
-        """Whether two indices differ whichever work items and iterations they belong to."""
+        """Whether two indices differ for all work items and iterations."""
         difference = written.plus(read, -1)
         atoms = {**read.terms, **written.terms}
         uniform = all(self.is_uniform(atom) for atom in atoms)
         return not difference.terms and difference.constant != 0 and uniform
 
     def _same_item_only(self, indices: Sequence[tuple[Value, Value]]) -> bool:
-        """Whether equal indices mean that the same work item computed them."""
+        """Whether equal indices imply that the same work item computed them."""
         assert self.item is not None
         agreed = [self.agreeing(read, written) for read, written in indices]
         return self.determined(self.item, set().union(*agreed))
@@ -74,7 +74,7 @@ class Places(Agreement):
     def _never_after(
         self, load: ops.Load, write: ops.Write, pairs: Sequence[tuple[Value, Value]]
     ) -> bool:
-        """Whether within a work item the write never follows the read at the same place."""
+        """Whether within a work item the write never follows the read of the same element."""
         common = [a for a, b in zip(self.loops[load], self.loops[write], strict=False) if a is b]
         write_is_first = self.order[write] < self.order[load]
         if not common:
@@ -104,7 +104,7 @@ class Places(Agreement):
         """Whether the indices differ if the write runs in the read's iteration or a later one.
 
         The difference is then ``slope * later + constant`` with ``later`` >= 0, or > 0 if within an
-        iteration the write comes first; this must not be 0, and not 2^32 either.
+        iteration the write comes first. It must be neither 0 nor a multiple of 2^32.
         """
         one, other = self.together(read, written)
         slope = other.terms.get(counter, 0) if counter is not None else 0

@@ -1,8 +1,8 @@
-"""Which loops run a block of another loop's iterations, whose length follows from a budget.
+"""Finds loops that run a block of another loop's iterations, as the tape's capacity allows.
 
 The gradient of a loop that may not fit its tape::
 
-    %3: i64 = record_capacity<#r, 1>(%0)            the length of a block
+    %3: i64 = record_capacity<#r, 1>(%0)        the length of a block
     ...
     for(%zero, %blocks) { (%4: i64):            the *whole*: all iterations
       %5: i64 = binary<mul>(%4, %3)
@@ -19,7 +19,7 @@ from octants.ir.core import Block, Operation, Value
 
 
 class BlocksOfLoops:
-    """The loops of a block of code, and of which loops they run blocks."""
+    """The loops in some code, and the loops of which they run blocks."""
 
     def __init__(self, code: Block) -> None:
         self._around: dict[Operation, ops.Loop | None] = {}
@@ -36,14 +36,14 @@ class BlocksOfLoops:
                 self._read(region, inner)
 
     def whole(self, loop: ops.Loop) -> ops.Loop:
-        """The loop of whose iterations this one runs a block; itself if it runs all of its own."""
+        """The loop of whose iterations ``loop`` runs a block; ``loop`` if it runs all its own."""
         around = self._around.get(loop)
         while around is not None and self._is_block(loop, around):
             loop, around = around, self._around[around]
         return loop
 
     def _is_block(self, loop: ops.Loop, around: ops.Loop) -> bool:
-        """Whether a loop runs as often as a budget allows, or as the loop around it has left."""
+        """Whether a loop runs as often as the capacity allows, or as the loop around has left."""
         size = self._definitions.get(loop.upper) if isinstance(loop, ops.For) else None
         while isinstance(size, ops.Cast):
             size = self._definitions.get(size.x)
@@ -52,16 +52,16 @@ class BlocksOfLoops:
         counters = set(around.body.args)
         for length, rest in ((size.lhs, size.rhs), (size.rhs, size.lhs)):
             found = self._sources(length)
-            is_fixed = counters.isdisjoint(found) and any(map(self._is_room, found))
+            is_fixed = counters.isdisjoint(found) and any(map(self._is_capacity, found))
             if is_fixed and not counters.isdisjoint(self._sources(rest)):
                 return True
         return False
 
-    def _is_room(self, value: Value) -> bool:
+    def _is_capacity(self, value: Value) -> bool:
         return isinstance(self._definitions.get(value), ops.RecordCapacity)
 
     def _sources(self, value: Value) -> set[Value]:
-        """The values that one is computed from, and itself."""
+        """A value, and the values from which it is computed."""
         found, left = {value}, [value]
         while left:
             op = self._definitions.get(left.pop())

@@ -1,8 +1,8 @@
-"""Which tasks of a kernel may run at the same time, because the program says that they may.
+"""Finds the tasks of a kernel that may run concurrently, as the program allows.
 
-A program says it with blocks of `lang.syntax.stream_parallel`, whose numbers are options of tasks.
-They may not where one writes what another reads or writes, as the order of reverse tasks shows:
-what several loops read has one adjoint.
+The program allows it by blocks of `lang.syntax.stream_parallel`, whose numbers are options of
+tasks. The tasks must not run concurrently if one writes what another reads or writes, which is
+common in reverse kernels: several loops that read an array add to one adjoint.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from octants.ir.core import ArrayRef, Module, Space, Task
 _OWN = (Space.LOCAL, Space.SHARED)
 
 
-def sides_of(module: Module) -> list[int]:
-    """For each task, which one of those at the same time it belongs to; 0: it runs alone.
+def concurrent_groups(module: Module) -> list[int]:
+    """The concurrent group of each task of a module; 0 if the task runs alone.
 
-    Tasks of one number run in order.
+    The tasks of one group run in order, those of different groups may overlap.
     """
     found: list[int] = []
-    for is_beside, group in itertools.groupby(module.tasks, lambda task: bool(_side(task))):
-        tasks = list(group)
-        is_apart = is_beside and _are_independent(tasks)
-        found += [_side(task) if is_apart else 0 for task in tasks]
+    for is_grouped, run in itertools.groupby(module.tasks, lambda task: bool(_group(task))):
+        tasks = list(run)
+        are_concurrent = is_grouped and _are_independent(tasks)
+        found += [_group(task) if are_concurrent else 0 for task in tasks]
     return found
 
 
-def _side(task: Task) -> int:
+def _group(task: Task) -> int:
     return int(task.options.get("side") or 0)
 
 
@@ -39,13 +39,12 @@ def _are_independent(tasks: Sequence[Task]) -> bool:
     for task in tasks:
         for op in itertools.chain(task.body.walk(), task.domain.walk() if task.domain else ()):
             if isinstance(op, ops.Access) and op.array.space not in _OWN:
-                place = op.ref
-                touched.setdefault(_side(task), set()).add(place)
+                touched.setdefault(_group(task), set()).add(op.ref)
                 if isinstance(op, ops.Write):
-                    written.setdefault(_side(task), set()).add(place)
+                    written.setdefault(_group(task), set()).add(op.ref)
     return all(
-        places.isdisjoint(touched[other])
-        for side, places in written.items()
+        refs.isdisjoint(touched[other])
+        for group, refs in written.items()
         for other in touched
-        if other != side
+        if other != group
     )

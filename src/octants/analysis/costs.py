@@ -1,6 +1,6 @@
-"""How long code takes, roughly, in additions of registers.
+"""Estimates the run time of code, in additions of registers.
 
-It decides how many work items are run at a time, and, with `lanes.estimate`, whether in lanes.
+The estimate decides how many work items run at a time and, with `lanes.estimate`, whether in lanes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ CHEAP = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not", "popcou
 _LONG = 256
 
 GRAIN = 16384
-"""What is worth sharing with a thread that waits for work."""
+"""The work that is worth sharing with a thread that waits for work."""
 
 UNINTERRUPTED = 64 * GRAIN
-"""What a launch may do without looking for Ctrl-C: some milliseconds."""
+"""The work that a launch may do without polling for Ctrl-C: some milliseconds."""
 
 UNKNOWN = 1 << 40
-"""The cost of a loop whose trips are known only when it runs: as much as one likes."""
+"""The cost of a loop with an unknown trip count: arbitrarily much."""
 
 
 class Costs:
-    """Costs of the blocks of one module."""
+    """The costs of the blocks of one module."""
 
     def __init__(self, module: Module) -> None:
         self._constants: dict[Value, int] = {
@@ -40,19 +40,19 @@ class Costs:
             self._blocks[id(block)] = known
         return known
 
-    def is_long_turn(self, body: Block) -> bool:
-        """Whether a loop looks for Ctrl-C in each turn.
+    def polls_each_iteration(self, body: Block) -> bool:
+        """Whether a loop polls for Ctrl-C in each iteration.
 
-        Short bodies are left alone, because a poll would keep LLVM from vectorising them.
+        Loops with short bodies do not, because a poll would keep LLVM from vectorising them.
         """
         return self.of(body) > _LONG
 
     def grain(self, body: Block) -> int:
-        """How many work items are worth a thread; where it is one, each of them may take long."""
+        """How many work items are worth a thread; 1 if each of them may take long."""
         return max(1, GRAIN // max(1, self.of(body)))
 
     def trips(self, op: ops.For) -> int | None:
-        """How many iterations a loop has, if that is known."""
+        """The trip count of a loop, if it is known."""
         lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
         return None if lower is None or upper is None else max(0, upper - lower)
 

@@ -1,8 +1,8 @@
-"""Which elements the work items of a task access, by computing the indices of all of them at once.
+"""Computes the indices of all work items of a task at once, with numpy, to see what they access.
 
-Indices that depend on constants and loop counters alone are computed with numpy, an entry for each
-execution. Where a task has more work items than `MOST`, some of them stand for all: the first ones,
-which are neighbours along every axis that is not too long, and the last ones.
+Indices that depend on constants and loop counters alone are arrays with an entry for each
+execution. If a task has more work items than `MOST`, some represent all: the first ones, which are
+neighbours along every axis that is not too long, and the last ones.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 MOST = 1 << 14
-"""How many work items are computed."""
+"""The most work items whose indices are computed."""
 
 _LAST = 256
 _MOST_EXECUTIONS = 1 << 17
 
 Numbers = Any
-"""A Python number, the same in all executions, or an array with an entry for each; None: unknown"""
+"""A number for all executions, or an array with an entry for each; None: unknown."""
 
 
 @dataclass(eq=False, slots=True)
 class Executions:
     """The executions of one access: the work item of each, and its indices.
 
-    Of one that is not `exact`, some may not happen.
+    If it is not `exact`, some of them may not happen.
     """
 
     items: np.ndarray[Any, Any]
@@ -41,7 +41,7 @@ class Executions:
 
 
 class _Frame:
-    """The executions of a block: `up` gives, for each, the execution of the block around it."""
+    """The executions of a block; `up` maps each to the execution of the block around it."""
 
     def __init__(
         self, count: int, parent: _Frame | None = None, up: Any = None, *, exact: bool = True
@@ -67,8 +67,8 @@ class _Frame:
 class Enumeration:
     """The executions of the accesses of a parallel task.
 
-    `found` has those whose indices are known, `items` the work items that were computed; `is_whole`
-    says whether these are all. There are none where the domain is not known.
+    `found` maps accesses with known indices to their executions. `items` are the work items that
+    were computed; they are all if `is_whole`, and none if the domain is unknown.
     """
 
     def __init__(self, task: Task) -> None:
@@ -140,7 +140,7 @@ class Enumeration:
 
 
 def _sample(lower: int, upper: int) -> np.ndarray[Any, Any]:
-    """The work items from ``lower`` to ``upper``, or some of them."""
+    """The work items from ``lower`` to ``upper``, or a sample of them."""
     if upper - lower <= MOST:
         return np.arange(lower, upper, dtype=np.int64)
     first = np.arange(lower, lower + MOST - _LAST, dtype=np.int64)
@@ -148,7 +148,7 @@ def _sample(lower: int, upper: int) -> np.ndarray[Any, Any]:
 
 
 def _evaluate(op: Operation, operands: list[Numbers]) -> Numbers:
-    """What an operation on integers gives in all executions; None where that is not known."""
+    """The integer results of an operation in all executions; None if they are unknown."""
     types = [op.result.type, *(value.type for value in op.operands)]
     if any(kind.is_float for kind in types) or any(value is None for value in operands):
         return None
@@ -169,14 +169,14 @@ def _evaluate(op: Operation, operands: list[Numbers]) -> Numbers:
 
 
 def _wrapped(value: Numbers, kind: DType) -> Numbers:
-    """A number in the range of its type."""
+    """A number, wrapped to the range of its type."""
     if kind.is_bool:
         return np.not_equal(value, 0)
     return _number(np.asarray(value, np.int64).astype(kind.numpy).astype(np.int64))
 
 
 def _number(value: Any) -> Numbers:
-    """An array, or the number that one without axes is."""
+    """An array, or the number in an array without axes."""
     return value[()]
 
 

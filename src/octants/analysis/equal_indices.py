@@ -1,4 +1,4 @@
-"""What must be equal, of two runs of some code, where two of their indices are equal."""
+"""Infers which values of two runs of some code are equal if two of their indices are."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from octants.ir.core import Task, Value
 _Split = tuple[Value, Hashable, Value]
 
 
-class Agreement(InBounds):
-    """The values of one task, in two work items or iterations of it."""
+class EqualIndices(InBounds):
+    """The values of one task, in two of its work items or iterations."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._parts: dict[Value, list[tuple[Value, Value, Value]]] | None = None
 
     def agreeing(self, one: Value, other: Value) -> set[Value]:
-        """The values that are equal whenever these two are, in two runs of the code."""
+        """The values that are equal whenever two values are, in two runs of the code."""
         return self._agreeing(one, other, exact=self.differ_exactly(one, other))
 
     def differ_exactly(self, one: Value, other: Value) -> bool:
         """Whether the difference of two indices is that of their expressions, and never wraps.
 
-        So it is of steady indices, if there are two runs whose difference is surely small.
+        That is so of steady indices (`in_bounds`), if there are two runs whose difference is surely
+        small.
         """
         if not (self.is_steady(one) and self.is_steady(other)) or one.type is not other.type:
             return False
@@ -37,8 +38,8 @@ class Agreement(InBounds):
         first, second = self._split(one), self._split(other)
         if first is None or second is None or first[1] != second[1]:
             return False
-        apart = self.form(first[0]).plus(self.form(second[0]), -1)
-        return not apart.terms and abs(apart.constant) <= 1
+        difference = self.form(first[0]).plus(self.form(second[0]), -1)
+        return not difference.terms and abs(difference.constant) <= 1
 
     def _agreeing(self, one: Value, other: Value, *, exact: bool) -> set[Value]:
         found = {one} if one is other else set()
@@ -51,7 +52,7 @@ class Agreement(InBounds):
         return found | self._peel(*self.together(one, other), exact=exact)
 
     def _peel(self, one: Affine, other: Affine, *, exact: bool) -> set[Value]:
-        """Atoms whose coefficient is larger than all that the rest can make up for."""
+        """The atoms whose coefficient exceeds everything that the other terms can make up for."""
         found: set[Value] = set()
         atoms = [
             atom
@@ -70,14 +71,14 @@ class Agreement(InBounds):
         return found
 
     def _is_decided(self, atom: Value, coefficient: int, gap: int, bits: int, exact: bool) -> bool:
-        """Whether an atom must be equal where the sum with a rest is that differs by so much."""
+        """Whether an atom must be equal, given that the other terms differ by at most ``gap``."""
         factor, span = abs(coefficient), self.span_of(atom)
         if gap == 0 and not exact:  # then multiples of the factor that are 0 modulo 2^bits remain
             return span * math.gcd(factor, 1 << bits) < 1 << bits
         return gap < factor and (exact or factor * span + gap < 1 << bits)
 
     def _gap(self, one: Affine, other: Affine) -> int | None:
-        """The greatest difference of two forms, whichever work items and iterations they are of."""
+        """The greatest difference of two expressions, over all work items and iterations."""
         for atom in [atom for atom in one.terms if self.is_uniform(atom)]:
             if other.terms.get(atom) != one.terms[atom]:
                 return None
@@ -88,9 +89,9 @@ class Agreement(InBounds):
     # -- quotients and remainders ----------------------------------------------------------------
 
     def _split(self, value: Value) -> _Split | None:
-        """``a * n + b`` with a uniform n and 0 <= b < n as a, n and b.
+        """``a * n + b`` with a uniform n and 0 <= b < n, as a, n and b.
 
-        Here a is one number with the coefficient 1 or -1, besides uniform ones, or split itself.
+        Besides uniform terms, a is one number with the coefficient 1 or -1, or can be split itself.
         """
         op = self.definitions.get(self.source(value))
         if not isinstance(op, ops.Binary) or op.fn != "add":
@@ -118,9 +119,10 @@ class Agreement(InBounds):
         return self._split(quotient) is not None
 
     def _is_below(self, value: Value, size: Hashable) -> bool:
-        """Whether 0 <= value < size: a counter, also one that runs backwards, or a remainder.
+        """Whether 0 <= value < size: for a counter, in either direction, or a remainder.
 
-        The remainder is that of a number of a work item; by zero, any other is what was divided.
+        Only the remainders of digits of the work item's number count: by zero, others are the
+        dividend.
         """
         value = self.source(value)
         digit = self._digit(value)
@@ -139,7 +141,7 @@ class Agreement(InBounds):
         return form in (forwards, last.plus(forwards, -1))
 
     def determined(self, value: Value, by: set[Value]) -> bool:
-        """Whether ``value`` follows from others: it is one, or its quotient and remainder do."""
+        """Whether ``value`` follows from others: it, its atoms, or its quotient and remainder."""
         if value in by:
             return True
         form = self.form(value)
@@ -152,7 +154,7 @@ class Agreement(InBounds):
     def _quotients(self) -> dict[Value, list[tuple[Value, Value, Value]]]:
         """For values that are divided outside of loops: quotient, remainder, divisor.
 
-        They determine the value, also where the divisor is zero: then the remainder is the value.
+        They determine the value, also if the divisor is zero: then the remainder is the value.
         """
         if self._parts is None:
             self._parts = {}

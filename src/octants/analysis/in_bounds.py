@@ -1,13 +1,13 @@
-"""What follows of indices from the rule that they are in the bounds of their arrays.
+"""Infers facts about indices from the rule that they are within the bounds of their arrays.
 
-An access is *steady* if each work item makes it, in each iteration of loops whose bounds are the
-same for all. When one of the numbers that its index is made of - of the work item, or of a loop -
-goes up by one, the index takes a step that is the same everywhere, modulo 2^32. Both indices are
-from 0 to below 2^31, so the step is no other number than its representative of the least size: the
-differences of steady indices are exact, and never wrap. That bounds the number of work items, too:
-if they all access `x[3 * i]`, there are no more than a third of 2^31.
+An access is *steady* if each work item makes it, in each iteration of loops whose bounds are
+uniform. If one of the numbers that make up its index (the work item's, or a counter) increases by
+one, the index changes by a step that is the same everywhere, modulo 2^32. Both indices are at least
+0 and below 2^31, so the step is its representative of least magnitude: differences of steady
+indices are exact, and never wrap. That also bounds the number of work items: if they all access
+`x[3 * i]`, there are at most a third of 2^31.
 
-This is not so of accesses under an `if`, or in a loop whose bounds vary.
+Accesses under an `if`, or in a loop whose bounds vary, are not steady.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Literal
 
-from octants.analysis.affine_forms import INDEX_TYPES, LARGEST_EXTENT, Forms, Interval
+from octants.analysis.affine_forms import INDEX_TYPES, LARGEST_EXTENT, AffineForms, Interval
 from octants.ir import ops
 from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
@@ -28,9 +28,9 @@ _Product = tuple[int, Counter[Hashable]]
 
 @dataclass(frozen=True, slots=True)
 class _Digit:
-    """A digit of the number of a work item, which has been divided by some sizes before.
+    """A digit of the work item's number, which has been divided by the sizes `before`.
 
-    It is the remainder by `size`, or all that is left where that is None. It is at most `last`.
+    It is the remainder by `size`, or the whole quotient if `size` is None. It is at most `last`.
     """
 
     before: tuple[Hashable, ...]
@@ -38,18 +38,18 @@ class _Digit:
     last: int
 
 
-class InBounds(Forms):
-    """The values of one task, with what steady accesses say of them."""
+class InBounds(AffineForms):
+    """The values of one task, with the facts that steady accesses imply."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._spans: dict[Value, int] = {}
         self._steady: set[Value] | None = None
         self._digits: dict[Value, _Digit | None] = {}
-        self._product: _Product | Literal[False] | None = False  # where nobody has looked
+        self._product: _Product | Literal[False] | None = False  # not computed yet
 
     def is_steady(self, index: Value) -> bool:
-        """Whether a value is an index of a steady access: its differences are exact."""
+        """Whether a value is an index of a steady access, so that its differences are exact."""
         return index in self._steady_indices()
 
     def span_of(self, atom: Value) -> int:
@@ -65,7 +65,7 @@ class InBounds(Forms):
         return self._steady
 
     def _note(self, op: Operation, steady: set[Value]) -> None:
-        """Add the indices of an access that are steady."""
+        """Add the steady indices of an access."""
         assert isinstance(op, ops.Access)
         loops = [loop for loop in self.loops[op] if isinstance(loop, ops.For)]
         if not all(self.is_uniform(bound) for loop in loops for bound in (loop.lower, loop.upper)):
@@ -85,7 +85,7 @@ class InBounds(Forms):
                 self._spans[atom] = min(self._spans.get(atom, span), span)
 
     def _atoms(self, value: Value, counters: set[Value]) -> Iterator[Value | None]:
-        """The numbers that an index is made of, besides uniform ones; None for anything else."""
+        """The numbers that make up an index, besides uniform ones; None for anything else."""
         for atom in self.form(value).terms:
             if self.is_uniform(atom):
                 continue
@@ -103,10 +103,10 @@ class InBounds(Forms):
             else:
                 yield None
 
-    # -- digits of the number of a work item -----------------------------------------------------
+    # -- digits of the work item's number --------------------------------------------------------
 
     def _are_free(self, atoms: list[Value | None]) -> bool:
-        """Whether each of some numbers may go up by one while the others stay what they are."""
+        """Whether each of some numbers can increase by one while the others stay the same."""
         digits = {self._digit(atom) for atom in atoms if atom is not None} - {None}
         if digits and self.item in atoms:
             return False
@@ -124,7 +124,7 @@ class InBounds(Forms):
         return self._digits[value]
 
     def _find_digit(self, value: Value) -> _Digit | None:
-        """What digit of the number of the work item a value is, if all digits are possible."""
+        """The digit of the work item's number that a value is, if all digits are possible."""
         op = self.definitions.get(value)
         if not isinstance(op, ops.Binary) or op.fn not in ("mod", "floordiv"):
             return None
@@ -195,14 +195,14 @@ class InBounds(Forms):
         """A value before conversions that have not changed it."""
         op = self.definitions.get(value)
         while isinstance(op, ops.Cast) and op.x.type in INDEX_TYPES:
-            if op.result.type.bits < op.x.type.bits and not self._is_kept(op):
+            if op.result.type.bits < op.x.type.bits and not self._preserves(op):
                 return value
             value = op.x
             op = self.definitions.get(value)
         return value
 
-    def _is_kept(self, op: ops.Cast) -> bool:
-        """Whether a narrowing conversion keeps a value: by its range."""
+    def _preserves(self, op: ops.Cast) -> bool:
+        """Whether the range of a value shows that a narrowing conversion preserves it."""
         if op.result.type not in INDEX_TYPES:
             return False
         least, most = integer_range(op.result.type)
@@ -210,9 +210,9 @@ class InBounds(Forms):
         return least <= low and high <= most
 
     def size_of(self, value: Value) -> Hashable:
-        """What tells equal uniform sizes: a number, or a name for an extent or an argument.
+        """A key that equal uniform sizes share: a number, or a name for an extent or an argument.
 
-        The maximum of a size and 0 is taken for the size: what it counts is the same.
+        The maximum of a size and 0 counts as the size, because both count the same.
         """
         value = self.source(value)
         op = self.definitions.get(value)
@@ -248,7 +248,7 @@ class InBounds(Forms):
 
 
 def _most(product: _Product) -> int:
-    """The largest number that a product of sizes can be."""
+    """The greatest value of a product of sizes."""
     number, sizes = product
     for key, count in sizes.items():
         assert isinstance(key, tuple)

@@ -1,4 +1,4 @@
-"""Boxes of elements: which parts of an array a launch may read, or write."""
+"""Regions of arrays, as unions of boxes of index ranges: what a launch may read or write."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from octants.lazy_dataclass import dataclass
 
 IndexRanges = tuple[tuple[int, int], ...]
 ArrayRegion = tuple[IndexRanges, ...] | None
-"""Boxes of elements, by inclusive intervals of the indices of each axis; None is the whole array.
+"""A union of boxes, each an inclusive interval of indices for each axis; None is the whole array.
 
 A box with an empty interval has no elements.
 """
 
-FARTHEST = 2**31 - 1
+LARGEST_INDEX = 2**31 - 1
 AnyBox = TypeVar("AnyBox")
 
 
 @dataclass(frozen=True, slots=True)
 class Accessed:
-    """What a launch does with an array: what it may read, and what it may write."""
+    """The regions of an array that a launch may read, and may write."""
 
     read: ArrayRegion
     written: ArrayRegion
@@ -31,10 +31,10 @@ def intersect(one: ArrayRegion, other: ArrayRegion) -> bool:
     """Whether two regions of one array may have an element in common."""
     if one is None or other is None:
         return one != () and other != ()
-    return any(_boxes_meet(a, b) for a in one for b in other)
+    return any(_overlap(a, b) for a in one for b in other)
 
 
-def _boxes_meet(one: IndexRanges, other: IndexRanges) -> bool:
+def _overlap(one: IndexRanges, other: IndexRanges) -> bool:
     for (low, high), (other_low, other_high) in zip(one, other, strict=True):
         if low > other_high or other_low > high or low > high or other_low > other_high:
             return False
@@ -42,14 +42,14 @@ def _boxes_meet(one: IndexRanges, other: IndexRanges) -> bool:
 
 
 def unite(one: ArrayRegion, other: ArrayRegion) -> ArrayRegion:
-    """What is in one region or in the other."""
+    """The union of two regions."""
     if one is None or other is None:
         return None
     return tuple(dict.fromkeys((*one, *other)))
 
 
 def contains(region: ArrayRegion, part: ArrayRegion) -> bool:
-    """Whether each box of a part surely lies in a region."""
+    """Whether each box of ``part`` surely lies in a box of ``region``."""
     if region is None or part is None:
         return region is None
     return all(any(_encloses(box, inner) for box in region) for inner in part)
@@ -60,12 +60,12 @@ def _encloses(box: IndexRanges, inner: IndexRanges) -> bool:
 
 
 def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tuple[IndexRanges, ...]:
-    """The boxes of what two regions have in common."""
+    """The boxes of the intersection of two regions."""
     found = {
         tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, cut, strict=True)): None
         for box in one
         for cut in other
-        if _boxes_meet(box, cut)
+        if _overlap(box, cut)
     }
     return tuple(found)
 
@@ -73,14 +73,14 @@ def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tupl
 def without(
     region: tuple[IndexRanges, ...], taken: tuple[IndexRanges, ...]
 ) -> tuple[IndexRanges, ...]:
-    """The boxes of what is left of a region without another."""
+    """The boxes of a region minus another region."""
     for cut in taken:
         region = tuple(rest for box in region for rest in _without(box, cut))
     return region
 
 
 def _without(box: IndexRanges, cut: IndexRanges) -> list[IndexRanges]:
-    if not _boxes_meet(box, cut):
+    if not _overlap(box, cut):
         return [box]
     found = []
     for axis, ((low, high), (first, last)) in enumerate(zip(box, cut, strict=True)):
@@ -93,7 +93,7 @@ def _without(box: IndexRanges, cut: IndexRanges) -> list[IndexRanges]:
 
 
 def tidy(region: ArrayRegion) -> ArrayRegion:
-    """The same elements in fewer boxes: those that are one box together become one."""
+    """The same elements in fewer boxes: boxes that form one box are merged."""
     if region is None or len(region) < 2:
         return region
     boxes: list[IndexRanges] = []
@@ -105,7 +105,7 @@ def tidy(region: ArrayRegion) -> ArrayRegion:
 def add(
     boxes: list[AnyBox], box: AnyBox, merged: Callable[[AnyBox, AnyBox], AnyBox | None]
 ) -> None:
-    """Add a box to a list; those that ``merged`` joins with it become one with it."""
+    """Add a box to a list, after merging it with those that ``merged`` can join with it."""
     position = 0
     while position < len(boxes):
         joined = merged(boxes[position], box)
@@ -118,7 +118,7 @@ def add(
 
 
 def _merged(one: IndexRanges, other: IndexRanges) -> IndexRanges | None:
-    """The box that two boxes are together, if they are one."""
+    """The box that two boxes form together, if they do."""
     pairs = list(zip(one, other, strict=True))
     different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
     if not different:
@@ -137,11 +137,11 @@ def _merged(one: IndexRanges, other: IndexRanges) -> IndexRanges | None:
 
 _MOST_ROWS = 16
 Rows = range | None
-"""The first indices of some elements; None where they are many, or not known."""
+"""The range of first indices of some elements; None if it is long or unknown."""
 
 
 def rows_of(region: ArrayRegion) -> Rows:
-    """The rows that a region lies in."""
+    """The rows in which a region lies."""
     if not region or not region[0]:
         return None
     first = min(box[0][0] for box in region)
@@ -150,10 +150,12 @@ def rows_of(region: ArrayRegion) -> Rows:
 
 
 class Regions:
-    """What a launch accesses, by position of the array: a function of its arguments, as text.
+    """The regions that a launch accesses, by position of the array: a function of its arguments.
 
-    It takes ``count`` arguments, which the text calls ``a0``, ``a1``, ...; where it names none of
-    them, the answer is always the same.
+    Args:
+        text: the source of the function ``regions(a0, a1, ...)``; if its body names no argument,
+            its result is constant.
+        count: the number of arguments.
     """
 
     __slots__ = ("_call", "count", "text")
@@ -170,18 +172,18 @@ class Regions:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the answer is the same for all arguments."""
+        """Whether the result is the same for all arguments."""
         return not self.named
 
     @property
     def named(self) -> tuple[int, ...]:
-        """The positions of the arguments that the answer depends on."""
+        """The positions of the arguments on which the result depends."""
         _, _, body = self.text.partition(":\n")
         found = {int(number) for number in re.findall(r"\ba(\d+)\b", body)}
         return tuple(sorted(found))
 
     def _compile(self) -> Callable[..., Mapping[int, Accessed]]:
-        scope: dict[str, Any] = {"Accessed": Accessed, "FAR": FARTHEST}
+        scope: dict[str, Any] = {"Accessed": Accessed, "FAR": LARGEST_INDEX}
         exec(self.text, scope)
         function: Callable[..., Mapping[int, Accessed]] = scope["regions"]
         if not self.is_constant:

@@ -1,9 +1,9 @@
-"""Which places can never be one.
+"""Decides which array references can never alias.
 
-Two fields of different types lie apart; two of one type may be one field under two names (a
-component of a vector field, the gradient of another). Ndarrays come from outside and may overlap
-each other and fields, unless the module says that they are apart. Temporaries, return values, and
-tapes belong to the launch alone.
+Two fields of different types do not alias; two of one type may be one field under two names (a
+component of a vector field, the gradient of another). Ndarrays are caller-owned and may overlap
+each other and fields, unless the launch is known to be free of aliases. Temporaries, return values,
+and tapes belong to the launch alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 from octants.ir.core import ArrayRef, Space
 
 
-def are_apart(first: ArrayRef | None, second: ArrayRef | None, apart: bool = False) -> bool:
-    """Whether two places never overlap; a place is an array's companion, or None for the tape.
+def never_alias(first: ArrayRef | None, second: ArrayRef | None, apart: bool = False) -> bool:
+    """Whether two array references never overlap.
 
-    ``apart`` says that of a module no two arrays share memory.
+    Args:
+        first: an array and a companion, or None for the tape.
+        second: likewise.
+        apart: no two arrays of the module share memory.
     """
     if first is None or second is None or apart:
         return first != second

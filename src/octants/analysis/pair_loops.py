@@ -1,13 +1,14 @@
-"""Which serial loops of a parallel task scatter, and could be gathered from instead.
+"""Finds serial loops in parallel tasks whose scattered sums can be gathered instead.
 
-In a parallel loop over i, a serial loop over j scatters where it adds to places that follow from j
-alone. The same sums can be gathered: by a loop over j that is parallel, with one over i in it.
-There the pair (i, j) is computed again. That gives the same if
+In a parallel loop over i, a serial loop over j scatters if it adds to elements whose indices follow
+from j alone. The same sums can be gathered by a parallel loop over j that contains a serial loop
+over i, and which recomputes each pair (i, j). The result is the same if
 
-- the bounds of the loop over j are one for all i, and those of i can be computed again;
-- what is added follows from i, from j, and from what stood before the loop, not from what the
-  iterations carry on, nor from a tape;
-- it is loaded from memory that the task does not change, and nothing in the task looks at the sums.
+- the bounds of the loop over j are the same for all i, and those of i can be recomputed;
+- each term follows from i, from j, and from values before the loop, not from what the iterations
+carry, nor from a tape;
+- terms are loaded from memory that the task does not change, and nothing in the task reads the
+sums.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import u1
 
 FEW = 4
-"""So many work items, or iterations, are worth a task of their own."""
+"""The fewest work items, or iterations, that are worth a task of their own."""
 
 _CONTROL = (ops.For, ops.While, ops.If)
 
 
 class PairLoops:
-    """Facts of a task; ``apart`` says that no two arrays share memory."""
+    """Facts of a task; with ``apart`` no two of its arrays share memory."""
 
     def __init__(self, task: Task, apart: bool) -> None:
         self.task = task
@@ -44,7 +45,7 @@ class PairLoops:
                 self._observed.add(op.ref)
 
     def is_free(self) -> bool:
-        """Whether its work items, and how many they are, can be told anew by other work items."""
+        """Whether other work items can recompute its work items and their number."""
         task = self.task
         if task.domain is None or cooperates(task) or task.options.get("fixed_order"):
             return False
@@ -53,19 +54,19 @@ class PairLoops:
         return all(map(self.is_repeatable, task.domain.ops))
 
     def count(self) -> int | None:
-        """How many work items there are, if that is known."""
+        """The number of work items, if it is known."""
         domain = self.task.domain
         assert domain is not None
         lower, upper = (numbers_of(domain).get(bound) for bound in domain.yielded[:2])
         return None if lower is None or upper is None else max(0, int(upper - lower))
 
     def fills(self, count: int) -> bool:
-        """Whether there are known to be so many work items, or more."""
+        """Whether the number of work items is known, and at least ``count``."""
         found = self.count()
         return found is not None and found >= count
 
     def find(self) -> Iterator[tuple[ops.For, set[Operation]]]:
-        """The loops whose bounds are one for all work items, and their sums at places of j."""
+        """The loops with the same bounds for all work items, with their sums at indices of j."""
         task = self.task
         if task.domain is None or not self.is_free():
             return
@@ -81,7 +82,7 @@ class PairLoops:
                     yield op, sums
 
     def is_short(self, loop: Operation, few: int) -> bool:
-        """Whether a loop is known to have less than so many iterations."""
+        """Whether a loop is known to have fewer than so many iterations."""
         return isinstance(loop, ops.For) and _are_few(self.numbers, loop.operands, few)
 
     def meet(self, one: ops.Access, other: ops.Access) -> bool:
@@ -89,7 +90,7 @@ class PairLoops:
         return self._may_be_in(one.ref, [other.ref])
 
     def is_repeatable(self, op: Operation) -> bool:
-        """Whether an operation gives the same after the task, from the same operands."""
+        """Whether an operation gives the same result after the task, for the same operands."""
         if op.is_scalar or isinstance(op, ops.Yield):
             return True
         if isinstance(op, ops.Load):
@@ -99,9 +100,9 @@ class PairLoops:
         return False
 
     def following(self, block: Block, known: Iterable[Value] = ()) -> set[Value]:
-        """What follows, in a block but its regions, from constants and from what is known.
+        """The values of a block that follow from constants and from known values.
 
-        In ifs there is more of it, as far as no memory is read.
+        That excludes its regions, except ifs, as far as these read no memory.
         """
         found = set(known)
         self._follow(block, found, loads=True)
@@ -118,22 +119,22 @@ class PairLoops:
                 found.update(op.results)
 
     def _sums(self, loop: ops.For, known: set[Value]) -> Iterator[Operation]:
-        """The updates of a loop whose places follow from its counter."""
-        places = self.following(loop.body, {*known, loop.body.args[0]})
+        """The updates of a loop whose indices follow from its counter."""
+        following = self.following(loop.body, {*known, loop.body.args[0]})
         for op in _own_updates(loop.body):
-            if self.is_sum(op) and places.issuperset(op.indices):
+            if self.is_sum(op) and following.issuperset(op.indices):
                 seen = self._may_be_in(op.ref, self._observed)
                 if not seen and not known.issuperset(op.indices):
                     yield op
 
     def is_sum(self, op: Operation) -> bool:
-        """Whether an operation adds to memory, where nobody asks what was there before."""
+        """Whether an operation adds to memory, and its result is not used."""
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub"):
             return False
         return op.array.dtype is not u1 and op.result not in self._used
 
     def _may_be_in(self, target: ArrayRef, others: Iterable[ArrayRef]) -> bool:
-        """Whether an element of a target may be one of others."""
+        """Whether a reference may alias one of others."""
         if target in others:
             return True
         return not self._apart and any(
@@ -142,10 +143,10 @@ class PairLoops:
 
 
 def mirrored(loop: ops.For, numbers: Mapping[Value, Any]) -> Value | None:
-    """The value of a loop that counts down to zero: n - i - 1, of i from 0 to n.
+    """The value of a loop that counts down to zero: n - i - 1, for i from 0 to n.
 
-    ``numbers`` are the constants around it. Where the order of iterations is free, that of this
-    value is as good, and what is loaded then comes one after the other.
+    If the order of iterations is free, loads at this value can be contiguous. ``numbers`` maps the
+    constants around the loop to numbers.
     """
     if numbers.get(loop.lower) != 0:
         return None
@@ -158,12 +159,12 @@ def mirrored(loop: ops.For, numbers: Mapping[Value, Any]) -> Value | None:
 
 
 def numbers_of(block: Block) -> dict[Value, Any]:
-    """The constants of a block, but for its regions."""
+    """The constants of a block, without its regions."""
     return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
 
 
 def _own_updates(block: Block) -> Iterator[ops.Atomic]:
-    """The atomics of a block and its ifs, not those of its loops."""
+    """The atomics of a block and its ifs, without those of its loops."""
     for op in block.ops:
         if isinstance(op, ops.Atomic):
             yield op
@@ -173,6 +174,6 @@ def _own_updates(block: Block) -> Iterator[ops.Atomic]:
 
 
 def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:
-    """Whether there is less between two bounds, the first of some values."""
+    """Whether the distance between the first two of some bounds is known to be less."""
     lower, upper = (numbers.get(bound) for bound in bounds[:2])
     return lower is not None and upper is not None and bool(upper - lower < few)

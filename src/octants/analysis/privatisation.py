@@ -1,12 +1,13 @@
-"""How the workers of a parallel loop can add to places that vary without meeting each other.
+"""Finds sums at varying indices to which the workers of a parallel loop can add without atomics.
 
-Two ways. Workers *take turns* where a work item touches elements near its own place, as those of
-stencils do: chunks of work items that are no neighbours then touch none in common. Or each worker
-has a *part*, an array of its own that is added to the target at the end.
+There are two ways. In *alternating chunks*, workers first run every other chunk of work items, then
+the rest: if a work item touches only elements near its own index, as stencils do, chunks that are
+not neighbours have no element in common. Otherwise each worker gets a *private copy* of the target,
+and the copies are added to the target at the end.
 
-Work items that are neighbours share an element along the first axis if their rows are close. A row
-is the index of the work item, or its quotient by how many of them are in a row; what an access
-names is a multiple of the row, and so much more, between two numbers.
+Neighbouring work items share an element along the first axis if their rows are close. A row is the
+index of the work item, or its quotient by the number of work items in a row; the index of an access
+is a multiple of the row, plus a number within two bounds.
 """
 
 from __future__ import annotations
@@ -24,41 +25,48 @@ from octants.types.layouts import Layout
 from octants.types.scalars import f32, f64, i32, i64, u32, u64
 
 _DTYPES = (f32, f64, i32, i64, u32, u64)
-_WIDEST = 64  # rows that a chunk may be asked to have
-_CHUNKS = 4  # at least; with less of them turns are no use
+_WIDEST = 64  # the most rows that a chunk must have
+_CHUNKS = 4  # the fewest that are worth alternating
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class AlternatingChunks:
     """A chunk has at least `rows` times the product of `divisors` work items.
 
-    The last chunk is a neighbour of the first one if it `wraps`. `recipe` computes the divisors.
+    The last chunk is a neighbour of the first one if it `wraps`. `rematerialised` are the
+    operations that compute the divisors.
     """
 
     divisors: tuple[Value, ...]
     rows: int
     wraps: bool
-    recipe: tuple[Operation, ...] = ()
+    rematerialised: tuple[Operation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """The targets to which workers add plainly, those of parts and those of turns."""
+class PrivatisedSums:
+    """The targets to which workers add without atomics, by either way."""
 
-    parts: tuple[ArrayRef, ...] = ()
-    turns: dict[ArrayRef, Turns] = field(default_factory=dict)
+    private_copies: tuple[ArrayRef, ...] = ()
+    alternating: dict[ArrayRef, AlternatingChunks] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.parts or self.turns)
+        return bool(self.private_copies or self.alternating)
 
     def __contains__(self, target: ArrayRef) -> bool:
-        return target in self.turns or target in self.parts
+        return target in self.alternating or target in self.private_copies
 
 
-def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) -> Sums:
-    """The sums of a task; ``apart`` says that no two arrays share memory.
+def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) -> PrivatisedSums:
+    """Find the sums of a task that need no atomics.
 
-    What is ``collected`` otherwise needs none of this.
+    Args:
+        task: the task.
+        apart: no two arrays of its kernel share memory.
+        collected: updates that are collected in registers anyway.
+
+    Returns:
+        The targets.
     """
     groups = _groups(task) if task.is_parallel else {}
     used = {value for op in task.body.walk() for value in op.operands} if groups else set()
@@ -67,18 +75,22 @@ def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) ->
         for target, accesses in groups.items()
         if any(op not in collected for op in accesses)
         and _is_sum(target, accesses, used)
-        and (apart or not _meets_another(target, groups))
+        and (apart or not _overlaps_another(target, groups))
     ]
     if not found:
-        return Sums()
+        return PrivatisedSums()
     rows = RowPartition(task)
-    turns = {target: turn for target in found if (turn := rows.turns(groups[target])) is not None}
-    parts = tuple(target for target in found if target not in turns and is_dense(target))
-    return Sums(parts, turns)
+    alternating = {
+        target: chunks
+        for target in found
+        if (chunks := rows.alternating(groups[target])) is not None
+    }
+    copies = tuple(target for target in found if target not in alternating and is_dense(target))
+    return PrivatisedSums(copies, alternating)
 
 
-def _meets_another(target: ArrayRef, groups: Collection[ArrayRef]) -> bool:
-    """Whether another array that is accessed may be the same memory."""
+def _overlaps_another(target: ArrayRef, groups: Collection[ArrayRef]) -> bool:
+    """Whether another accessed array may be the same memory."""
     return any(other != target and may_overlap(target[0], other[0]) for other in groups)
 
 
@@ -91,7 +103,7 @@ def _groups(task: Task) -> dict[ArrayRef, list[ops.Access]]:
 
 
 def _is_sum(target: ArrayRef, accesses: list[ops.Access], used: set[Value]) -> bool:
-    """Whether a task only adds to a target; it has these operands."""
+    """Whether a task only adds to a target; ``used`` are the operands of all operations."""
     if target[0].dtype not in _DTYPES:
         return False
     if not all(isinstance(op, ops.Atomic) and op.fn in ("add", "sub") for op in accesses):
@@ -120,7 +132,7 @@ def is_dense(target: ArrayRef) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``scale * row + c`` with c from `low` to `high`; it may wrap around the number of rows.
+    """``scale * row + c``, with c from `low` to `high`; it may wrap around the number of rows.
 
     The row is the index of the work item, divided by each of `divisors`.
     """
@@ -157,7 +169,7 @@ class RowPartition(InBounds):
         self._lower = self.integer(lower)
 
     def _find_sides(self, block: Block, sides: dict[Value, bool]) -> None:
-        """For each operation the conditions around it, and whether they hold."""
+        """Note the conditions around each operation, and whether they hold."""
         for op in block.ops:
             self._sides[op] = sides
             for region in op.regions:
@@ -166,28 +178,28 @@ class RowPartition(InBounds):
                     inner = {**sides, op.condition: region is op.then}
                 self._find_sides(region, inner)
 
-    def turns(self, accesses: list[ops.Access]) -> Turns | None:
-        """How workers take turns at some accesses to one array; None if that does not help."""
+    def alternating(self, accesses: list[ops.Access]) -> AlternatingChunks | None:
+        """The chunks by which workers alternate at accesses to one array; None if they cannot."""
         for axis in range(len(accesses[0].indices)):
             rows = [self.row(op.indices[axis], op) for op in accesses]
-            turn = _turns([row for row in rows if row is not None])
-            if turn is not None and None not in rows and self._has_chunks(rows[0], turn):
-                operations = dict.fromkeys(self._recipe(turn.divisors))
-                return replace(turn, recipe=tuple(operations))
+            chunks = _alternating([row for row in rows if row is not None])
+            if chunks is not None and None not in rows and self._has_chunks(rows[0], chunks):
+                operations = dict.fromkeys(self._slice(chunks.divisors))
+                return replace(chunks, rematerialised=tuple(operations))
         return None
 
-    def _has_chunks(self, row: Row | None, turn: Turns) -> bool:
+    def _has_chunks(self, row: Row | None, chunks: AlternatingChunks) -> bool:
         """Whether there are enough rows, as far as is known."""
         first, last = (None, None) if row is None else (self._first(row), self._last(row))
         if first is None or last is None or first.terms or last.terms:
             return True
-        return last.constant - first.constant >= _CHUNKS * turn.rows
+        return last.constant - first.constant >= _CHUNKS * chunks.rows
 
-    def _recipe(self, values: Iterable[Value]) -> Iterator[Operation]:
+    def _slice(self, values: Iterable[Value]) -> Iterator[Operation]:
         """The operations that compute uniform values, in order."""
         for value in values:
             op = self.definitions[value]
-            yield from self._recipe(op.operands)
+            yield from self._slice(op.operands)
             yield op
 
     def row(self, value: Value, access: Operation) -> Row | None:
@@ -206,7 +218,7 @@ class RowPartition(InBounds):
         return None
 
     def _wraps(self, atom: Value, coefficient: int, rest: int, bits: int) -> bool:
-        """Whether rows that are far from each other may have one index, which wraps."""
+        """Whether rows that are far from each other may have one index, because indices wrap."""
         if atom is not self.item and coefficient == 1:  # as little as the row that it is made of
             return False
         return coefficient * (self.span_of(atom) + 2 * _WIDEST) + rest >= 1 << bits
@@ -235,13 +247,13 @@ class RowPartition(InBounds):
         return self._wrapped(self._whole_row(op.lhs, access), op.rhs) if op.fn == "mod" else None
 
     def _whole_row(self, value: Value, access: Operation) -> Row | None:
-        """The row of a number that does not wrap, as others may that become an index directly."""
+        """The row of a number that does not wrap before it is divided or compared."""
         atom = self.form(value).terms.get(value)
         is_integer = atom is not None or value not in self.integer(value).terms
         return self.row(value, access) if is_integer else None
 
     def _clamped(self, fn: str, row: Row | None, bound: Value) -> Row | None:
-        """A row that is held above, or below, a bound: how far that moves it at the most."""
+        """A row clamped to a bound, with how far that moves it at most."""
         if row is None or row.scale != 1 or row.wraps:
             return None
         if fn == "max":
@@ -263,18 +275,18 @@ class RowPartition(InBounds):
             return None
         number = self.integer(size)
         if not number.terms and number.constant > 0:  # i + n - 1 is i - 1
-            turns = (row.low + number.constant // 2) // number.constant
-            row = row.moved(-turns * number.constant, -turns * number.constant)
+            rounds = (row.low + number.constant // 2) // number.constant
+            row = row.moved(-rounds * number.constant, -rounds * number.constant)
         return replace(row, wraps=True)
 
     def _first(self, row: Row) -> Affine | None:
-        """The first row, if that is known."""
+        """The first row, if it is known."""
         if not row.divisors:
             return self._lower
         return Affine() if not self._lower.terms and self._lower.constant == 0 else None
 
     def _last(self, row: Row) -> Affine | None:
-        """The last row, if the work items are so many whole rows."""
+        """The last row, if the number of work items is a multiple of the length of rows."""
         count: Value | None = self._upper
         last = self.integer(self._upper).plus(Affine(1), -1)
         for divisor in row.divisors:
@@ -298,7 +310,7 @@ class RowPartition(InBounds):
         return None
 
     def _difference(self, one: Affine, other: Affine) -> tuple[int, int] | None:
-        """The range of a difference; extents and arguments count by what they are."""
+        """The range of a difference; equal extents and arguments cancel."""
         difference = one.plus(other, -1)
         sums: dict[object, int] = {}
         for atom, coefficient in difference.terms.items():
@@ -309,8 +321,8 @@ class RowPartition(InBounds):
         return None if any(sums.values()) else (difference.constant, difference.constant)
 
 
-def _turns(rows: list[Row]) -> Turns | None:
-    """What lets accesses of chunks that are no neighbours be apart."""
+def _alternating(rows: list[Row]) -> AlternatingChunks | None:
+    """The chunks of which those that are not neighbours access different elements."""
     kinds = {(row.divisors, row.scale) for row in rows}
     if len(kinds) != 1:
         return None
@@ -319,4 +331,4 @@ def _turns(rows: list[Row]) -> Turns | None:
     count = spread // scale + 1
     if count > _WIDEST:
         return None
-    return Turns(divisors, count, any(row.wraps for row in rows))
+    return AlternatingChunks(divisors, count, any(row.wraps for row in rows))

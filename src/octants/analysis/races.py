@@ -1,14 +1,14 @@
-"""Data races: accesses to one element by two work items, at least one of which stores plainly.
+"""Finds data races: two work items access one element, and at least one of them stores plainly.
 
-A pair of accesses is harmless where a proof says that two work items never meet in it: by the forms
-of the indices (`aliasing_writes`), or since the indices of all work items, computed one and all
-(`enumeration`), are different. Where two work items do meet in those, the pair is a race for sure;
-else only a launch can tell, whose memory or arguments decide.
+A pair of accesses is harmless if it is proved that two work items never access one element by it:
+by the affine forms of the indices (`aliasing_writes`), or because the indices of all work items,
+computed one by one (`enumeration`), are different. If these show that two work items do, the pair
+is a certain race; otherwise only a launch can tell, whose memory or arguments decide.
 
-Which pairs matter depends on what for. A launch without a derivative is undefined by a plain store
-beside another access; that all store the same is harmless, and that some read a sum while others
-add to it may be meant. A derivative depends on such a read, too, but only of what is used in a task
-that changes something which has a derivative.
+Which pairs matter depends on the purpose. For a launch without a derivative, a plain store beside
+another access makes the result undefined; but it is harmless if all store the same value, and
+reading a sum to which others add may be intended. A derivative also depends on such a read, but
+only in a task that changes something with a derivative.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.analysis.enumeration import Enumeration, Executions
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
@@ -29,17 +29,18 @@ from octants.lazy_dataclass import dataclass
 _MOST_PAIRS = 4096
 
 OWN = -1
-"""What a store is taken to have stored that stores something which no other work item does."""
+"""The stamp of a store whose value no other work item stores."""
 
 Matters = Callable[["Races", ops.Access, ops.Access], bool]
-"""Whether it matters that two work items meet in a pair of accesses."""
+"""Whether a race in a pair of accesses matters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RacePair:
-    """Two accesses in which work items meet, for sure or perhaps; `items` are two that do.
+    """Two accesses by which two work items race, certainly or perhaps.
 
-    The first access is a store where one of them is.
+    `items` are two work items that race, if it is certain. The first access is a store if one of
+    them is.
     """
 
     one: ops.Access
@@ -52,7 +53,7 @@ class RacePair:
 
 
 def races_of(task: Task, matters: Matters) -> list[RacePair]:
-    """The pairs of accesses of a task in which work items may race, sure ones first."""
+    """The pairs of accesses of a task by which work items may race, certain ones first."""
     if not task.is_parallel or cooperates(task):
         return []
     accesses: dict[Array, list[ops.Access]] = {}
@@ -63,8 +64,8 @@ def races_of(task: Task, matters: Matters) -> list[RacePair]:
     if not suspects:
         return []
     races = Races(task)
-    found = [meeting for own in suspects for meeting in races.among(own, matters)]
-    return sorted(found, key=lambda meeting: not meeting.is_sure)
+    found = [race for own in suspects for race in races.among(own, matters)]
+    return sorted(found, key=lambda race: not race.is_sure)
 
 
 def _outlives(array: Array) -> bool:
@@ -76,7 +77,7 @@ def _may_race(accesses: list[ops.Access]) -> bool:
     return ops.Store in kinds or (ops.Load in kinds and len(kinds) > 1)
 
 
-class Races(Places):
+class Races(ElementAliasing):
     """Facts about the races of one task."""
 
     def __init__(self, task: Task) -> None:
@@ -87,16 +88,16 @@ class Races(Places):
         self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
 
     def among(self, accesses: list[ops.Access], matters: Matters) -> Iterator[RacePair]:
-        """The pairs of accesses to one array that are not proven harmless."""
+        """The pairs of accesses to one array that are not proved harmless."""
         pairs = [pair for pair in _pairs(accesses) if matters(self, *pair)]
         for one, other in pairs[:_MOST_PAIRS]:
-            if not self._never_meet(one, other):
-                yield from self._meeting(one, other)
+            if not self._never_race(one, other):
+                yield from self._race_of(one, other)
         if len(pairs) > _MOST_PAIRS:
             yield RacePair(*pairs[_MOST_PAIRS])
 
-    def _never_meet(self, one: ops.Access, other: ops.Access) -> bool:
-        """Whether the forms of the indices say that no two work items meet."""
+    def _never_race(self, one: ops.Access, other: ops.Access) -> bool:
+        """Whether the affine forms of the indices prove that no two work items race."""
         pairs = tuple(zip(one.indices, other.indices, strict=True))
         if pairs not in self._proven:
             numbers = [tuple(map(self.number, pair)) for pair in pairs]
@@ -104,8 +105,8 @@ class Races(Places):
             self._proven[pairs] = differ or self._is_own(pairs)
         return self._proven[pairs]
 
-    def _meeting(self, one: ops.Access, other: ops.Access) -> Iterator[RacePair]:
-        """The meeting of a pair as far as computing all indices tells: none, sure, or perhaps."""
+    def _race_of(self, one: ops.Access, other: ops.Access) -> Iterator[RacePair]:
+        """The race of a pair, as far as computing all indices shows: none, certain, or possible."""
         if self._enumeration is None:
             self._enumeration = Enumeration(self.task)
         known = self._enumeration.found
@@ -115,22 +116,22 @@ class Races(Places):
         if first is None or second is None:
             yield RacePair(one, other)
             return
-        items = meeting_items(first, second, one.array.fixed_shape)
+        items = racing_items(first, second, one.array.fixed_shape)
         if items is None and self._enumeration.is_whole:
             return
         yield RacePair(one, other, items if first.exact and second.exact else None)
 
-    # -- what callers ask about a pair -------------------------------------------------------------
+    # -- queries about a pair ----------------------------------------------------------------------
 
     def store_the_same(self, one: ops.Store, other: ops.Store) -> bool:
-        """Whether two stores store the same, whichever work items execute them."""
+        """Whether two stores store the same value, whichever work items execute them."""
         first, second = self.definitions.get(one.value), self.definitions.get(other.value)
         if isinstance(first, ops.Constant) and isinstance(second, ops.Constant):
             return bool(first.value == second.value)
         return one.value is other.value and self.is_same_everywhere(one.value)
 
     def is_same_everywhere(self, value: Value) -> bool:
-        """Whether all work items compute the same value, from what the task does not write."""
+        """Whether all work items compute the same value, from memory that the task only reads."""
         if self._same is None:
             self._same = set()
             for block in (self.task.domain, self.task.body):
@@ -147,7 +148,7 @@ class Races(Places):
 
 
 def _pairs(accesses: list[ops.Access]) -> Iterator[tuple[ops.Access, ops.Access]]:
-    """The pairs of accesses that may be races, stores first."""
+    """The pairs of accesses that may race, stores first."""
     rank = {ops.Store: 0, ops.Load: 2}
     ordered = sorted(accesses, key=lambda op: rank.get(type(op), 1))
     for one, other in itertools.combinations_with_replacement(ordered, 2):
@@ -156,12 +157,18 @@ def _pairs(accesses: list[ops.Access]) -> Iterator[tuple[ops.Access, ops.Access]
             yield one, other
 
 
-def meeting_items(
+def racing_items(
     one: Executions, other: Executions, shape: tuple[int, ...] | None
 ) -> tuple[int, int] | None:
-    """Two different work items that access the same element, one by each access; None if none do.
+    """Two work items that access the same element, one by each access.
 
-    Indices that are out of bounds are none.
+    Args:
+        one: the executions of the first access.
+        other: those of the second.
+        shape: the shape of the array, if it is fixed; indices out of bounds do not count.
+
+    Returns:
+        Two different work items, or None if there are none.
     """
     elements = _elements(one, shape), _elements(other, shape)
     if any(len(items) == 0 for items, _ in elements):
@@ -212,11 +219,11 @@ def _ends(numbers: Any, items: Any, count: int) -> tuple[Any, Any]:
     return low, high
 
 
-# -- which pairs matter ----------------------------------------------------------------------------
+# -- which races matter ----------------------------------------------------------------------------
 
 
 def matters_forward(races: Races, one: ops.Access, other: ops.Access) -> bool:
-    """Whether a race leaves undefined what a launch computes."""
+    """Whether a race makes the result of a launch undefined."""
     if not isinstance(one, ops.Store):
         return False
     return not (isinstance(other, ops.Store) and races.store_the_same(one, other))

@@ -1,4 +1,4 @@
-"""What can be reached along edges between values."""
+"""Reachability along edges between values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from octants.ir.core import Value
 
 
 def reachable(start: Iterable[Value], edges: Mapping[Value, Iterable[Value]]) -> set[Value]:
-    """The values from which one starts, and all to which edges lead from there."""
+    """The start values, and all values to which edges lead from there."""
     reached = set(start)
     waiting = list(reached)
     while waiting:

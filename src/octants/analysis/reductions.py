@@ -1,4 +1,4 @@
-"""Sums and extremes that many work items add to one place: collected in a register, added once.
+"""Finds updates of one element by many work items, to be collected in a register.
 
 Before::
 
@@ -9,14 +9,13 @@ After::
     items:  sum = sum + %x
     at the end of the chunk:  atomic<add, @loss, primal>(sum)
 
-A place is one for all work items if its indices are computed from constants, arguments, extents,
-and from what is in memory that the task does not write.
-Nothing else in the task may look at it afterwards, or change it in another way; updates of the same
-kind at places that vary may. This changes the order of a float sum, which is anybody's guess among
-threads anyway. Numbers of 16 bits are collected in 32.
+The element is uniform if its indices are computed from constants, arguments, extents, and memory
+that the task does not write. Nothing else in the task may read it afterwards, or change it in
+another way; updates of the same kind at varying indices may. This changes the order of a float sum,
+which is free among threads anyway. 16-bit numbers are collected in 32 bits.
 
-What varies from one turn of a loop to the next, but is one place for all threads that run in step,
-is summed up among these: `find_shared`.
+An element that varies between iterations of a loop, but is uniform among the threads that run in
+step, is reduced among these: `find_shared`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from octants.analysis.affine_forms import Forms
-from octants.analysis.noalias import are_apart
+from octants.analysis.affine_forms import AffineForms
+from octants.analysis.noalias import never_alias
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
@@ -42,9 +41,9 @@ _FEW = 8
 
 @dataclass(eq=False, slots=True)
 class Reduction:
-    """What is collected for one element: by `fn`, for all of `atomics`.
+    """The updates of one element: by `fn`, of all `atomics`.
 
-    `recipe` computes its indices again, after the last work item.
+    `rematerialised` are the operations that recompute its indices after the last work item.
     """
 
     fn: str
@@ -52,7 +51,7 @@ class Reduction:
     companion: Companion
     indices: list[Value]
     atomics: list[ops.Atomic]
-    recipe: list[Operation]
+    rematerialised: list[Operation]
 
     @property
     def dtype(self) -> DType:
@@ -61,52 +60,52 @@ class Reduction:
 
     @staticmethod
     def type_of(array: Array) -> DType:
-        """The type in which numbers of an array are collected."""
+        """The type in which updates of an array are collected."""
         return f32 if array.dtype is f16 else array.dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Has the atomics of a reduction go to a variable; written by who is in the table for it."""
+    """Says where the atomics of a reduction go: to a variable, by the handler of this type."""
 
     reduction: Reduction
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Updates the place of a reduction by what was collected, if anything was."""
+    """Says how a reduction ends: its element is updated by what was collected, if anything was."""
 
     reduction: Reduction
 
 
 def neutral(fn: str, dtype: DType) -> Any:
-    """What leaves any number as it is, -0.0 and NaN too."""
+    """The neutral element of a function, which preserves -0.0 and NaN too."""
     if dtype.is_float:
         return -0.0 if fn == "add" else math.nan
     return identity_of(fn, dtype)
 
 
 def find_reductions(task: Task, apart: bool = False) -> list[Reduction]:
-    """The reductions of a parallel task; ``apart`` says that no two arrays share memory."""
+    """The reductions of a parallel task.
+
+    Args:
+        task: the task.
+        apart: no two arrays of its kernel share memory.
+
+    Returns:
+        At most `_MAXIMUM` of them.
+    """
     if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
         return []
     return list(_Finder(task, apart).find())[:_MAXIMUM]
 
 
 def find_shared(block: Block) -> set[Operation]:
-    """The updates of a task whose place is one for threads that work in step, as far as it seems.
+    """The updates of a block whose element seems uniform among threads in step.
 
-    Nobody asks what was there before.
+    Their results are not used.
     """
-    used = {value for op in block.walk() for value in op.operands}
-    updates = [
-        op
-        for op in block.walk()
-        if isinstance(op, ops.Atomic)
-        and op.fn in _TOGETHER
-        and op.array.dtype not in (u1, f16)
-        and op.result not in used
-    ]
+    updates = _unread_updates(block)
     if not updates:
         return set()
     facts = Uniformity(block)
@@ -114,121 +113,125 @@ def find_shared(block: Block) -> set[Operation]:
 
 
 def find_scattered(task: Task) -> set[Operation]:
-    """Updates at places of which threads that work in step may have the same, and mostly many.
+    """The updates of elements that threads in step may share, and mostly do not.
 
-    They do not have the number of the work item as a summand of an index. Nobody asks what was
-    there before. Each takes much code, so that there are none where there would be many.
+    No index has the number of the work item as a term, and the results are not used. Each such
+    update takes much code, so there are none if there would be many.
     """
-    used = {value for op in task.body.walk() for value in op.operands}
-    updates = [
-        op
-        for op in task.body.walk()
-        if isinstance(op, ops.Atomic)
-        and op.fn in _TOGETHER
-        and op.array.dtype not in (u1, f16)
-        and op.result not in used
-    ]
+    updates = _unread_updates(task.body)
     if not updates:
         return set()
-    forms = Forms(task)
+    forms = AffineForms(task)
     found: set[Operation] = {
         op for op in updates if all(forms.item not in forms.form(i).terms for i in op.indices)
     }
     return found if len(found) <= _FEW else set()
 
 
+def _unread_updates(block: Block) -> list[ops.Atomic]:
+    """The updates that threads in step can combine, whose results are not used."""
+    used = {value for op in block.walk() for value in op.operands}
+    return [
+        op
+        for op in block.walk()
+        if isinstance(op, ops.Atomic)
+        and op.fn in _TOGETHER
+        and op.array.dtype not in (u1, f16)
+        and op.result not in used
+    ]
+
+
 class _Finder:
     def __init__(self, task: Task, apart: bool) -> None:
         self.apart = apart
-        self.forms = Forms(task)
+        self.forms = AffineForms(task)
         self.used = {value for op in task.body.walk() for value in op.operands}
         self.accesses: dict[ArrayRef, list[ops.Access]] = {}
         for op in task.body.walk():
             if isinstance(op, ops.Access):
                 self.accesses.setdefault(op.ref, []).append(op)
         self.written = [
-            place
-            for place, group in self.accesses.items()
+            ref
+            for ref, group in self.accesses.items()
             if not all(isinstance(op, ops.Load) for op in group)
         ]
 
     def find(self) -> Iterator[Reduction]:
-        for place, group in self.accesses.items():
-            for part in self._parts(group):
-                functions = {self._function(op) for op in part}
+        for ref, group in self.accesses.items():
+            for accesses in self._by_element(group):
+                functions = {self._function(op) for op in accesses}
                 fn = next(iter(functions))
-                if fn is not None and len(functions) == 1 and self._is_alone(place, fn):
-                    yield from self._reductions(fn, part)
+                if fn is not None and len(functions) == 1 and self._is_alone(ref, fn):
+                    yield from self._reductions(fn, accesses)
 
-    def _parts(self, group: list[ops.Access]) -> list[list[ops.Access]]:
-        """Accesses to an array by their elements, where constants tell all of these."""
-        parts: dict[tuple[object, ...], list[ops.Access]] = {}
+    def _by_element(self, group: list[ops.Access]) -> list[list[ops.Access]]:
+        """The accesses to an array by element, if constants identify all elements."""
+        found: dict[tuple[object, ...], list[ops.Access]] = {}
         for op in group:
             element = tuple(map(self._key, op.indices))
             if any(isinstance(index, Value) for index in element):
                 return [group]
-            parts.setdefault(element, []).append(op)
-        return list(parts.values())
+            found.setdefault(element, []).append(op)
+        return list(found.values())
 
     def _function(self, op: ops.Access) -> str | None:
-        """By what an access can be collected; None if it cannot."""
+        """The function by which an access can be collected; None if it cannot."""
         if not isinstance(op, ops.Atomic) or op.array.dtype is u1 or op.result in self.used:
             return None
         return _FUNCTIONS.get(op.fn)
 
     def _reductions(self, fn: str, group: list[ops.Access]) -> Iterator[Reduction]:
-        """One for each element that is the same for all work items."""
+        """A reduction for each element that is the same for all work items."""
         by_element: dict[tuple[object, ...], Reduction] = {}
         for op in group:
             assert isinstance(op, ops.Atomic)
             if all(map(self._is_uniform, op.indices)):
                 element = tuple(map(self._key, op.indices))
                 if element not in by_element:
-                    recipe = list(dict.fromkeys(self._recipe(op.indices)))
-                    found = Reduction(fn, op.array, op.companion, op.indices, [], recipe)
+                    rematerialised = list(dict.fromkeys(self._slice(op.indices)))
+                    found = Reduction(fn, op.array, op.companion, op.indices, [], rematerialised)
                     by_element[element] = found
                 by_element[element].atomics.append(op)
         yield from by_element.values()
 
     def _is_uniform(self, value: Value) -> bool:
-        """Whether all work items see the same value, also afterwards; it may be in memory."""
+        """Whether all work items see the same value, also after the task; it may be in memory."""
         op = self.forms.definitions.get(value)
         if self.forms.is_uniform(value):
             return True
         if isinstance(op, ops.Load):
-            place = op.ref
-            is_kept = all(are_apart(place, other, self.apart) for other in self.written)
-            return is_kept and all(map(self._is_uniform, op.indices))
+            is_unchanged = all(never_alias(op.ref, ref, self.apart) for ref in self.written)
+            return is_unchanged and all(map(self._is_uniform, op.indices))
         return op is not None and op.is_pure and all(map(self._is_uniform, op.operands))
 
     def _key(self, index: Value) -> object:
-        """What tells equal indices."""
+        """A key that equal indices share."""
         op = self.forms.definitions.get(index)
         return op.value if isinstance(op, ops.Constant) else index
 
-    def _recipe(self, indices: list[Value]) -> Iterator[Operation]:
+    def _slice(self, indices: list[Value]) -> Iterator[Operation]:
         """The operations that compute uniform values, in order."""
         for index in indices:
             op = self.forms.definitions[index]
-            yield from self._recipe(op.operands)
+            yield from self._slice(op.operands)
             yield op
 
-    # -- who else is there -------------------------------------------------------------------------
+    # -- other accesses ----------------------------------------------------------------------------
 
-    def _is_alone(self, place: ArrayRef, fn: str) -> bool:
-        """Whether nobody looks, who should see the updates; fields that overlap would race."""
-        if place[0].space is not Space.NDARRAY:
+    def _is_alone(self, target: ArrayRef, fn: str) -> bool:
+        """Whether no access depends on when the updates happen; fields that overlap would race."""
+        if target[0].space is not Space.NDARRAY:
             return True
         return all(
-            other == place
-            or are_apart(place, other, self.apart)
-            or all(self._minds_nothing(op, place, fn) for op in group)
+            other == target
+            or never_alias(target, other, self.apart)
+            or all(self._commutes(op, target, fn) for op in group)
             for other, group in self.accesses.items()
         )
 
-    def _minds_nothing(self, op: ops.Access, place: ArrayRef, fn: str) -> bool:
+    def _commutes(self, op: ops.Access, target: ArrayRef, fn: str) -> bool:
         """Whether an access commutes with the updates, or reads before them in every work item."""
         if self._function(op) == fn:
             return True
         reads = isinstance(op, ops.Load)
-        return reads and all(self.forms.precedes(op, update) for update in self.accesses[place])
+        return reads and all(self.forms.precedes(op, update) for update in self.accesses[target])

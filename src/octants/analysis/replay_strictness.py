@@ -1,4 +1,4 @@
-"""What decides which way a computation takes, so that each replay must find the same bits of it."""
+"""Finds values that decide control flow, so that each replay must compute them bit by bit."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ _ABRUPT = frozenset(
 
 
 FREE_WAVES = "free_waves"
-"""The option of a reversed task in which no replay must find sines and cosines to the bit."""
+"""The option of a reversed task in which no replay must reproduce sines and cosines bit by bit."""
 
 _WAVES = ("sin", "cos", "cos_beside_sin")
 
 
-def waves(block: Block) -> set[Value]:
+def sines_and_cosines(block: Block) -> set[Value]:
     """The sines and cosines in a block."""
     every = (op for op in block.walk() if isinstance(op, ops.Unary))
     return {op.result for op in every if op.fn in _WAVES}
 
 
 def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
-    """Whether some floats of a finished task may be rounded in other ways.
+    """Whether some floats of a finished task may be rounded differently.
 
-    ``option`` is what says so of a reversed task, whose records do not tell.
+    Args:
+        task: the task.
+        option: the option that says so of a reversed task, whose records do not show it.
+        numbers: the floats.
     """
     if task.options.get(option):
         return True
@@ -38,51 +41,52 @@ def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
 
 
 def may_differ_in_replay(block: Block, numbers: Collection[Value]) -> bool:
-    """Whether no replay, and no other task, must find some floats of a block to the bit."""
-    return not decides(block, numbers) and not _is_kept(block, numbers)
+    """Whether no replay, and no other task, must reproduce some floats of a block bit by bit."""
+    return not decides(block, numbers) and not _is_stored(block, numbers)
 
 
 def decides(block: Block, numbers: Collection[Value]) -> bool:
-    """Whether a branch, a trip count, a place or a random draw in a block may hang on some floats.
+    """Whether a branch, trip count, index or random draw in a block may depend on some floats.
 
-    It may on what is compared, or rounded to an integer. So it may on updates other than sums, as a
-    reverse run asks for the winner by its bits, and on what is stored in an array that the block
-    reads, for a run that stores it again. What is stored is followed to loads from the array.
+    It may if they are compared, or rounded to an integer. It also may if they take part in updates
+    other than sums, because a reverse kernel finds the winner by its bits, and if they are stored
+    in an array that the block reads, for a run that repeats the store. Stored values are followed
+    to loads from the array.
     """
     flow = _Flow(numbers)
     size = -1
-    while size != flow.size:  # what loops carry, and what memory holds, comes round
+    while size != flow.size:  # until carried values and memory add nothing
         size = flow.size
         flow.visit(block)
     return flow.decides
 
 
-def _is_kept(block: Block, numbers: Collection[Value]) -> bool:
-    """Whether some floats in a block go into values of a launch that other tasks may read."""
+def _is_stored(block: Block, numbers: Collection[Value]) -> bool:
+    """Whether some floats in a block reach launch-temporaries, which other tasks may read."""
     flow = _Flow(numbers)
     size = -1
     while size != flow.size:
         size = flow.size
         flow.visit(block)
-    kept = (Space.TEMPORARY, Companion.PRIMAL)
-    return any((array.space, companion) == kept for array, companion in flow.places)
+    stored = (Space.TEMPORARY, Companion.PRIMAL)
+    return any((array.space, companion) == stored for array, companion in flow.refs)
 
 
 class _Flow:
-    """The values and the arrays that hang on some numbers."""
+    """The values and array references that depend on some numbers."""
 
     def __init__(self, numbers: Collection[Value]) -> None:
         self.values = set(numbers)
-        self.places: set[ArrayRef] = set()
+        self.refs: set[ArrayRef] = set()
         self.decides = False
 
     @property
     def size(self) -> int:
-        return len(self.values) + len(self.places)
+        return len(self.values) + len(self.refs)
 
     def visit(self, block: Block) -> None:
         for number, op in enumerate(block.ops):
-            self._look(op, _is_update(block.ops[number : number + 3]))
+            self._visit_access(op, _is_update(block.ops[number : number + 3]))
             for region in op.regions:
                 self.visit(region)
             if op.regions:
@@ -91,15 +95,14 @@ class _Flow:
                 self.values.update(op.results)
                 self.decides |= _is_abrupt(op)
 
-    def _look(self, op: Operation, is_update: bool) -> None:
-        """Whether an operation decides something; what memory holds."""
+    def _visit_access(self, op: Operation, is_update: bool) -> None:
+        """Note what an operation decides, and what memory holds."""
         deciding: list[Value] = []
         if isinstance(op, ops.Access):
             deciding = op.indices
-            place = op.ref
             if isinstance(op, ops.Write) and op.value in self.values:
-                self.places.add(place)
-            if place in self.places and op.results:
+                self.refs.add(op.ref)
+            if op.ref in self.refs and op.results:
                 self.values.update(op.results)
                 is_read = isinstance(op, ops.Load) and not is_update
                 self.decides |= is_read and op.companion is Companion.PRIMAL
@@ -112,7 +115,7 @@ class _Flow:
         self.decides |= not self.values.isdisjoint(deciding)
 
     def _join(self, op: Operation) -> None:
-        """From what regions begin with, and yield, to results and to the next iteration."""
+        """Propagate the yields of regions to results and to the next iteration."""
         blocks = [op.then, op.orelse] if isinstance(op, ops.If) else [op.body]  # type: ignore[attr-defined]
         for number, result in enumerate(op.results):
             ends = [block.yielded[number] for block in blocks]
@@ -129,7 +132,7 @@ class _Flow:
 
 
 def _is_abrupt(op: Operation) -> bool:
-    """Whether other bits of a float may make quite another result."""
+    """Whether other bits of a float may change a result by more than rounding."""
     if isinstance(op, ops.Atomic):
         return op.fn not in ("add", "sub")
     if isinstance(op, (ops.Unary, ops.Binary)) and op.fn in _ABRUPT:
@@ -138,7 +141,7 @@ def _is_abrupt(op: Operation) -> bool:
 
 
 def _is_update(three: list[Operation]) -> bool:
-    """Whether operations are those of an addition to an element, which looks at nothing else."""
+    """Whether three operations add to an element, with no other use of its content."""
     if len(three) < 3:
         return False
     load, add, store = three

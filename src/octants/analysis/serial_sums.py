@@ -1,4 +1,4 @@
-"""Which serial loops do nothing but sum up, so that their iterations may come in any order."""
+"""Finds the serial loops that do nothing but sum, so that their iterations may run in any order."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ _DEEPEST = 100  # additions in an iteration
 
 
 FREE_SUMS = "free_sums"
-"""The option of a reversed task whose sums no replay must find again to the bit."""
+"""The option of a reversed task whose sums no replay must reproduce bit by bit."""
 
 
 def only_sums(loop: ops.For, true: Container[Value] = ()) -> bool:
-    """Whether all that a loop carries are sums, which no iteration looks at, or flags that rise.
+    """Whether a loop carries only sums that no iteration reads, and flags that only become true.
 
-    ``true`` are values around the loop that are surely true.
+    Args:
+        loop: the loop.
+        true: values outside the loop that are surely true.
     """
     uses = _Uses(loop.body)
     pairs = zip(loop.body.args[1:], loop.body.yielded, strict=True)
     return all(
-        uses.is_flag(arg, end, true) if arg.type is u1 else _Way(uses, arg).leads_to(end)
+        uses.is_flag(arg, end, true) if arg.type is u1 else _AdditionChain(uses, arg).leads_to(end)
         for arg, end in pairs
     )
 
 
 class _Uses:
-    """The operations of a block and its regions, by what they make and what they use."""
+    """The definitions and the users of the values in a block and its regions."""
 
     def __init__(self, block: Block) -> None:
         self.end = block.ops[-1]
@@ -41,7 +43,7 @@ class _Uses:
                 self.users.setdefault(value, []).append(op)
 
     def sources(self, value: Value) -> Iterator[list[tuple[Value, Operation]]]:
-        """The ways back from a sum: a term, or what either side of an if gives, and who uses it."""
+        """The paths back from a sum: a term, or the yields of both branches, each with its user."""
         op = self.makers.get(value)
         if isinstance(op, ops.If):
             number = op.results.index(value)
@@ -54,7 +56,7 @@ class _Uses:
                 yield [(op.rhs, op)]
 
     def is_flag(self, start: Value, end: Value, true: Container[Value]) -> bool:
-        """Whether a truth stays what it is, or becomes true."""
+        """Whether a flag keeps its value, or becomes true."""
         if any(not isinstance(op, ops.Yield) for op in self.users.get(start, ())):
             return False
         wanted = [end]
@@ -69,7 +71,7 @@ class _Uses:
         return True
 
 
-class _Way:
+class _AdditionChain:
     """The additions that lead from a value to others."""
 
     def __init__(self, uses: _Uses, start: Value) -> None:
@@ -78,9 +80,9 @@ class _Way:
         self._others: set[Value] = set()
 
     def leads_to(self, end: Value) -> bool:
-        """Whether a value is the first and what is added to it, and nothing else sees the sums.
+        """Whether ``end`` is the first value plus terms, and nothing else uses the partial sums.
 
-        So each use of a value in between is a step on the way.
+        That is so if each use of a value in between is a step of the chain.
         """
         return self._reaches(end, self._uses.end, 0) and all(
             sorted(map(id, self._uses.users[value])) == sorted(map(id, steps))
@@ -88,12 +90,12 @@ class _Way:
         )
 
     def _reaches(self, value: Value, user: Operation, depth: int) -> bool:
-        """Whether additions lead to a value; then notes who uses it."""
+        """Whether additions lead to a value; if so, notes its user."""
         if value in self._others or depth > _DEEPEST:
             return False
         if value is not self._start and value not in self._steps:
-            ways = self._uses.sources(value)
-            if not any(all(self._reaches(*one, depth + 1) for one in way) for way in ways):
+            paths = self._uses.sources(value)
+            if not any(all(self._reaches(*one, depth + 1) for one in path) for path in paths):
                 self._others.add(value)
                 return False
         self._steps.setdefault(value, []).append(user)

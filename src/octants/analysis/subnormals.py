@@ -1,8 +1,9 @@
-"""Which numbers of f32 are surely not subnormal, so that instructions that take those for zero do.
+"""Finds the f32 values that are surely not subnormal, so that instructions may flush subnormals.
 
-They may be zero, infinite or NaN. Where a constant c that is not tiny is added to anything, what is
-left is c, or larger, or zero, or a multiple of the last digit of a smaller number that is about -c.
-A sum or a product of what is not negative, and something positive, is at least as large as that.
+These values may be zero, infinite or NaN. If a constant c that is not tiny is added to anything,
+the sum is c or larger, or zero, or a multiple of the last digit of a smaller number that is about
+-c. A sum of non-negative numbers with a positive one, or the greater of them, is at least as large
+as that.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ _SUMMAND = 2.0**-64
 """The least constant whose sums, rounded once, are zero or above 2**-113."""
 
 _LEAST = 2.0**-120
-"""A bound may be this low: those of sums are computed here, and lose next to nothing by that."""
+"""The least bound that counts; the bounds of sums lose next to nothing where they are computed."""
 
 _NOT_NEGATIVE = frozenset(("abs", "exp", "exp2", "sqrt"))
 
 
 def normal_numbers(block: Block) -> set[Value]:
-    """The values of a block and its regions that are of f32, and not subnormal."""
+    """The f32 values of a block and its regions that are not subnormal."""
     known = _Known()
     for op in block.walk():
         if len(op.results) == 1 and op.results[0].type is f32:
@@ -30,7 +31,7 @@ def normal_numbers(block: Block) -> set[Value]:
 
 
 class _Known:
-    """The constants of f32, what is not below a number, and what is `normal`."""
+    """The constants and lower bounds of f32 values, and those that are `normal`."""
 
     def __init__(self) -> None:
         self.constants: dict[Value, float] = {}
@@ -56,7 +57,7 @@ class _Known:
         return any(abs(self.constants.get(value, 0.0)) >= _SUMMAND for value in summands)
 
     def _least(self, op: Operation) -> float | None:
-        """A number that a result is not below, zero or more, unless it is NaN."""
+        """A non-negative lower bound of a result, unless it is NaN."""
         if isinstance(op, ops.Constant):
             return op.value if op.value >= 0 else None
         if isinstance(op, ops.Unary):

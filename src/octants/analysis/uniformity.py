@@ -1,20 +1,20 @@
-"""What is the same for all work items that run in step, and which control flow is not.
+"""Uniformity analysis: which values are the same in all lanes, and which control flow diverges.
 
-Work items that run side by side, as lanes of vectors, share one program counter: a loop runs while
-any of them needs another turn, both sides of a branch run one after the other. A value is *uniform*
-if all lanes that are active where it is defined have the same one, else it *varies*. An `if` or a
-loop *diverges* if what decides about it varies; what a diverging loop hands out varies, since the
-lanes left it in different turns.
+Work items that run in step, as lanes of vectors, share one program counter: a loop runs while any
+of them needs another iteration, and both branches of an if run one after the other. A value is
+*uniform* if all lanes that are active at its definition have the same value, else it *varies*. An
+`if` or a loop *diverges* if its condition varies; the results of a diverging loop vary, since lanes
+leave it in different iterations.
 
-Lanes may differ in the bounds of a loop and yet be in the same turn of it: its number, the counter
-less the lower bound, is uniform. A loop that reads records back from the last one is run so that
-lanes are at the same record instead: those with fewer of them join in later. There it is the rest,
-the upper bound less the counter, that is uniform.
+Lanes may differ in the bounds of a loop and still be in the same iteration: its number, the counter
+minus the lower bound, is uniform. A loop that pops records, last first, runs so that lanes are at
+the same record instead: those with fewer records join later. There the upper bound minus the
+counter is uniform.
 
-Bases of records are uniform whatever is recorded: a record ends behind that of the longest lane,
-and where the sides of a diverging `if` end at different places, the further one counts. So lanes
-agree on where a record stands, though not on the iteration. What a loop carries as a base is the
-same for the lanes that are in it, and goes on to be right when some have left.
+The bases of records are uniform whatever is recorded: a record ends behind that of the longest
+lane, and if the branches of a diverging `if` end at different positions, the further one counts. So
+lanes agree on the position of a record, though not on the iteration. A base that a loop carries is
+the same for the lanes in the loop, and stays right when some have left.
 """
 
 from __future__ import annotations
@@ -31,24 +31,29 @@ _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
 
 
 class Uniformity:
-    """Facts about a block whose arguments vary; ``uniform`` are values that are known not to."""
+    """Facts about a block.
+
+    Args:
+        block: the block, whose arguments vary.
+        uniform: values that are known to be uniform.
+    """
 
     def __init__(self, block: Block, uniform: Iterable[Value] = ()) -> None:
         self._known = set(uniform)
         self.bases: set[Value] = set()
-        self.has_odd_base = False
-        """Whether the base of a record comes from elsewhere than the ends of others.
+        self.has_unknown_base = False
+        """Whether the base of a record has another source than the ends of records.
 
-        Sums of bases count as ends, as do choices between them that a comparison of bases makes.
-        What both sides of a diverging `if` record begins at one base, too, which lanes share if
-        each has the same columns in all records: if all members are of one size.
+        Sums of bases count as ends, and so do selections between them by a comparison of bases.
+        The records of both branches of a diverging `if` begin at one base, which lanes share if
+        all slots have one size, so that each lane has the same columns in all records.
         """
-        self.turns: dict[ops.For, list[tuple[Value, int]]] = {}
-        """What is the number of a loop's turn, or of the record that it is at, plus so much."""
+        self.iteration_numbers: dict[ops.For, list[tuple[Value, int]]] = {}
+        """Values that are an iteration's number, or that of its record, plus a constant."""
         self._joining: set[Operation] = set()
         self._casts: dict[Value, Value] = {}
         self._constants: dict[Value, Any] = {}
-        self._numbers: set[Value] = set()  # those in `turns`
+        self._numbers: set[Value] = set()  # those in `iteration_numbers`
         self._varying: set[Value] = set()
         self._follow: dict[Value, list[Value]] = {}
         self._sources: dict[Value, list[Value]] = {}  # of what may be a base
@@ -64,18 +69,18 @@ class Uniformity:
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
         bases = (op.base for op in block.walk() if isinstance(op, _RECORD))
-        parts = (part for base in self.bases for part in self._sources[base])  # sums have counts
-        self.has_odd_base |= any(map(self.varies, (*chosen, *bases, *parts, *self._backwards)))
+        terms = (term for base in self.bases for term in self._sources[base])  # sums have counts
+        self.has_unknown_base |= any(map(self.varies, (*chosen, *bases, *terms, *self._backwards)))
         sizes = {slot.size for record in _records(block) for slot in record.slots}
         if len(sizes) > 1:
             sides = filter(_has_sides_with_records, block.walk())
-            self.has_odd_base |= any(map(self.diverges, sides))
+            self.has_unknown_base |= any(map(self.diverges, sides))
 
     def varies(self, value: Value) -> bool:
         return value in self._varying
 
     def diverges(self, op: Operation) -> bool:
-        """Whether lanes may take different ways, or make different numbers of turns."""
+        """Whether lanes may take different branches, or run different numbers of iterations."""
         if isinstance(op, ops.If):
             return self.varies(op.condition)
         if isinstance(op, ops.For):
@@ -83,10 +88,10 @@ class Uniformity:
         return isinstance(op, ops.While) and self.varies(op.condition.yielded[0])
 
     def joins(self, op: ops.For) -> bool:
-        """Whether lanes join a loop in different turns, and leave it together."""
+        """Whether lanes join a loop in different iterations, and leave it together."""
         return op in self._joining and self.varies(op.upper)
 
-    # -- who follows whom --------------------------------------------------------------------------
+    # -- dependences -------------------------------------------------------------------------------
 
     def _edge(self, source: Value, target: Value) -> None:
         self._follow.setdefault(source, []).append(target)
@@ -144,7 +149,7 @@ class Uniformity:
                 self._edge(op.condition, result)
 
     def _for(self, op: ops.For) -> None:
-        self._find_turns(op)
+        self._find_iteration_numbers(op)
         self._edge(op.lower, op.body.args[0])
         self._carry(op, op.body.args[1:])
         for arg, result in zip(op.body.args[1:], op.results, strict=True):
@@ -152,11 +157,11 @@ class Uniformity:
             for source in (arg, op.lower, op.upper):
                 self._edge(source, result)
 
-    def _find_turns(self, op: ops.For) -> None:
-        """Numbers of turns and of records among what the body of a loop computes first."""
+    def _find_iteration_numbers(self, op: ops.For) -> None:
+        """Find the numbers of iterations and of records that the body of a loop computes first."""
         counter, lower, upper = op.body.args[0], self._root(op.lower), self._root(op.upper)
         rests: set[Value] = set()
-        turns, records = [], []
+        iterations, records = [], []
         widened = {counter}
         for each in op.body.ops:
             if isinstance(each, ops.Cast) and each.x in widened and each.result.type is i64:
@@ -165,7 +170,7 @@ class Uniformity:
                 self._note(each)
             elif isinstance(each, ops.Binary) and each.fn == "sub":
                 if each.lhs in widened and self._root(each.rhs) is lower:
-                    turns.append((each.result, 0))
+                    iterations.append((each.result, 0))
                 elif self._root(each.lhs) is upper and each.rhs in widened:
                     rests.add(each.result)
                     records.append((each.result, 1))
@@ -175,12 +180,12 @@ class Uniformity:
         starts_at_zero = self._constants.get(op.lower) == 0 and counter.type is i64
         if starts_at_zero and not indices.isdisjoint(value for value, _ in records):
             self._joining.add(op)
-            self.turns[op] = records
+            self.iteration_numbers[op] = records
             for arg in op.body.args:
                 self._edge(op.upper, arg)
-        elif turns and op.lower not in self._constants:
-            self.turns[op] = turns
-        self._numbers.update(value for value, _ in self.turns.get(op, ()))
+        elif iterations and op.lower not in self._constants:
+            self.iteration_numbers[op] = iterations
+        self._numbers.update(value for value, _ in self.iteration_numbers.get(op, ()))
 
     def _while(self, op: ops.While) -> None:
         self._carry(op, op.condition.args)
@@ -209,24 +214,26 @@ class Uniformity:
     # -- bases -------------------------------------------------------------------------------------
 
     def _find_bases(self, block: Block) -> None:
-        """Ends, constants, and what branches and loops hand on of them.
+        """Find the bases: ends and constants, and what branches and loops yield of them.
 
-        What is compared to choose a base is one, too, if it comes from the end of a record: numbers
-        that are only counted do not.
+        A value that is compared to select a base is a base too, if it derives from the end of a
+        record; mere counts are not.
         """
         roots = [op.base for op in block.walk() if isinstance(op, _RECORD)]
-        self.has_odd_base = any(value not in self._sources for value in self._before(roots, False))
+        self.has_unknown_base = any(
+            value not in self._sources for value in self._before(roots, False)
+        )
         found = self._before(roots, True)
         users: dict[Value, list[Value]] = {}
         for value in found:
             for source in self._sources.get(value, ()):
                 users.setdefault(source, []).append(value)
         self.bases = reachable(self._ends & found, users)
-        strange = [value for value in found if value not in self._sources]
-        self.has_odd_base |= not self.bases.isdisjoint(reachable(strange, users))
+        unknown = [value for value in found if value not in self._sources]
+        self.has_unknown_base |= not self.bases.isdisjoint(reachable(unknown, users))
 
     def _before(self, values: list[Value], compared: bool) -> set[Value]:
-        """What some values come from; also what is ``compared`` to choose among it."""
+        """The values from which some values derive; with ``compared`` also what selects them."""
         found: set[Value] = set()
         waiting = list(values)
         while waiting:
@@ -240,7 +247,7 @@ class Uniformity:
 
 
 def _has_sides_with_records(op: Operation) -> bool:
-    """Whether both sides of an `if` record something."""
+    """Whether both branches of an `if` push records."""
     return isinstance(op, ops.If) and all(map(_records, op.regions))
 
 

@@ -1,4 +1,4 @@
-"""How large numbers in a loop may become, as far as its operations tell."""
+"""Bounds the magnitudes of the values in a loop, as far as its operations show them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from octants.ir.core import Operation, Value
 
 _WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
 _AT_MOST_ONE = 1.001
-"""A sine or cosine may be rounded up, and is that of a number that is finite."""
+"""A bound of sines and cosines of finite numbers, which may be rounded up."""
 
 
 class Magnitudes:
-    """Those of a loop; ``constants`` are the numbers that values around it and in it are."""
+    """The magnitudes in a loop.
+
+    Args:
+        loop: the loop.
+        constants: the numbers that constant values around it and in it hold.
+    """
 
     def __init__(self, loop: ops.For, constants: Mapping[Value, Any]) -> None:
         self._loop, self._constants = loop, constants
         self._makers = {value: op for op in loop.body.ops for value in op.results}
 
     def later(self, value: Value) -> float:
-        """The largest size of a float of a turn after the first one; infinite if nothing is known.
+        """The largest magnitude of a float after the first iteration; infinite if it is unknown.
 
-        Sines and cosines count as such of finite numbers.
+        The operands of sines and cosines count as finite.
         """
         args = self._loop.body.args[1:]
         first: dict[Value, float] = {}
@@ -57,12 +62,12 @@ class Magnitudes:
         by = {"add": sum(sizes), "sub": sum(sizes), "mul": math.prod(sizes), "max": max(sizes)}
         return by.get("max" if op.fn == "min" else op.fn, math.inf)
 
-    # -- what goes with the counter ---------------------------------------------------------------
+    # -- values that follow the counter -----------------------------------------------------------
 
     def is_steady(self, value: Value) -> bool:
-        """Whether a float goes only up or only down from turn to turn, if it is a number at all.
+        """Whether a float is monotonic in the counter, if it is a number at all.
 
-        So it is largest in the first or in the last of some turns.
+        So its magnitude is largest in the first or the last of some iterations.
         """
         op = self._makers.get(value)
         if isinstance(op, ops.Cast):
@@ -76,7 +81,7 @@ class Magnitudes:
         return False
 
     def step(self, value: Value, most: int) -> int:
-        """1 or -1 if an integer goes up or down with the counter, at most so far; else 0."""
+        """1 or -1 if an integer goes up or down with the counter, within ``most``; else 0."""
         found = self._range(value)
         if found is None or max(map(abs, found)) > most:
             return 0
@@ -92,7 +97,7 @@ class Magnitudes:
         return isinstance(self._makers.get(value), (ops.Constant, type(None)))
 
     def _range(self, value: Value) -> tuple[int, int] | None:
-        """Between what an integer goes up or down with the counter; None if it may not."""
+        """The first and last values of an integer that follows the counter; None if it may not."""
         found = self._ends(value)
         bits = value.type.bits - 1
         return found if found and -(1 << bits) <= min(found) and max(found) < 1 << bits else None

@@ -6,14 +6,14 @@ calls this package through `octants.launch`. The files, in the order in which a 
 through them:
 
 * Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazards`, `idempotent_tasks`,
-`ordering`, `induction_variables`, `deep_branches`; `races` and `gradient_ends` refuse kernels, or
-warn of them.
+  `ordering`, `induction_variables`, `deep_branches`; `races` and `gradient_ends` refuse kernels, or
+  warn of them.
 * Plan: `plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
 * Emit: `emit` runs `replay` (the primal again, with records) and `backward` (the adjoints). The
-replay consists of `sweep`, `branches`, `loop_recording`, `fixed_length_blocks` and `stored_loops`;
-the tape of `records`, `checkpoints`, `local_blocks` and `tape_high_water`; the backward sweep of
-`adjoints`, `atomics`, `subgroups` and `rules`.
+  replay consists of `sweep`, `branches`, `loop_recording`, `fixed_length_blocks` and
+  `stored_loops`; the tape of `records`, `checkpoints`, `local_blocks` and `tape_high_water`; the
+  backward sweep of `adjoints`, `atomics`, `subgroups` and `rules`.
 * Improve: `recorded_results` and `loop_versions` rewrite the reverse kernel; `primal_reads` finds
-what it reads.
+  what it reads.
 * Variants of a kernel: `atomic_logs`, `counting_kernel` (with `record_counts`), `read_fingerprint`.
 """

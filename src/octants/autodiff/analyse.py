@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.autodiff.cooperation import has_barriers, shared_with_adjoints
 from octants.autodiff.hazards import ReadLog, thread_log, writers
 from octants.autodiff.idempotent_tasks import initialises
@@ -40,7 +40,7 @@ class Analysis:
         numbers = range(len(self.tasks))
         self.rerun_tasks = {n for n in numbers if saved or (again and self._initialises(n))}
         self._logs = {number: self._thread_log(number) for number in self.rerun_tasks}
-        self._places: dict[int, Places] = {}
+        self._places: dict[int, ElementAliasing] = {}
 
     def has_adjoint(self, array: Array) -> bool:
         """Whether a derivative flows through an array of the primal kernel."""
@@ -89,7 +89,7 @@ class Analysis:
         if has_barriers(self.tasks[number].body):  # others may write after a barrier
             return writes
         if number not in self._places:
-            self._places[number] = Places(self.tasks[number])
+            self._places[number] = ElementAliasing(self.tasks[number])
         places = self._places[number]
         if origin not in places.order:  # in the domain, which runs before everything else
             return writes

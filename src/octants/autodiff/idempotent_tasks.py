@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Block, Companion, Space, Task
@@ -29,7 +29,7 @@ def initialises(task: Task, arrays: Collection[Array]) -> bool:
     """
     if not arrays or cooperates(task) or any(array.space is Space.TEMPORARY for array in arrays):
         return False
-    places = Places(task)
+    places = ElementAliasing(task)
     accesses = [
         op
         for op in task.body.walk()
@@ -42,7 +42,7 @@ def initialises(task: Task, arrays: Collection[Array]) -> bool:
 
 
 def _stores_first(
-    places: Places, block: Block, arrays: Collection[Array], known: frozenset[_Element]
+    places: ElementAliasing, block: Block, arrays: Collection[Array], known: frozenset[_Element]
 ) -> bool:
     """Whether a block stores before it reads, given the elements that have been stored.
 

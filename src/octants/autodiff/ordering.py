@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.autodiff.activity import ActivityFlow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task
@@ -73,7 +73,7 @@ def _shared(task: Task, updated: dict[Array, list[ops.Access]]) -> frozenset[Arr
     """The updated arrays of which two work items may access one element."""
     if not task.is_parallel or not updated:
         return frozenset()
-    places = Places(task)
+    places = ElementAliasing(task)
     return frozenset(array for array, own in updated.items() if not places.is_owned(own))
 
 

@@ -43,7 +43,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
-from octants.analysis.replay_strictness import FREE_WAVES, decides, may_differ_in_replay, waves
+from octants.analysis.replay_strictness import (
+    FREE_WAVES,
+    decides,
+    may_differ_in_replay,
+    sines_and_cosines,
+)
 from octants.analysis.serial_sums import FREE_SUMS, only_sums
 from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperation import has_no_reverse, refuse_order, refuse_records
@@ -266,5 +271,5 @@ def _has_free_sums(task: Task) -> bool:
 def _freedoms(task: Task) -> dict[str, bool]:
     """The option that no replay of a task must reproduce its sines bit by bit, if so."""
     has_loops = any(isinstance(op, ops.Loop) for op in task.body.walk())
-    sines = waves(task.body) if has_loops else set()
+    sines = sines_and_cosines(task.body) if has_loops else set()
     return {FREE_WAVES: True} if sines and may_differ_in_replay(task.body, sines) else {}

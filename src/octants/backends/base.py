@@ -42,7 +42,7 @@ class Updates:
     """
 
     collected: set[Operation]
-    sums: privatisation.Sums
+    sums: privatisation.PrivatisedSums
     parts: int = 0
 
 
@@ -129,11 +129,13 @@ class Backend(ABC):
 
     # -- how code runs ---------------------------------------------------------------------------
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
+    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
         """How the tasks of a finished module are run, as far as that depends on its code."""
-        return [choice.Choice("each has a thread") for _ in module.tasks]
+        return [choice.LaneChoice("each has a thread") for _ in module.tasks]
 
     def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
         """How workers update what they share; ``apart`` says that no two arrays share memory."""
         found = reductions.find_reductions(task, apart)
-        return Updates({op for each in found for op in each.atomics}, privatisation.Sums())
+        return Updates(
+            {op for each in found for op in each.atomics}, privatisation.PrivatisedSums()
+        )

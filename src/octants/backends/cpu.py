@@ -83,7 +83,7 @@ class CpuBackend(Backend):
             tape_sharers=max(1, in_step),
         )
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
+    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
         vectors = vectors_of(host_target(), chosen.simd)
         return [choice.choose(task, vectors, module.apart) for task in module.tasks]
 

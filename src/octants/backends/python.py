@@ -49,11 +49,11 @@ class PythonBackend(Backend):
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         return Capabilities(blocks=Blocks(), memory_bytes=memory_of_the_machine())
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.Choice]:
-        return [choice.Choice("the interpreter has no lanes") for _ in module.tasks]
+    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
+        return [choice.LaneChoice("the interpreter has no lanes") for _ in module.tasks]
 
     def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
-        return Updates(set(), privatisation.Sums())
+        return Updates(set(), privatisation.PrivatisedSums())
 
 
 BACKEND = PythonBackend()

@@ -51,7 +51,7 @@ def update(
     """Update the target of a reduction if a condition holds."""
 
     def write() -> None:
-        for op in reduction.recipe:
+        for op in reduction.rematerialised:
             f.operation(op)
         place = address_of(f, reduction.array, reduction.companion, reduction.indices)
         atomics.update(f, reduction.fn, reduction.array.dtype, place, total())

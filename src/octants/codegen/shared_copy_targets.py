@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from octants.analysis.affine_forms import Forms
-from octants.analysis.noalias import are_apart
+from octants.analysis.affine_forms import AffineForms
+from octants.analysis.noalias import never_alias
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Operation, Task
@@ -29,24 +29,27 @@ def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> li
     """
     sums = find_sums(task, True, collected)
     small, room = list[ArrayRef](), _MOST_BYTES
-    for target in (*sums.parts, *filter(is_dense, sums.turns)):
+    for target in (*sums.private_copies, *filter(is_dense, sums.alternating)):
         nbytes = count(target) * target[0].dtype.size
         if 0 < nbytes <= room:
             small.append(target)
             room -= nbytes
     if apart or not small:
         return small
-    forms, accesses = Forms(task), [op for op in task.body.walk() if isinstance(op, ops.Access)]
+    forms, accesses = (
+        AffineForms(task),
+        [op for op in task.body.walk() if isinstance(op, ops.Access)],
+    )
     return [target for target in small if _is_last(target, accesses, forms)]
 
 
-def _is_last(target: ArrayRef, accesses: list[ops.Access], forms: Forms) -> bool:
+def _is_last(target: ArrayRef, accesses: list[ops.Access], forms: AffineForms) -> bool:
     """Return whether no access behind the update may touch the target's memory."""
     own = [op for op in accesses if op.ref == target]
     return all(
         forms.precedes(other, update)
         for other in accesses
-        if other not in own and not are_apart(other.ref, target)
+        if other not in own and not never_alias(other.ref, target)
         for update in own
     )
 

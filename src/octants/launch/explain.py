@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from octants import abi, driver, options, pipeline
-from octants.analysis.privatisation import Sums
+from octants.analysis.privatisation import PrivatisedSums
 from octants.autodiff.counting_kernel import PER_RECORD, Counting, count_records
 from octants.backends.base import Updates
 from octants.backends.table import backend_of
@@ -389,7 +389,7 @@ def _privatised_bytes(
         # Arguments that are passed by value have one element.
         each = (
             sizes.get(array.name, math.prod(array.element_shape) * array.dtype.size)
-            for array, _ in updates.sums.parts
+            for array, _ in updates.sums.private_copies
         )
         part = sum(-(-size // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT for size in each)
         every = part * updates.parts
@@ -402,11 +402,13 @@ def _updates(specialisation: Specialisation, task: Task) -> Updates:
     return backend.updates(task, specialisation.apart, driver.device())
 
 
-def _update_of(op: ops.Write, sums: Sums, values: Mapping[Value, Operation]) -> AdjointUpdate:
+def _update_of(
+    op: ops.Write, sums: PrivatisedSums, values: Mapping[Value, Operation]
+) -> AdjointUpdate:
     if isinstance(op, ops.Atomic):
         target = op.ref
-        if target in sums.turns:
+        if target in sums.alternating:
             return AdjointUpdate.ALTERNATING
-        return AdjointUpdate.PRIVATISED if target in sums.parts else AdjointUpdate.ATOMIC
+        return AdjointUpdate.PRIVATISED if target in sums.private_copies else AdjointUpdate.ATOMIC
     source = values.get(op.value)
     return AdjointUpdate.PLAIN if isinstance(source, ops.Binary) else AdjointUpdate.TAKEN

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.analysis.index_ranges import FARTHEST, ArrayRegion, IndexRanges, common
+from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion, IndexRanges, common
 from octants.data.events import HostWrite
 from octants.data.host_array import Tensor
 from octants.data.stored_array import StoredArray
@@ -177,7 +177,7 @@ def region_of(array: Any, index: tuple[int, ...]) -> ArrayRegion:
     indices = index[:rank]
     if not indices:
         return None
-    return ((*((k, k) for k in indices), *[(0, FARTHEST)] * (rank - len(indices))),)
+    return ((*((k, k) for k in indices), *[(0, LARGEST_INDEX)] * (rank - len(indices))),)
 
 
 def memories_of(

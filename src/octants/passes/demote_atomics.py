@@ -47,7 +47,7 @@ the second of one work item and the first of the next.
 
 from __future__ import annotations
 
-from octants.analysis.aliasing_writes import Places
+from octants.analysis.aliasing_writes import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
@@ -73,7 +73,7 @@ def owned_targets(task: Task, apart: bool) -> set[ArrayRef]:
     updated = {target for target, own in writes.items() if any(map(_is_update, own))}
     if not task.is_parallel or not updated:
         return updated
-    places = Places(task)
+    places = ElementAliasing(task)
     return {
         target
         for target in updated

@@ -94,7 +94,7 @@ the machine busy, `order_private_copies` makes tasks of sums of both kinds, if i
 
 from __future__ import annotations
 
-from octants.analysis.affine_forms import Forms
+from octants.analysis.affine_forms import AffineForms
 from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -186,7 +186,7 @@ def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
 
 def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
     """Whether all of them add to places that are one for all work items, and nobody looks."""
-    forms = Forms(task)
+    forms = AffineForms(task)
     used = {value for op in task.body.walk() for value in op.operands}
     for op in updates:
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub") or op.result in used:
@@ -198,7 +198,7 @@ def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
     return not any(_minds(forms, op, other, apart) for op in updates for other in others)
 
 
-def _minds(forms: Forms, op: Operation, other: ops.Access, apart: bool) -> bool:
+def _minds(forms: AffineForms, op: Operation, other: ops.Access, apart: bool) -> bool:
     """Whether an access may see that an update of its work item comes late."""
     assert isinstance(op, ops.Atomic)
     if op.companion is not other.companion or other.array is op.array:
@@ -217,7 +217,7 @@ class _Chunks:
     def __init__(self, module: Module, task: Task, updates: list[Operation]) -> None:
         self.module = module
         self.task = task
-        self.forms = Forms(task)
+        self.forms = AffineForms(task)
         self.bounds = make_bounds(task)
         module.arrays.append(self.bounds)
         self.sums: dict[object, tuple[Array, Array, ops.Atomic]] = {}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
-from octants.analysis.affine_forms import Forms
+from octants.analysis.affine_forms import AffineForms
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
@@ -74,7 +74,7 @@ class OrderedParts:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._forms = Forms(task)
+        self._forms = AffineForms(task)
         self._places: dict[DType, Sums] = {}
         self._numbers: dict[object, int] = {}
         self._targets: dict[ArrayRef, Sums] = {}

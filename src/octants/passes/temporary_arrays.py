@@ -6,7 +6,7 @@ axis that each work item accesses at its own index.
 
 from __future__ import annotations
 
-from octants.analysis.affine_forms import Forms
+from octants.analysis.affine_forms import AffineForms
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
@@ -61,7 +61,7 @@ class ItemNumbers:
     def _look(self) -> _Numbering | None:
         task = self._task
         assert task.domain is not None
-        forms = Forms(task)
+        forms = AffineForms(task)
         lower, upper = (forms.integer(value) for value in task.domain.yielded[:2])
         if not lower.terms and not upper.terms:
             return _Numbering(-lower.constant, upper.constant - lower.constant)
@@ -70,7 +70,7 @@ class ItemNumbers:
         return next(iter([*known, *found]), None)
 
 
-def _numberings(op: Operation, forms: Forms) -> list[_Numbering]:
+def _numberings(op: Operation, forms: AffineForms) -> list[_Numbering]:
     """By the axes of an access that is made at the index of the work item, or so much more."""
     if not isinstance(op, ops.Access) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []

@@ -1,1 +1,1 @@
-"""Which parallel loops run in lanes of vectors, and how long that takes, roughly."""
+"""Decides which parallel loops run in vector lanes, by an estimate of their run time."""

@@ -1,7 +1,7 @@
-"""Which parallel loops are run in lanes, how many lanes there are, and why.
+"""Chooses which parallel loops run in lanes, and in how many.
 
-A loop runs in lanes where that pays by an estimate, if nobody says otherwise: `init` for all loops,
-`loop_config` for one.
+A loop runs in lanes if an estimate says that this pays, unless `init` (for all loops) or
+`loop_config` (for one) decides.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.analysis.lanes.contiguous_rows import ContiguousRows, find_rows
-from octants.analysis.lanes.decision import Choice as Choice
-from octants.analysis.lanes.estimate import LaneCost, Updates
+from octants.analysis.lanes.decision import LaneChoice as LaneChoice
+from octants.analysis.lanes.estimate import CheapUpdates, LaneCost
 from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
@@ -19,33 +19,40 @@ from octants.ir.core import ArrayRef, Operation, Task
 from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 
 _FEW = 2  # values that a loop carries, and work items
+"""Work items that are not worth lanes; carried values that fit the registers of several vectors."""
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
 _LARGE = 400  # operations on vectors: a body of more has no registers to spare for several
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
+"""The share of lanes with a work item, in rows of unknown length."""
 
 
-def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
-    """How a task is run on a machine with such vectors.
+def choose(task: Task, vectors: Vectors, apart: bool = False) -> LaneChoice:
+    """Choose how a task runs.
 
-    ``apart`` says that no two arrays of its kernel share memory. Under the option "choice" of a
-    task stands a choice that was made before.
+    Args:
+        task: the task. Its option "choice" holds a choice that was made before.
+        vectors: the vectors of the machine, and the option `simd`.
+        apart: no two arrays of the kernel share memory.
+
+    Returns:
+        The choice, with its reason.
     """
     if "choice" in task.options:
-        made: Choice = task.options["choice"]
-        return replace(made, facts=None)  # which are of another body
+        made: LaneChoice = task.options["choice"]
+        return replace(made, facts=None)  # the facts are about another body
     wanted, simd = task.options.get("simd"), vectors.simd
     is_forced = wanted is not None and wanted is not False
     obstacle = _obstacle(task, vectors, wanted)
     if obstacle:
-        return Choice(obstacle)
+        return LaneChoice(obstacle)
     facts, count = Uniformity(task.body), _count(task)
-    if facts.has_odd_base:
-        return Choice("its records have no place that all lanes share")
+    if facts.has_unknown_base:
+        return LaneChoice("its records have no position that all lanes share")
     if count is not None and count <= _FEW and not is_forced:
-        return Choice(f"it has {count} work items")
+        return LaneChoice(f"it has {count} work items")
     size = sum(1 for _ in task.body.walk())
     lanes = _width(task, facts, vectors.lanes, count)
     if wanted is not None and wanted is not True:
@@ -57,11 +64,11 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
         in_rows = LaneCost(task, of_rows, lanes, vectors, updates, rows).gain
         in_rows *= _filled(rows, lanes)
         found = (gain, None, facts), (in_rows, rows, of_rows)
-        gain, rows, facts = max(found, key=lambda way: way[0])
+        gain, rows, facts = max(found, key=lambda each: each[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
-        return Choice(f"lanes would gain a factor of {gain:.1f}")
+        return LaneChoice(f"lanes would gain a factor of {gain:.1f}")
     is_open = count is None and simd != ALWAYS and not is_forced
-    return Choice(
+    return LaneChoice(
         f"lanes gain a factor of {gain:.1f}",
         lanes,
         fewest=max(2, lanes // _FEWEST) if is_open else 0,
@@ -74,20 +81,20 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> Choice:
 
 
 def may_run(task: Task, vectors: Vectors) -> bool:
-    """Whether lanes are wanted for a task, and there are vectors to rely on."""
+    """Whether the options allow lanes for a task, and the machine has usable vectors."""
     wanted = task.options.get("simd")
     is_wanted = vectors.simd != NEVER if wanted is None else wanted is not False
     return is_wanted and vectors.lanes > 0
 
 
-def _updates(task: Task, apart: bool) -> Updates:
+def _updates(task: Task, apart: bool) -> CheapUpdates:
     collected = {op for found in find_reductions(task, apart) for op in found.atomics}
     sums = find_sums(task, apart, collected)
-    return Updates(collected, {*sums.parts, *sums.turns})
+    return CheapUpdates(collected, {*sums.private_copies, *sums.alternating})
 
 
 def _filled(rows: ContiguousRows, lanes: int) -> float:
-    """The share of the lanes that have a work item, where tiles end with rows."""
+    """The share of the lanes that have a work item, if tiles end with rows."""
     if rows.length is None:
         return _USUALLY_FILLED
     tiles = max(1, -(-rows.length // lanes))
@@ -95,13 +102,13 @@ def _filled(rows: ContiguousRows, lanes: int) -> float:
 
 
 def _obstacle(task: Task, vectors: Vectors, wanted: object) -> str:
-    """Why a task cannot or shall not run in lanes; empty if it may."""
+    """Why a task cannot or must not run in lanes; empty if it may."""
     if not task.is_parallel:
         return "it is serial"
     if vectors.lanes == 0:
-        return "the vectors of this processor are none to rely on"
+        return "this processor has no vectors to rely on"
     if not may_run(task, vectors):
-        return "nobody wants it"
+        return "an option switches lanes off"
     known = frozenset(vectors.operations)
     for op in task.body.walk():
         if op.NAME not in known:
@@ -109,12 +116,12 @@ def _obstacle(task: Task, vectors: Vectors, wanted: object) -> str:
         if isinstance(op, ops.RecordAccess) and op.record.capacity:
             return "its records have a forced size"
     if wanted is None and _has_order(task):
-        return "its results tell the order of work items"
+        return "its results show the order of work items"
     return ""
 
 
 def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
-    """How many lanes: one vector's, or several vectors', but not many more than work items."""
+    """How many lanes: those of one vector, or of several, but not many more than work items."""
     size = sum(any(map(facts.varies, (*op.operands, *op.results))) for op in task.body.walk())
     lanes = width * (1 if size > _LARGE else _vectors(task, facts))
     while count is not None and lanes >= 2 * max(count, _FEW):
@@ -123,7 +130,7 @@ def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
 
 
 def _count(task: Task) -> int | None:
-    """How many work items there are, if that is known."""
+    """The number of work items, if it is known."""
     assert task.domain is not None
     constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
     lower, upper = (constants.get(bound) for bound in task.domain.yielded)
@@ -131,10 +138,10 @@ def _count(task: Task) -> int | None:
 
 
 def _vectors(task: Task, facts: Uniformity) -> int:
-    """How many vectors make a tile: several where a loop would wait for one result after another.
+    """How many vectors make a tile: several for a loop that would wait for each result.
 
-    That is so where it carries few values; many would not fit the registers. A loop that sums up
-    lanes in each turn does so once for a tile, so that some more pay there.
+    That is so if it carries few values; many would not fit the registers. A loop that sums over
+    lanes in each iteration does so once for a tile, so that more vectors pay there.
     """
     most, widest, folds = 0, 32, False
     for op in task.body.walk():
@@ -151,14 +158,14 @@ def _vectors(task: Task, facts: Uniformity) -> int:
 
 
 def _is_folded(op: Operation, facts: Uniformity) -> bool:
-    """Whether all lanes update one place."""
+    """Whether all lanes update one element."""
     return isinstance(op, ops.Atomic) and not any(map(facts.varies, op.indices))
 
 
 def _has_order(task: Task) -> bool:
-    """Whether results tell in which order work items came to places that they share.
+    """Whether results depend on the order in which work items access elements that they share.
 
-    That is nobody's guess among threads, but few work items run on one, in order.
+    Threads have no order anyway, but few work items run on one thread, in order.
     """
     used = {value for op in task.body.walk() for value in op.operands}
     functions: dict[ArrayRef, set[str]] = {}

@@ -1,10 +1,10 @@
-"""Loops over the elements of a matrix, whose work items are numbered row by row.
+"""Finds loops over the elements of a matrix, whose work items are numbered row by row.
 
-    %j: i32 = binary<mod>(%item, %n)            where in the row
-    %i: i32 = binary<floordiv>(%item, %n)       which row
+    %j: i32 = binary<mod>(%item, %n)            the column
+    %i: i32 = binary<floordiv>(%item, %n)       the row
 
-A tile ends where a row does. So all lanes are in one row, which is a number that they share, and
-are neighbours in it.
+Tiles end where a row ends. So all lanes of a tile are neighbours in one row, whose number is
+uniform.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from octants.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContiguousRows:
-    """What the body of a task computes of rows: their `numbers`, and `places` in them.
+    """The rows of a task: the values in its body that are row `numbers` and `columns`.
 
-    Their length is a number, or an extent of an array: `recipe` are the operations that give it,
-    the last one by its result.
+    `length` is the length of a row, if it is known. `rematerialised` are the operations that
+    compute it outside of the body; its value is the result of the last one.
     """
 
     length: int | None
-    recipe: tuple[Operation, ...]
+    rematerialised: tuple[Operation, ...]
     numbers: frozenset[Value]
-    places: frozenset[Value]
+    columns: frozenset[Value]
 
 
 def find_rows(task: Task) -> ContiguousRows | None:
-    """The rows of a parallel task, if it has some, and no work item has a negative number."""
+    """The rows of a parallel task, if it has some and no work item has a negative number."""
     if not _is_natural(task):
         return None
     definitions = {op.result: op for op in task.body.ops if len(op.results) == 1}
@@ -38,31 +38,31 @@ def find_rows(task: Task) -> ContiguousRows | None:
         if isinstance(op, ops.Binary) and op.lhs is task.body.args[0]:
             parts.setdefault(op.rhs, {}).setdefault(op.fn, set()).add(op.result)
     for length, found in parts.items():
-        recipe = _recipe(definitions, length)
-        if recipe and "mod" in found:
-            numbers, places = frozenset(found.get("floordiv", ())), frozenset(found["mod"])
-            first = recipe[0]
+        rematerialised = _slice(definitions, length)
+        if rematerialised and "mod" in found:
+            numbers, columns = frozenset(found.get("floordiv", ())), frozenset(found["mod"])
+            first = rematerialised[0]
             known = first.value if isinstance(first, ops.Constant) else None
-            return ContiguousRows(known, recipe, numbers, places)
+            return ContiguousRows(known, rematerialised, numbers, columns)
     return None
 
 
 def _is_natural(task: Task) -> bool:
-    """Whether the first work item has a number that is known, and not negative."""
+    """Whether the number of the first work item is known and not negative."""
     assert task.domain is not None
     constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
     return bool(constants.get(task.domain.yielded[0], -1) >= 0)
 
 
-def _recipe(definitions: dict[Value, Operation], length: Value) -> tuple[Operation, ...]:
-    """The operations that give a length, which is not negative; none if it is another value.
+def _slice(definitions: dict[Value, Operation], length: Value) -> tuple[Operation, ...]:
+    """The operations that compute a positive length; empty for other values.
 
-    By zero or a negative number, quotients and remainders are no rows and places.
+    Divided by zero or a negative number, quotients and remainders are not rows and columns.
     """
     op = definitions.get(length)
     if isinstance(op, ops.Shape) or (isinstance(op, ops.Constant) and op.value > 0):
         return (op,)
     if isinstance(op, ops.Cast) and op.x.type.is_integer and op.result.type.bits >= op.x.type.bits:
-        inner = _recipe(definitions, op.x)
+        inner = _slice(definitions, op.x)
         return (*inner, op) if inner else ()
     return ()

@@ -1,4 +1,4 @@
-"""How a task is run, as `choice` decides and code generation carries out."""
+"""How a task runs: the value that `choice` decides and code generation carries out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """How a task is run: `lanes` work items at once, or one where that is 0; `reason` says why.
+class LaneChoice:
+    """How a task runs.
 
-    Launches of less than `fewest` work items run them one by one nevertheless. If it `splits`,
-    whole tiles have code of their own, without masks, and if it is `even` there are only such.
-    Where there are `rows`, tiles end with them. What lanes share the `facts` say.
+    Attributes:
+        reason: why, for `inspect`.
+        lanes: how many work items run at once; 0 for one by one.
+        fewest: launches of fewer work items run them one by one.
+        splits: whole tiles have code of their own, without masks.
+        even: there are whole tiles only.
+        gain: the estimated speed-up.
+        rows: the rows with which tiles end.
+        facts: which values are uniform.
     """
 
     reason: str

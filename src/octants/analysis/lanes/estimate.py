@@ -1,9 +1,9 @@
-"""How long a loop takes in lanes and one work item at a time, roughly.
+"""Estimates the run time of a loop in lanes, and of one work item at a time.
 
-The unit is the time of an addition of registers. Both ways are counted in one walk: what a work
-item costs on its own, and what a tile costs, which is as many work items as there are lanes. A
-vector instruction counts once for each register of the machine that the vector fills. What the
-vectoriser of LLVM makes of loops that are simple enough is a part of it.
+The unit is the time of an addition of registers. One walk counts both: what a work item costs on
+its own, and what a tile costs, which has as many work items as there are lanes. A vector
+instruction counts once for each machine register that the vector fills. The estimate includes what
+LLVM's vectoriser makes of simple loops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from octants.analysis.affine_forms import Forms
+from octants.analysis.affine_forms import AffineForms
 from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
 from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
@@ -33,18 +33,18 @@ from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _REMAINDER = 20
-_MISPREDICTED = 5  # of a branch that nobody can foresee, on average
-_TRIPS = 16  # of a loop that does not say
+_MISPREDICTED = 5  # of a branch that depends on data, on average
+_TRIPS = 16  # of a loop with an unknown trip count
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
 _ORDERED = 3  # an addition to a sum, which waits for the one before
-_GOOD = 0.6  # what it makes of inner loops, as a share of what vectors could do
+_GOOD = 0.6  # LLVM's share of the possible speed-up of inner loops
 
 _FLOAT_INSTRUCTIONS = ("add", "sub", "mul", "min", "max", "mul_error")
 
 
 @dataclass(slots=True)
 class Cost:
-    """Of one work item alone, and of a tile."""
+    """The costs of one work item alone, and of a tile."""
 
     item: float = 0.0
     tile: float = 0.0
@@ -54,18 +54,31 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Updates:
-    """Atomics that are none: `collected` in registers, or to places that workers have apart."""
+class CheapUpdates:
+    """Atomics that need no atomic instruction: `collected` in registers, or to private copies.
+
+    The targets with private copies, and those that only one work item at a time updates, are
+    `plain`.
+    """
 
     collected: Collection[Operation] = ()
     plain: Collection[ArrayRef] = ()
 
 
-_NO_UPDATES = Updates()
+_NO_UPDATES = CheapUpdates()
 
 
 class LaneCost:
-    """Costs of the body of a parallel task, for so many lanes on a machine with such vectors."""
+    """The costs of the body of a parallel task.
+
+    Args:
+        task: the task.
+        facts: which values are uniform.
+        lanes: how many work items a tile has.
+        vectors: the vectors of the machine.
+        updates: the atomics that need no atomic instruction.
+        rows: the rows with which tiles end, if they do.
+    """
 
     def __init__(
         self,
@@ -73,20 +86,20 @@ class LaneCost:
         facts: Uniformity,
         lanes: int,
         vectors: Vectors,
-        updates: Updates = _NO_UPDATES,
+        updates: CheapUpdates = _NO_UPDATES,
         rows: ContiguousRows | None = None,
     ) -> None:
         self._facts = facts
         self._lanes = lanes
         self._width = vectors.lanes
         self._costs = vectors.costs
-        self._forms = Forms(task)
+        self._forms = AffineForms(task)
         self._updates = updates
-        self._rare = set(_about_rooms(task.body))
+        self._capacity_tests = set(_capacity_tests(task.body))
         self._constants = {
             op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
         }
-        self._items = {task.body.args[0]} | (rows.places if rows is not None else set())
+        self._items = {task.body.args[0]} | (rows.columns if rows is not None else set())
         self._rows = rows
         self._unforeseen = _unforeseen(task.body, facts)
         self.cost = self._block(task.body)
@@ -98,7 +111,7 @@ class LaneCost:
 
     @property
     def gain(self) -> float:
-        """How many times as fast lanes are."""
+        """The speed-up of lanes."""
         return self._lanes * self.cost.item / max(1.0, self.cost.tile)
 
     # -- blocks -----------------------------------------------------------------------------------
@@ -131,11 +144,11 @@ class LaneCost:
         item = 1 + trips * (1 + body.item)
         if self._is_simple(op.body, op.body.args[0]) and trips >= self._width:
             item = max(self._vectorised(item), trips * self._waiting(op))
-        return Cost(item, 4 + trips * self._turn(op, body))
+        return Cost(item, 4 + trips * self._iteration(op, body))
 
     def _is_of_blocks(self, op: ops.If) -> bool:
-        """Whether a branch is for loops whose records do not fit the tape at once: a rare case."""
-        if op.condition in self._rare:
+        """Whether a branch is for loops whose records do not fit the tape, which is rare."""
+        if op.condition in self._capacity_tests:
             return True
         inside = (each for region in op.regions for each in region.walk())
         records = (ops.RecordPush, ops.RecordPop)
@@ -143,24 +156,24 @@ class LaneCost:
 
     def _while(self, op: ops.While) -> Cost:
         body = self._block(op.condition).plus(self._block(op.body))
-        return Cost(1 + _TRIPS * (1 + body.item), 4 + _TRIPS * self._turn(op, body))
+        return Cost(1 + _TRIPS * (1 + body.item), 4 + _TRIPS * self._iteration(op, body))
 
-    def _turn(self, op: ops.Loop, body: Cost) -> float:
-        """What a turn of a loop takes in lanes."""
+    def _iteration(self, op: ops.Loop, body: Cost) -> float:
+        """The cost of an iteration in lanes."""
         if not self._facts.diverges(op):
             return 1 + body.tile
-        kept = sum(self._registers(result.type) for result in op.results)
-        return _RAGGED * (3 + body.tile + kept)
+        results = sum(self._registers(result.type) for result in op.results)
+        return _RAGGED * (3 + body.tile + results)
 
     # -- scalars ----------------------------------------------------------------------------------
 
     def _registers(self, dtype: DType) -> float:
-        """How many registers of the machine a vector fills."""
+        """How many machine registers a vector fills."""
         bits = 32 if dtype is f16 else max(dtype.bits, 32)
         return max(1.0, self._lanes * bits / (32 * self._width))
 
     def _pure(self, op: Operation, item: float, tile: float) -> Cost:
-        """What all lanes share is computed once."""
+        """A uniform value is computed once for all lanes."""
         if not any(self._facts.varies(value) for value in op.results):
             return Cost(item, item)
         return Cost(item, tile)
@@ -184,7 +197,7 @@ class LaneCost:
 
     def _binary(self, op: ops.Binary) -> Cost:
         cost = self._function(op)
-        if op.result in self._items:  # the place in a row
+        if op.result in self._items:  # the column in a row
             return Cost(cost.item, self._registers(op.result.type))
         return cost
 
@@ -257,7 +270,7 @@ class LaneCost:
         return self._lanes * one_by_one * narrow
 
     def _step(self, op: ops.Load | ops.Store | ops.Atomic) -> int | None:
-        """The bytes from lane to lane; None if they are not known, or not the same for all."""
+        """The bytes from lane to lane; None if unknown, or not the same for all lanes."""
         return self._stride(op.array, op.companion, op.indices, self._items, self._facts.varies)
 
     def _stride(
@@ -268,7 +281,7 @@ class LaneCost:
         counters: Collection[Value],
         varies: Callable[[Value], bool],
     ) -> int | None:
-        """The bytes by which an address moves on with counters; ``varies`` says what else may."""
+        """The bytes by which an address moves with counters; ``varies`` decides for others."""
         total = 0
         for index, stride in zip(indices, _strides(array, companion, len(indices)), strict=True):
             if not varies(index):
@@ -285,7 +298,7 @@ class LaneCost:
         return cost / max(1.0, _GOOD * self._width)
 
     def _is_simple(self, body: Block, counter: Value) -> bool:
-        """Whether LLVM vectorises a loop: no calls, no other loops, neighbours in memory."""
+        """Whether LLVM vectorises a loop: no calls, no inner loops, contiguous accesses."""
         inside = {value for op in body.walk() for value in op.results} | set(body.args)
 
         def varies(value: Value) -> bool:
@@ -295,7 +308,7 @@ class LaneCost:
             if isinstance(op, (ops.Loop, ops.RandomStream, ops.RecordAccess)):
                 return False
             if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt"):
-                return False  # nor does it know vectors of what a machine estimates
+                return False  # nor does LLVM vectorise approximate instructions
             if isinstance(op, ops.Binary) and _is_called(op):
                 return False
             if isinstance(op, (ops.Load, ops.Store)):
@@ -312,24 +325,24 @@ class LaneCost:
         return len(users) == 1 and isinstance(users[0], ops.Binary) and users[0].fn == "add"
 
     def _summing(self) -> float:
-        """What a work item takes at least, if it adds to sums of floats."""
+        """The least cost of a work item that adds to sums of floats."""
         return max((_ORDERED for op in self._updates.collected if _is_float_sum(op)), default=0)
 
     def _waiting(self, op: ops.For) -> float:
-        """What a turn takes at least: sums of floats are summed up in order."""
+        """The least cost of an iteration: sums of floats are added in order."""
         return _ORDERED if any(arg.type.is_float for arg in op.body.args[1:]) else 0
 
 
-def _about_rooms(block: Block) -> Iterator[Value]:
-    """The conditions that ask whether a loop's records fit the tape."""
-    rooms = {op.result for op in block.walk() if isinstance(op, ops.RecordCapacity)}
+def _capacity_tests(block: Block) -> Iterator[Value]:
+    """The conditions that test whether the records of a loop fit the tape."""
+    capacities = {op.result for op in block.walk() if isinstance(op, ops.RecordCapacity)}
     for op in block.walk():
-        if isinstance(op, ops.Compare) and op.rhs in rooms:
+        if isinstance(op, ops.Compare) and op.rhs in capacities:
             yield op.result
 
 
 def _unforeseen(block: Block, facts: Uniformity) -> set[Value]:
-    """What varies by more than the work item's index: processors foresee branches on that alone."""
+    """The values that vary by more than the work item's index: branch predictors fail on them."""
     found: set[Value] = set()
     for op in block.walk():
         if isinstance(op, ops.Loop):
@@ -350,7 +363,7 @@ def _is_called(op: ops.Binary) -> bool:
 
 
 def _strides(array: Array, companion: Companion, count: int) -> list[int | None]:
-    """The bytes between neighbours along each index; None where only a launch knows."""
+    """The bytes between neighbours along each index; None if only a launch knows."""
     if array.space is Space.ARGUMENT:
         return [8] * count
     layout = array.layouts[companion]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.noalias import are_apart
+from octants.analysis.noalias import never_alias
 from octants.ir.core import Array, ArrayRef
 
 _MAXIMUM = 64  # arrays; the lists grow with the square
@@ -44,7 +44,7 @@ class Scopes:
 
     def _make_suffix(self, place: ArrayRef | None) -> str:
         others = [other for other in self._scopes if other is not place]
-        apart = [other for other in others if are_apart(place, other, self._apart)]
+        apart = [other for other in others if never_alias(place, other, self._apart)]
         scope = self._metadata(f"!{{{self._scopes[place]}}}")
         if not apart:
             return f", !alias.scope {scope}"

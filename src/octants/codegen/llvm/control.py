@@ -47,7 +47,7 @@ def turns(
     f.start(body)
     phis = open_phis(f, op.body.args, [lower, *inits], preheader)
     values = written(f, op)
-    if f.kernel.costs.is_long_turn(op.body):
+    if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"
     following = f.assign(f"add {step} {register} {phis[0].name}, 1")

@@ -13,8 +13,8 @@ from functools import partial
 
 from octants import abi
 from octants.analysis.costs import UNINTERRUPTED
-from octants.analysis.lanes.choice import Choice, choose
-from octants.analysis.privatisation import Sums, find_sums
+from octants.analysis.lanes.choice import LaneChoice, choose
+from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
@@ -188,10 +188,10 @@ def _write(
     return text, kernels
 
 
-def sums_of(task: Task, apart: bool) -> Sums:
+def sums_of(task: Task, apart: bool) -> PrivatisedSums:
     """Return the sums to which workers add plainly, except those collected in registers."""
     if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
-        return Sums()
+        return PrivatisedSums()
     if task.options.get("fixed_order"):  # even those need an order there
         return find_sums(task, apart)
     collected = {op for found in find_reductions(task, apart) for op in found.atomics}
@@ -260,7 +260,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])
-        for op in choice.rows.recipe if choice.rows is not None else ():
+        for op in choice.rows.rematerialised if choice.rows is not None else ():
             f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
         work_item_loop.write_items(f, task, loop)
@@ -276,7 +276,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
 
 def _write_combines(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """Write, for each privatised target, a function that adds the workers' copies to it."""
-    for number in range(len(kernel.sums[position].parts)):
+    for number in range(len(kernel.sums[position].private_copies)):
         f = FunctionText(kernel, machine, TABLE, position)
         f.start("start")
         privatised_sums.write_combine(f, kernel.sums[position], number)
@@ -343,16 +343,16 @@ def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
     )
 
 
-def _row_length(f: FunctionText, choice: Choice) -> str:
+def _row_length(f: FunctionText, choice: LaneChoice) -> str:
     """Return the work items of a row (i64), if tiles end with rows."""
     if choice.rows is None:
         return ""
-    for op in choice.rows.recipe:
+    for op in choice.rows.rematerialised:
         f.table[type(op)](f, op)
-    return f.wide(choice.rows.recipe[-1].results[0])
+    return f.wide(choice.rows.rematerialised[-1].results[0])
 
 
-def _tile(f: FunctionText, choice: Choice, length: str) -> str:
+def _tile(f: FunctionText, choice: LaneChoice, length: str) -> str:
     """Return the granularity of chunks: a tile, or a row unless it is long."""
     if not length:
         return str(choice.lanes)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.analysis.privatisation import Sums
+from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
 from octants.codegen.code import Code
 from octants.codegen.function import TapeMemory
@@ -127,7 +127,7 @@ class FunctionText:
         self.chains = Chains()
         self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `register_reductions`
-        self.sums = Sums()  # the targets to which it adds plainly; see `privatised_sums`
+        self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`
         self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
         self.shared = "true"  # whether it must add atomically after all
         self.is_copied = False  # whether the loop being written will be unrolled

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 from octants.analysis.costs import Costs
-from octants.analysis.lanes.decision import Choice
-from octants.analysis.privatisation import Sums
+from octants.analysis.lanes.decision import LaneChoice
+from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias import Scopes
 from octants.ir import ops
@@ -95,8 +95,8 @@ class KernelText:
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
-        self.choices: list[Choice] = []  # of each task: how its work items run
-        self.sums: list[Sums] = []  # of each task: the sums to which workers add plainly
+        self.choices: list[LaneChoice] = []  # of each task: how its work items run
+        self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
         self.scopes = Scopes(text.metadata, module.arrays, module.apart)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from octants import abi
 from octants.analysis.costs import GRAIN
-from octants.analysis.privatisation import Sums, Turns
+from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.literals import known
@@ -64,11 +64,11 @@ def _bytes(f: FunctionText, target: ArrayRef) -> str:
     return f.assign(f"and i64 {raised}, {-abi.PART_ALIGNMENT}")
 
 
-def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
+def _offsets(f: FunctionText, sums: PrivatisedSums) -> Iterator[str]:
     """Yield the offset of each target in a segment, and at last the segment's size."""
     offset = "0"
     yield offset
-    for target in sums.parts:
+    for target in sums.private_copies:
         size = _bytes(f, target)
         if known(offset) is not None and known(size) is not None:
             offset = str(int(offset) + int(size))
@@ -80,7 +80,7 @@ def _offsets(f: FunctionText, sums: Sums) -> Iterator[str]:
 # -- in the task -------------------------------------------------------------------------------
 
 
-def begin(f: FunctionText, sums: Sums) -> None:
+def begin(f: FunctionText, sums: PrivatisedSums) -> None:
     """Compute the addresses of the worker's copies, at the start of a task."""
     if not sums:
         return
@@ -88,11 +88,11 @@ def begin(f: FunctionText, sums: Sums) -> None:
     place = f.assign(f"getelementptr i8, ptr %worker, i64 {abi.WORKER_PART}")
     part = f.assign(f"load i64, ptr {place}, align 8")
     f.shared = f.assign(f"icmp eq i64 {part}, {abi.PART_SHARED}")
-    if not sums.parts:
+    if not sums.private_copies:
         return
     has_part = f.assign(f"icmp sgt i64 {part}, 0")
     memory = f.assign(f"inttoptr i64 {part} to ptr")
-    for target, offset in zip(sums.parts, _offsets(f, sums), strict=False):
+    for target, offset in zip(sums.private_copies, _offsets(f, sums), strict=False):
         own = f.assign(f"getelementptr i8, ptr {memory}, i64 {offset}")
         original = f.pointer(*target)
         f.parts[target] = f.assign(f"select i1 {has_part}, ptr {own}, ptr {original}")
@@ -120,7 +120,7 @@ def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
     each = _additions(f, task.body, sums) * (_WORTH_IN_ORDER if is_fixed else _WORTH)
     count = f.assign(f"sub i64 {loop.upper}, {loop.lower}")
     worth = f.assign(f"mul i64 {count}, {each}")
-    wraps = any(turns.wraps for turns in sums.turns.values())
+    wraps = any(turns.wraps for turns in sums.alternating.values())
     flags, width = _FIXED * is_fixed + _WRAPS * wraps, _width(f, sums)
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_SUMS)}, align 8")
     f.emit(
@@ -128,16 +128,16 @@ def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
         f" i64 {loop.lower}, i64 {loop.upper}, i64 {loop.grain}, i64 {loop.tile},"
         f" i64 {size}, i64 {worth}, i64 {width}, i32 {flags})"
     )
-    if sums.parts:
+    if sums.private_copies:
         _combine(f, name, sums)
 
 
-def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
+def _additions(f: FunctionText, body: Block, sums: PrivatisedSums) -> int:
     """Estimate the number of additions to copies that a work item makes."""
     count = 0
     for op in body.ops:
         if isinstance(op, ops.Atomic):
-            count += op.ref in sums.parts
+            count += op.ref in sums.private_copies
         trips = _TRIPS if isinstance(op, ops.While) else 1
         if isinstance(op, ops.For):
             trips = min(1 << 20, f.kernel.costs.trips(op) or _TRIPS)
@@ -145,18 +145,18 @@ def _additions(f: FunctionText, body: Block, sums: Sums) -> int:
     return min(count, 1 << 20)
 
 
-def _width(f: FunctionText, sums: Sums) -> str:
+def _width(f: FunctionText, sums: PrivatisedSums) -> str:
     """Return the least size of a chunk."""
     width = "0"
-    for turns in sums.turns.values():
+    for turns in sums.alternating.values():
         wanted = _length(f, turns)
         width = wanted if width == "0" else f.intrinsic("smax", "i64", _wide(width, wanted))
     return width
 
 
-def _length(f: FunctionText, turns: Turns) -> str:
+def _length(f: FunctionText, turns: AlternatingChunks) -> str:
     """Return the work items of so many rows; without rows, of all."""
-    for op in turns.recipe:
+    for op in turns.rematerialised:
         _write_once(f, op)
     items = "1"
     for divisor in turns.divisors:
@@ -186,13 +186,13 @@ def _wide(*operands: str) -> list[tuple[str, str]]:
     return [("i64", operand) for operand in operands]
 
 
-def _combine(f: FunctionText, name: str, sums: Sums) -> None:
+def _combine(f: FunctionText, name: str, sums: PrivatisedSums) -> None:
     count = f.assign(f"load i64, ptr {f.context(abi.CONTEXT_PART_COUNT)}, align 8")
     some, further = f.fresh_label("combine"), f.fresh_label("further")
     f.branch_if(f.assign(f"icmp eq i64 {count}, 0"), further, some)
     f.start(some)
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_FOR)}, align 8")
-    for number, target in enumerate(sums.parts):
+    for number, target in enumerate(sums.private_copies):
         f.emit(
             f"call void {function}(ptr %context, ptr @{name}_combine_{number}, ptr %parameters,"
             f" i64 0, i64 {_count(f, target)}, i64 {GRAIN // 4}, i64 1)"
@@ -204,9 +204,9 @@ def _combine(f: FunctionText, name: str, sums: Sums) -> None:
 # -- private copies -----------------------------------------------------------------------------
 
 
-def write_combine(f: FunctionText, sums: Sums, number: int) -> None:
+def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     """Write a function that adds [begin, end) of the private copies to a target."""
-    target = sums.parts[number]
+    target = sums.private_copies[number]
     offset = list(_offsets(f, sums))[number]
     parts, flags = (
         f.assign(f"load ptr, ptr {f.context(place)}, align 8")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
-from octants.analysis.concurrent_tasks import sides_of
+from octants.analysis.concurrent_tasks import concurrent_groups
 from octants.analysis.costs import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Artifact, Dispatch
@@ -96,7 +96,7 @@ class _Writer:
     def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
-        self._sides = sides_of(kernel.module)
+        self._sides = concurrent_groups(kernel.module)
         self.dispatches: list[Dispatch] = []
 
     def write(self) -> None:

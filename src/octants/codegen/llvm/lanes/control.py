@@ -167,10 +167,10 @@ def _join(f: LaneText, op: ops.For) -> None:
     f.mask = f.both(outer, f.apply("icmp slt", "i64", turn.name, upper))
     last = f.apply("sub", "i64", upper, 1)
     f.bind(op.body.args[0], f.apply("sub", "i64", last, turn.name))
-    for number, more in f.uniformity.turns[op]:
+    for number, more in f.uniformity.iteration_numbers[op]:
         f.turns[number] = f.apply("add", "i64", turn.name, more)
     values = f.block(op.body)
-    if f.kernel.costs.is_long_turn(op.body):
+    if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     nexts = _nexts(f, carried, values, parts=True)
     following = f.apply("sub", "i64", turn.name, 1)
@@ -213,7 +213,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     active = _open_mask(f, f.mask, preheader) if parts else None
     turn = _open_turn(f, op, preheader)
     values = f.block(op.body)
-    if f.kernel.costs.is_long_turn(op.body):
+    if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     following = f.apply("add", register, counter.name, 1)
     next_turn = f.apply("add", "i64", turn.name, 1) if turn is not None else ""
@@ -340,11 +340,11 @@ def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
 
 def _open_turn(f: LaneText, op: ops.For, before: str) -> Phi | None:
     """Open a phi for the iteration number, where it is used and is not the counter."""
-    if op not in f.uniformity.turns or not f.varies(op.body.args[0]):
+    if op not in f.uniformity.iteration_numbers or not f.varies(op.body.args[0]):
         return None
     turn = f.open_phi("i64")
     turn.incoming.append(("0", before))
-    for value, _ in f.uniformity.turns[op]:
+    for value, _ in f.uniformity.iteration_numbers[op]:
         narrow = value.type.bits < 64
         f.turns[value] = (
             f.convert("trunc", "i64", turn.name, f.type(value.type)) if narrow else turn.name

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from octants.analysis.affine import wrapped
-from octants.analysis.affine_forms import Forms
+from octants.analysis.affine_forms import AffineForms
 from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import literals as names
@@ -73,7 +73,7 @@ class LaneText(FunctionText):
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
         self.lines_of: dict[str, Line] = {}
-        self._forms: Forms | None = None
+        self._forms: AffineForms | None = None
 
     # -- operands -------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class LaneText(FunctionText):
         if line is None or line.exact:
             return
         if self._forms is None:
-            self._forms = Forms(self.kernel.module.tasks[self.task])
+            self._forms = AffineForms(self.kernel.module.tasks[self.task])
         if value not in self._forms.integer(value).terms:
             self.lines_of[operand] = Line(line.start, line.step, exact=True)
 
@@ -181,7 +181,7 @@ class LaneText(FunctionText):
     def _row_length(self) -> str:
         """Return the length of a row; where that is zero, all work items are in one."""
         assert self.rows is not None
-        length, register = self.use(self.rows.recipe[-1].results[0]), self.item_type
+        length, register = self.use(self.rows.rematerialised[-1].results[0]), self.item_type
         if length[0] != "%":
             return length
         most = (1 << (int(register[1:]) - 1)) - 1
@@ -204,7 +204,7 @@ class LaneText(FunctionText):
             return None
         if value in self.rows.numbers:
             return self._row
-        if value in self.rows.places:
+        if value in self.rows.columns:
             return self._neighbours(self.item_type, self._place)
         return None
 
