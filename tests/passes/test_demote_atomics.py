@@ -22,7 +22,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
-from octants.launch.gradient import bare_reverse, differentiable
+from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.taped_memory import memories_of
 from octants.passes import order_private_copies
 from octants.passes.collect_sums import collect_sums

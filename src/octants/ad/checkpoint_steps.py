@@ -23,7 +23,7 @@ from octants.diagnostics.checkpoint_errors import (
 )
 from octants.diagnostics.tape_errors import ChangedUnseen
 from octants.ir.core import Companion, Module, Space
-from octants.launch.gradient import differentiable, tape_plan
+from octants.launch.derivative_variants import differentiable, tape_plan
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,

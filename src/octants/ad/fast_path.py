@@ -15,7 +15,7 @@ from octants.ad.gradient_ends import GradientFlow
 from octants.ad.overwrite_ledger import MemoryPartition
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.launch.alias_free import Identities, identities_of, positions_of
-from octants.launch.gradient import ReverseStep, TapePlan
+from octants.launch.derivative_variants import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass

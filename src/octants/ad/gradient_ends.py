@@ -10,7 +10,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Array, Companion, Module, Space
-from octants.launch.program import written_arrays
+from octants.launch.bound_code import written_arrays
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass

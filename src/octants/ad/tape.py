@@ -29,7 +29,7 @@ from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.alias_free import on_own_arrays
 from octants.launch.changing_numbers import with_constants
-from octants.launch.gradient import TapePlan, differentiable, tape_plan
+from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.races import check_before_gradient, gradient_check, validate_launch
 from octants.launch.specialisation import Specialisation

@@ -13,7 +13,7 @@ from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.atomic_logs import Logs
-from octants.launch.gradient import ReverseStep
+from octants.launch.derivative_variants import ReverseStep
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.read_fingerprint import ReadFingerprint
 from octants.launch.specialisation import Specialisation

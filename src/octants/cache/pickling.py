@@ -14,7 +14,7 @@ _FUNCTIONS = {
     ("builtins", "frozenset"),
     ("octants.types.scalars", "by_name"),
     ("octants.analysis.index_ranges", "Regions"),
-    ("octants.launch.program", "bind"),
+    ("octants.launch.bound_code", "bind"),
     ("octants.types.signature", "FieldSource"),
 }
 Name = Callable[[Any], Any]

@@ -23,7 +23,7 @@ from octants.data.memory import make_storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, SNode, Tree
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime.capture import once
+from octants.runtime.capture import uncaptured
 from octants.types.companions import Companion
 
 
@@ -48,7 +48,7 @@ def _allocate(tree: Tree, blocks: list[SNode], user: Any) -> None:
     placement = Placement(tree.root, blocks)
     located = [(field, *placement.locate(field)) for field in fields]
     total = f"the tree of {len(fields)} fields, with {user.describe()},"
-    with once():  # what a graph that is captured uses first was there before
+    with uncaptured():  # what a graph that is captured uses first was there before
         storage = make_storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)

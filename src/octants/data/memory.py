@@ -17,7 +17,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.capture import captures, once, own_capture, refuse_read
+from octants.runtime.capture import captures, own_capture, refuse_read, uncaptured
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory.array_access import (
     HOST,
@@ -86,7 +86,7 @@ class LateStorage(Storage):
         """The address, or the bytes, for the first time."""
         if name not in ("address", "bytes"):
             raise AttributeError(name)
-        with self._lock, once():
+        with self._lock, uncaptured():
             if self._writes is not None:
                 writes, self._writes = self._writes, None
                 try:

@@ -9,8 +9,8 @@ import numpy as np
 
 from octants import driver
 from octants.ir.core import Module
+from octants.launch.bound_code import BoundKernelCode
 from octants.launch.persistent_storage import PersistentLayout
-from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.staging_copies import DeviceArray

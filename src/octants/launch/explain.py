@@ -35,6 +35,13 @@ from octants.ir.core import (
     Value,
 )
 from octants.launch.atomic_logs import Logs
+from octants.launch.bound_code import BoundKernelCode
+from octants.launch.derivative_variants import (
+    ReverseStep,
+    TapePlan,
+    differentiable,
+    plan_with_modules,
+)
 from octants.launch.explain_report import (
     AdjointUpdate,
     ArrayAdjoint,
@@ -43,8 +50,6 @@ from octants.launch.explain_report import (
     RecordSlot,
     Storing,
 )
-from octants.launch.gradient import ReverseStep, TapePlan, differentiable, plan_with_modules
-from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memories_of
 from octants.runtime.memory.array_access import parts_of

@@ -43,8 +43,8 @@ class Storing(enum.Enum):
     PARTLY = "stored with the loop around it as long as they fit, then for one iteration of it"
     TOO_LARGE = "for one iteration of the loop around it: more would not fit"
     NOTHING_SAVED = "for one iteration of the loop around it: storing more would save no run"
-    LANES = "for one iteration of the loop around it: lanes would not agree where more stands"
-    FORBIDDEN = "for one iteration of the loop around it: the options say so"
+    LANES = "for one iteration of the loop around it: lanes share positions on the tape"
+    FORBIDDEN = "for one iteration of the loop around it: the options require it"
 
 
 @dataclass(frozen=True)

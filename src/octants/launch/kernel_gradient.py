@@ -13,8 +13,8 @@ from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.launch.alias_free import on_own_arrays
 from octants.launch.changing_numbers import with_constants
+from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
-from octants.launch.gradient import bare_reverse, differentiable
 from octants.launch.operand_changes import check_unchanged
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.races import check_before_gradient

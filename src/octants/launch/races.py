@@ -22,11 +22,11 @@ from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_ra
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Companion, Space
 from octants.launch.atomic_logs import read_back, zeros
-from octants.launch.program import BoundKernelCode
+from octants.launch.bound_code import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import memories_of
 from octants.lazy_dataclass import dataclass
-from octants.runtime.capture import once
+from octants.runtime.capture import uncaptured
 
 if TYPE_CHECKING:
     from octants.autodiff import races as gradients
@@ -65,7 +65,7 @@ class RaceCheck:
         """
         if self.program is None:
             return None
-        with once():
+        with uncaptured():
             return self._find(self.program, specialisation, (seed, number, 0, *arguments))
 
     def _find(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
 from octants.ir.core import Companion, Operation
+from octants.launch.bound_code import BoundKernelCode
 from octants.launch.persistent_storage import PersistentLayout, PersistentStorage
-from octants.launch.program import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 

@@ -18,7 +18,7 @@ from octants.launch.specialisation_guards import GONE
 from octants.runtime.arguments.recognition import UNKNOWN, Recognition, same_conditions
 
 if TYPE_CHECKING:
-    from octants.launch.gradient import BareReverse
+    from octants.launch.derivative_variants import BareReverse
 else:
     BareReverse = Any
 

@@ -119,7 +119,7 @@ class Capture:
         self.failure: OctantsError | None = None
         self._thread = threading.get_ident()
         self._copies: set[int] = set()
-        self._quiet = 0
+        self._pauses = 0
 
     def begin(self) -> None:
         """Start capturing the calling thread."""
@@ -130,18 +130,18 @@ class Capture:
         if self in captures:
             captures.remove(self)
 
-    def listens(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the calling thread is being captured now."""
-        return self._quiet == 0 and threading.get_ident() == self._thread
+        return self._pauses == 0 and threading.get_ident() == self._thread
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Pause the capture for a ``with`` block."""
-        self._quiet += 1
+        self._pauses += 1
         try:
             yield
         finally:
-            self._quiet -= 1
+            self._pauses -= 1
 
     def refuse(self, what: str, advice: str) -> NoReturn:
         """End the capture with an error about ``what`` cannot be captured, with advice."""
@@ -187,7 +187,7 @@ class Capture:
     def add_call(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Call a device method and add it; arrays of bytes are copied."""
         fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
-        with self.quiet():
+        with self.paused():
             call(*arguments)
         self.commands.append(DeviceCall(method, call, fixed))
 
@@ -221,13 +221,13 @@ class Capture:
 
 
 @contextmanager
-def once() -> Iterator[None]:
+def uncaptured() -> Iterator[None]:
     """Exclude the work of a ``with`` block from the active capture."""
     capture = own_capture()
     if capture is None:
         yield
         return
-    with capture.quiet():
+    with capture.paused():
         yield
 
 
@@ -236,7 +236,7 @@ def own_capture() -> Capture | None:
     if not captures:
         return None
     for capture in tuple(captures):
-        if capture.listens():
+        if capture.is_active():
             return capture
     return None
 

@@ -19,8 +19,8 @@ from octants.analysis.index_ranges import Accessed, Regions
 from octants.deferred_import import Deferred
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.atomic_logs import LogPlan, make_plan
+from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.persistent_storage import PersistentLayout
-from octants.launch.program import BoundKernelCode, written_arrays
 from octants.launch.read_fingerprint import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, aliases_of, are_apart
