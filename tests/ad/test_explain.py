@@ -98,7 +98,7 @@ def test_a_ragged_nest_takes_the_sum_over_its_depth(nests: str) -> None:
         assert (outer.capacity, inner.capacity) == (7, 2)
         assert (outer.runs, inner.runs) == (2, 3)
         assert (inner.stored, inner.storing) == (0, Storing.FORBIDDEN)
-        assert "the options say so" in nest.grad.explain().text()
+        assert "the options require it" in nest.grad.explain().text()
     else:
         assert (outer.capacity, inner.capacity) == (7, 14)
         assert (outer.runs, inner.runs) == (2, 2)
