@@ -34,17 +34,17 @@ def _has_vulkan() -> bool:
 def looks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the host has looked at, on a GPU that the CPU stands for."""
     found: list[str] = []
-    refused, read_bounds = DeviceTape.refused, DeviceTape.read_bounds
+    read_failures, read_bounds = DeviceTape.read_failures, DeviceTape.read_bounds
 
     def look(self: DeviceTape) -> tuple[int, int]:
         found.append("refused")
-        return refused(self)
+        return read_failures(self)
 
     def look_at_bounds(self: DeviceTape, address: int) -> tuple[int, int]:
         found.append("bounds")
         return read_bounds(self, address)
 
-    monkeypatch.setattr(DeviceTape, "refused", look)
+    monkeypatch.setattr(DeviceTape, "read_failures", look)
     monkeypatch.setattr(DeviceTape, "read_bounds", look_at_bounds)
     with contextlib.ExitStack() as stack:
         if request.param == "cuda":

@@ -376,7 +376,7 @@ class Recording:
                 if not count:
                     break
                 if found <= quota.capacity:
-                    raise InternalError(f"{found} bytes failed on a tape of {quota.capacity}")
+                    raise InternalError(f"a tape of {quota.capacity} bytes was refused {found}")
                 need, is_found, retries = _words(found), True, True
                 generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
             elif full.share <= _LEAST_SHARE:
