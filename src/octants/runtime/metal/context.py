@@ -123,7 +123,7 @@ class Context:
             self.check()
 
     def is_idle(self) -> bool:
-        """Whether all that was submitted has ended."""
+        """Whether everything that was submitted has ended."""
         if self.done < self.submitted:
             ended = int(self.library.signaledValue(self._event))
             if ended > self.done:
