@@ -333,3 +333,33 @@ def test_parameters_of_functions_are_typed() -> None:
         return half(x)
 
     assert run(kernel, 2.9) == 1.5
+
+
+def test_elements_of_lists_may_be_assigned() -> None:
+    def kernel(x, n):
+        v = [1.0, 2.0, x[0]]
+        v[1] = v[2]
+        for i in range(n):
+            v[i % 3] += v[1] * 0.5
+            if v[0] > 3.0:
+                v[2] = -v[0]
+        m = [[1, 2], [3, n]]
+        m[0][1] = m[1][1] + 1
+        w = [0.5, 0.25]
+        w[0], w[1] = w[1], w[0]
+        w[-1] -= 1.0
+        x[1] = v[0] + 10.0 * v[1] + 100.0 * v[2]
+        return m[0][1] + 10 * m[1][1], w[0], w[1]
+
+    for n in (0, 4, 7):
+        agree(kernel, np.array([0.75, 0.0]), n)
+
+
+def test_a_list_is_copied_by_an_assignment() -> None:
+    def kernel(x):
+        v = [x[0], 2.0]
+        w = v
+        w[0] = 9.0
+        return v[0], w[0]
+
+    assert run(kernel, np.array([3.0])) == (3.0, 9.0)

@@ -70,6 +70,7 @@ PROGRAMS: dict[str, str] = {
     "OCT115_method": "y = Vector([1.0, a]).nrom()",
     "OCT116_global": "CONSTANTS[0] = n",
     "OCT116_attribute": "OBJECT.value = n",
+    "OCT116_list": "v = [1.0, n]\nv[0] = 2.0",
     "OCT117_types": "if n > 1:\n    y = 1.0\nelse:\n    y = Vector([1.0, 2.0])\nx[0] = y",
     # compile time
     "OCT120_static": "for i in static(range(n)):\n    x[i] = 1",

@@ -271,11 +271,12 @@ class NotAssignable(UserError):
     """The target of an assignment is not a variable or a place in an array."""
 
     what: str
+    way_out: str = "Python values are constants of a kernel; keep what changes in a field"
     code = "OCT116"
     exception = OctantsTypeError
     title = "{what} cannot be assigned to in a kernel"
     label = "not a local variable or an element of a field or array"
-    remedy = "Python values are constants of a kernel; keep what changes in a field"
+    remedy = "{way_out}"
 
 
 # -- compile time ----------------------------------------------------------------------------------

@@ -57,8 +57,19 @@ def place_of(context: Context, target: ast.expr) -> Any:
     place = context.evaluate_place(target)
     is_struct = isinstance(place, StructValue) and references.is_place(place)
     if not is_struct and not isinstance(place, (ElementReference, VariableReference)):
-        context.fail(NotAssignable(describe_target(target)), target)
+        context.fail(_not_assignable(context, target), target)
     return place
+
+
+def _not_assignable(context: Context, target: ast.expr) -> NotAssignable:
+    what = describe_target(target)
+    root = target
+    while isinstance(root, (ast.Subscript, ast.Attribute)):
+        root = root.value
+    variable = context.scopes.frame.variables.get(getattr(root, "id", ""))
+    if variable is not None and isinstance(variable.value, list):
+        return NotAssignable(what, "make the list a `qd.Vector([...])`: its elements have one type")
+    return NotAssignable(what)
 
 
 def describe_target(target: ast.expr) -> str:
@@ -89,9 +100,20 @@ def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     if variable is not None and references.is_place(variable.value):
         store(context, variable.value, value, node)
     elif variable is None or _is_rebindable(context, variable):
+        if isinstance(value, list) and context.scopes.frame.source.changes_parts(name):
+            value = _as_vector(context, value)
         context.scopes.declare(name, initial(context, value, node))
     else:
         store(context, VariableReference(variable), value, node)
+
+
+def _as_vector(context: Context, items: list[Any]) -> Any:
+    """A list whose elements are assigned, as a vector or matrix; as it is if their types differ."""
+    rows = [row if isinstance(row, list) else [row] for row in map(context.load, items)]
+    numbers = [context.load(item) for row in rows for item in row]
+    if not all(isinstance(item, Value) or is_number(item) for item in numbers):
+        return items
+    return context.value(items) if len(set(_types_of(context, numbers))) == 1 else items
 
 
 def _is_rebindable(context: Context, variable: Variable) -> bool:
@@ -143,7 +165,11 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
 
 def _types(context: Context, value: Any) -> list[DType]:
     """The types of the scalars of a value."""
-    return [context.type_of_number(x) if is_number(x) else x.type for x in flattening.leaves(value)]
+    return _types_of(context, flattening.leaves(value))
+
+
+def _types_of(context: Context, scalars: list[Any]) -> list[DType]:
+    return [context.type_of_number(x) if is_number(x) else x.type for x in scalars]
 
 
 Misfit = Callable[[str, str, str], UserError]

@@ -42,6 +42,10 @@ class FunctionSource:
             self._spans[node] = self._span(node)
         return self._spans[node]
 
+    def changes_parts(self, name: str) -> bool:
+        """Whether the function assigns elements or attributes of a variable."""
+        return any(changed[0] == name for changed in mentions(self.tree.body).changed)
+
     def is_read_outside(self, name: str, statements: list[ast.stmt]) -> bool:
         """Whether the function reads a variable anywhere but in these statements."""
         return mentions([self.tree]).uses[name] > mentions(statements).uses[name]
