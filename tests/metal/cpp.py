@@ -51,7 +51,7 @@ def need_compiler() -> str:
     return found
 
 
-def _built(name: str, source: str, flags: list[str]) -> Path:
+def built(name: str, source: str, flags: list[str]) -> Path:
     """The library of a source, compiled when it is first asked for."""
     key = hashlib.sha256((source + " ".join(flags)).encode()).hexdigest()[:32]
     path = _folder() / f"{name}-{key}.so"
@@ -68,7 +68,7 @@ def _built(name: str, source: str, flags: list[str]) -> Path:
 
 @functools.cache
 def _emulator() -> Any:
-    path = _built("emulator", (HERE / "emulator.cpp").read_text(), ["-O2", "-std=c++14"])
+    path = built("emulator", (HERE / "emulator.cpp").read_text(), ["-O2", "-std=c++14"])
     library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
     library.run_dispatch.restype = ctypes.c_char_p
     return library
@@ -90,7 +90,7 @@ class CppLibrary:
         level = os.environ.get("OCTANTS_TEST_METAL_FLAGS", "-O1")
         version = hashlib.sha256(_HEADER.encode()).hexdigest()[:8]
         flags = [level, "-std=c++14", f"-DVERSION_{version}"]
-        self._library = ctypes.CDLL(str(_built("kernel", as_cpp(text), flags)))
+        self._library = ctypes.CDLL(str(built("kernel", as_cpp(text), flags)))
         self._run, self._exchanges = emulator.run_dispatch, bool(_EXCHANGE.search(text))
 
     def has(self, name: str) -> bool:

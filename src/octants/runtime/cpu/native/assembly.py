@@ -9,7 +9,14 @@ from __future__ import annotations
 import ctypes
 import re
 
-from octants.runtime.cpu.native import launches, parallel_loops, privatised_sums, tapes, threads
+from octants.runtime.cpu.native import (
+    launches,
+    parallel_loops,
+    privatised_sums,
+    tapes,
+    threads,
+    windows_threads,
+)
 from octants.runtime.cpu.native.structures import STRUCTURES
 
 _PAUSES = {
@@ -26,7 +33,7 @@ SYMBOLS = (
     " pthread_cond_init pthread_cond_wait pthread_cond_signal pthread_cond_broadcast"
     " realloc free usleep"
 ).split()
-"""The functions of the C library that it calls."""
+"""The functions of the C library that it calls where threads are those of POSIX."""
 
 PYTHON_SYMBOLS = (
     "PyEval_SaveThread PyEval_RestoreThread PyLong_AsVoidPtr PyLong_FromLongLong"
@@ -71,10 +78,24 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
 
-def support_text(architecture: str) -> str:
-    """The module's text for an architecture as in a target triple ("x86_64")."""
-    parts = (launches, tapes, parallel_loops, privatised_sums, threads)
-    text = _DECLARATIONS + "".join(part.TEXT for part in parts)
+def symbols(system: str) -> list[str]:
+    """The functions of the system that it calls, on a system as in `sys.platform`."""
+    return windows_threads.SYMBOLS if system == "win32" else SYMBOLS
+
+
+def support_text(architecture: str, system: str = "") -> str:
+    """The module's text for an architecture as in a target triple ("x86_64").
+
+    ``system`` is one as in `sys.platform`: Windows has no POSIX threads, and gets them.
+    """
+    parts = [launches, tapes, parallel_loops, privatised_sums, threads]
+    declarations = _DECLARATIONS
+    if system == "win32":
+        parts.append(windows_threads)
+        known = tuple(f"@{name}(" for name in windows_threads.DEFINED)
+        lines = declarations.splitlines(keepends=True)
+        declarations = "".join(line for line in lines if not any(name in line for name in known))
+    text = declarations + "".join(part.TEXT for part in parts)
     pause = _PAUSES.get(architecture, "")
     if pause:
         arguments = "i32" if "hint" in pause else ""

@@ -39,7 +39,7 @@ if sys.platform == "win32":
 _IS_ARM64 = platform.machine().lower() in ("aarch64", "arm64")
 """On arm64, LLVM's older linker aborts if code and constants are far apart."""
 
-_PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "libpthread.so.0")
+_PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "kernel32", "libpthread.so.0")
 """The libraries that may have the functions of C; None is the process itself."""
 
 
@@ -169,17 +169,22 @@ _MARK = ctypes.c_int32()
 class Support:
     """The functions of the native runtime as Python calls them, and their addresses.
 
-    ``replaced`` has addresses to call in place of functions of the C library, by name.
+    ``replaced`` has addresses to call in place of functions of the system, by name; ``system`` is
+    one as in `sys.platform`.
     """
 
-    def __init__(self, replaced: Mapping[str, int] | None = None) -> None:
-        symbols = {name: address_of(name) for name in assembly.SYMBOLS} | dict(replaced or {})
+    def __init__(
+        self, replaced: Mapping[str, int] | None = None, system: str = sys.platform
+    ) -> None:
+        wanted = assembly.symbols(system)
+        symbols = {name: address_of(name) for name in wanted} | dict(replaced or {})
         python = {
             name: _address(getattr(ctypes.pythonapi, name)) for name in assembly.PYTHON_SYMBOLS
         }
         self.has_threads = all(symbols.values())
-        self.has_signals = bool(symbols["sigaction"])  # else Ctrl-C waits for the launch
-        code = current.kept("support", f"{sys.platform} {platform.machine()}", _compile_support)
+        self.has_signals = bool(symbols.get("sigaction"))  # else Ctrl-C waits for the launch
+        compile_it = functools.partial(_compile_support, system)
+        code = current.kept("support", f"{system} {platform.machine()}", compile_it)
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}
@@ -229,11 +234,11 @@ def native_support() -> Support:
     return Support()
 
 
-def _compile_support() -> bytes:
+def _compile_support(system: str) -> bytes:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
-    text = assembly.support_text(triple.split("-")[0])
+    text = assembly.support_text(triple.split("-")[0], system)
     # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
     machine = llvm.Target.from_triple(triple).create_target_machine(
         opt=0, reloc="pic", codemodel="default"
