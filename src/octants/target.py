@@ -153,7 +153,7 @@ class Extension(enum.Enum):
 
 
 HOST = Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arch.x64
-GPUS = (Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu)
+GPUS = (Arch.cuda, Arch.amdgpu, Arch.metal, Arch.vulkan)
 """In the order in which ``arch=gpu`` tries them."""
 
 _EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))

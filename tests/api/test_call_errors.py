@@ -281,7 +281,7 @@ def test_gpu_falls_back_with_a_message(capsys: Any, monkeypatch: pytest.MonkeyPa
     qd.init(arch=qd.gpu)
     assert qd.cfg.arch is qd.cpu
     message = capsys.readouterr().err
-    assert "not available" in message and "cuda: no driver for cuda; metal: no" in message
+    assert "not available" in message and "cuda: no driver for cuda; amdgpu: no" in message
     qd.init(arch=qd.vulkan, enable_fallback=True, log_level="error")
     assert qd.cfg.arch is qd.cpu
     with pytest.raises(qd.OctantsRuntimeError, match="OCT404"):

@@ -10,11 +10,11 @@ from octants.options import Options
 from octants.target import HOST, Arch
 
 if TYPE_CHECKING:
-    from octants.backends import cpu, cuda, metal, python, vulkan
+    from octants.backends import amdgpu, cpu, cuda, metal, python, vulkan
 else:
     cpu, python = Deferred("octants.backends.cpu"), Deferred("octants.backends.python")
     cuda, vulkan = Deferred("octants.backends.cuda"), Deferred("octants.backends.vulkan")
-    metal = Deferred("octants.backends.metal")
+    amdgpu, metal = Deferred("octants.backends.amdgpu"), Deferred("octants.backends.metal")
 
 _ROWS: dict[str, Any] = {
     HOST.name: cpu,
@@ -22,6 +22,7 @@ _ROWS: dict[str, Any] = {
     Arch.cuda.name: cuda,
     Arch.vulkan.name: vulkan,
     Arch.metal.name: metal,
+    Arch.amdgpu.name: amdgpu,
 }
 
 

@@ -313,7 +313,8 @@ def _flat(value: Any) -> FloatArray:
     return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value).ravel()
 
 
-_ARCHS = {name: name for name in ("cpu", "cuda", "metal", "vulkan")} | {"interpreter": "python"}
+_GPUS = ("cuda", "amdgpu", "metal", "vulkan")
+_ARCHS = {name: name for name in ("cpu", *_GPUS)} | {"interpreter": "python"}
 BACKENDS: dict[str, Callable[[], Backend]] = {
     name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=bool(suffix))
     for name, arch in _ARCHS.items()

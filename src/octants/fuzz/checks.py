@@ -25,7 +25,7 @@ from octants.fuzz.program import Close, Outcome, Program, Undefined
 
 Options = dict[str, Any]
 ONE_THREAD = {"cpu_max_num_threads": 1}
-GPUS = ("cuda", "metal", "vulkan")
+GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 
 
 class Bits(enum.Enum):

@@ -207,6 +207,12 @@ class FakeCuda:
 
     def _find(self, symbol: str) -> Callable[..., int]:
         name = symbol.partition("_v2")[0]
+        made = CFUNCTYPE(c_int, *SIGNATURES[symbol])(self._guarded(name))
+        self._references.append(made)
+        return made
+
+    def _guarded(self, name: str) -> Callable[..., int]:
+        """A function of this class, which fails where it was told to."""
         implementation = getattr(self, name)
 
         def function(*arguments: Any) -> int:
@@ -221,9 +227,7 @@ class FakeCuda:
                     self.problems.append(f"{name}: {error!r}")
                     return 999
 
-        made = CFUNCTYPE(c_int, *SIGNATURES[symbol])(function)
-        self._references.append(made)
-        return made
+        return function
 
     def _refusal(self, name: str) -> int:
         failure = self._failures.get(name)
@@ -586,7 +590,7 @@ class FakeCuda:
     def cuGraphAddMemcpyNode(
         self, out: Any, graph: int, before: Any, count: int, made: Any, context: int
     ) -> int:
-        c = cuda.CopyNode.from_buffer_copy(made[0])
+        c = type(made[0]).from_buffer_copy(made[0])
         assert c.source_kind == c.target_kind == cuda.ON_DEVICE
         assert c.depth == 1
         assert min(c.source_pitch, c.target_pitch) >= c.width

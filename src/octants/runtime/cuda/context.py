@@ -22,9 +22,7 @@ from octants.runtime.cuda.errors import (
     CallFailed,
     DeviceLost,
     Forked,
-    NoDevice,
     NoSuchDevice,
-    OldDevice,
 )
 from octants.runtime.cuda.library import Library
 from octants.runtime.reports.launched_kernels import suspects
@@ -56,16 +54,11 @@ class Context:
         device = c_int()
         self.call("cuDeviceGet", byref(device), ordinal)
         self._device = device.value
-        self.capability = (
-            self._attribute(cuda.ATTRIBUTE_MAJOR),
-            self._attribute(cuda.ATTRIBUTE_MINOR),
-        )
         self.name = self._name()
-        if self.capability < cuda.MINIMUM_CAPABILITY:
-            has, needs = (".".join(map(str, v)) for v in (self.capability, cuda.MINIMUM_CAPABILITY))
-            raise OldDevice(self.name, has, needs).at(None)
-        self.multiprocessors = self._attribute(cuda.ATTRIBUTE_MULTIPROCESSORS)
-        self.has_pools = bool(self._attribute(cuda.ATTRIBUTE_MEMORY_POOLS))
+        model = library.identify(self.name, self._device, self.attribute)
+        self.capability, self.processor, self.wave = model
+        self.multiprocessors = self.attribute(library.multiprocessors_attribute)
+        self.has_pools = bool(self.attribute(library.pools_attribute))
         total = c_size_t()
         self.call("cuDeviceTotalMem", byref(total), self._device)
         self.total_memory = total.value
@@ -109,7 +102,8 @@ class Context:
         status: int = self.library.cuDevicePrimaryCtxRetain(byref(handle), self._device)
         self._retained = status, handle
 
-    def _attribute(self, which: int) -> int:
+    def attribute(self, which: int) -> int:
+        """An attribute of the GPU, by the driver's number for it."""
         value = c_int()
         self.call("cuDeviceGetAttribute", byref(value), which, self._device)
         return value.value
@@ -162,7 +156,8 @@ class Context:
         name, text = self.library.name_of(status), self.library.text_of(status)
         if self.lost is None and status in cuda.LOST:
             self.lost = DeviceLost(name, text, suspects(self.launched))
-        error = self.lost or CallFailed(function, name, text)
+        library = self.library
+        error = self.lost or CallFailed(library.api, library.spelled(function), name, text)
         return error.at(None)
 
     def active(self) -> _Active:
@@ -282,11 +277,12 @@ def _check_number(library: Library, ordinal: int) -> None:
     """Check that there is a GPU with a number."""
     status = library.started()
     if status:
-        raise NoDevice(f"{library.text_of(status)} ({library.name_of(status)})").at(None)
+        problem = f"{library.text_of(status)} ({library.name_of(status)})"
+        raise library.missing_device(problem).at(None)
     count = c_int()
     library.cuDeviceGetCount(byref(count))
     if count.value == 0:
-        raise NoDevice("the driver knows none").at(None)
+        raise library.missing_device("the driver knows none").at(None)
     if not 0 <= ordinal < count.value:
         raise NoSuchDevice(ordinal, count.value).at(None)
 

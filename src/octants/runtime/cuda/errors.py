@@ -69,12 +69,13 @@ class OldDevice(UserError):
 class CallFailed(UserError):
     """A call of the driver that should not have failed."""
 
+    api: str
     function: str
     name: str
     text: str
     code = "OCT435"
     exception = OctantsRuntimeError
-    title = "CUDA: {function} failed: {text} ({name})"
+    title = "{api}: {function} failed: {text} ({name})"
 
 
 class DeviceLost(UserError):

@@ -60,7 +60,7 @@ def foreign_array(value: Any, stream: int = 0) -> ForeignArray | None:
         return _interface(value, interface)
     if hasattr(value, "__dlpack__"):
         where = dlpack.device_of(value)
-        if where is not None and where[0] in (dlpack.GPU, dlpack.MANAGED):
+        if where is not None and where[0] in (dlpack.GPU, dlpack.ROCM, dlpack.MANAGED):
             return _dlpack(value, stream or LEGACY_STREAM)
     return None
 
@@ -140,7 +140,7 @@ def _dlpack(value: Any, stream: int) -> ForeignArray:
         part.shape,
         part.strides,
         "" if part.dtype is None else part.dtype.str[1:],
-        part.device[1] if part.device[0] == dlpack.GPU else None,
+        part.device[1] if part.device[0] in (dlpack.GPU, dlpack.ROCM) else None,
         None,
         part.is_read_only,
         part.owner,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
+from octants.runtime.cuda.graphs import abortable_nodes
 from octants.runtime.cuda.graphs.replays import Replays
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
@@ -66,7 +67,7 @@ class LaunchContext(GpuDevice):
         self._graph_tapes: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
         parts = (context, self.memory, self.streams, self._dropped_modules)
-        self.replays = Replays(*parts)
+        self.replays = Replays(*parts, self.abortable_code)
         self.versions = Versions(self.memory.live.find)
         self.memory.freed = self.versions.freed
         self.memory.before_free = self._before_free
@@ -76,6 +77,10 @@ class LaunchContext(GpuDevice):
 
     def __repr__(self) -> str:
         return repr(self.context)
+
+    def abortable_code(self) -> bytes:
+        """The copy and fill kernels of abortable graphs, as the driver loads them."""
+        return abortable_nodes.code().encode()
 
     def module(self, artifact: Artifact) -> Module:
         """Load code; kernels that were compiled together share a module."""

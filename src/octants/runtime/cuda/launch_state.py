@@ -16,7 +16,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.memory import DeviceMemory
-from octants.runtime.cuda.modules import WARP, DeviceFunction, Module
+from octants.runtime.cuda.modules import DeviceFunction, Module
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import Action
 from octants.runtime.gpu.tape_growth import Bounds
@@ -49,8 +49,6 @@ def _limited(dispatch: Dispatch, block: int, fill: int) -> tuple[int, int]:
 class PreparedDispatch:
     """The state of a dispatch in a `LaunchState`: configuration, launch words, arguments."""
 
-    least_block = WARP
-
     __slots__ = (
         "_context",
         "action",
@@ -62,11 +60,12 @@ class PreparedDispatch:
         "handle",
         "is_empty",
         "known",
+        "least_block",
         "words",
     )
 
     def __init__(self, context: Context, action: CudaAction) -> None:
-        self._context = context
+        self._context, self.least_block = context, context.wave
         self.action: Action = action
         self.block, self.fill = action.block, action.fill
         self.handle = c_void_p(action.function.handle)
@@ -96,8 +95,8 @@ class PreparedDispatch:
     def _block_for(self, items: int) -> int:
         """The threads of a block: smaller blocks spread few work items over all multiprocessors."""
         if not self.action.dispatch.block:
-            most = self._context.multiprocessors
-            for block in (WARP, 2 * WARP, 4 * WARP, 8 * WARP):
+            most, wave = self._context.multiprocessors, self.least_block
+            for block in (wave, 2 * wave, 4 * wave, 8 * wave):
                 if block < self.block and items <= block * most:
                     return block
         return self.block

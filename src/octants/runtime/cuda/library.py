@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from ctypes import (
     POINTER,
     Structure,
@@ -25,9 +25,9 @@ from ctypes import (
     c_ushort,
     c_void_p,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
-from octants.runtime.cuda.errors import MissingDriver, OldDriver
+from octants.runtime.cuda.errors import MissingDriver, NoDevice, OldDevice, OldDriver
 
 MINIMUM_DRIVER = 11080
 """CUDA 11.8, the first with cuLaunchKernelEx."""
@@ -258,6 +258,17 @@ _UNCHECKED = {"cuLaunchKernelEx", "cuGraphLaunch"}
 """Functions that callers give arguments of exact types, whose conversion would double the cost."""
 
 
+class GpuModel(NamedTuple):
+    """What code is generated for: the compute capability of a GPU of NVIDIA, or a processor of AMD.
+
+    `wave` is the number of threads that work in step; blocks are multiples of it.
+    """
+
+    capability: tuple[int, int] = (0, 0)
+    processor: str = ""
+    wave: int = 32
+
+
 class Library:
     """The functions of libcuda.
 
@@ -268,16 +279,52 @@ class Library:
         OctantsRuntimeError: the driver is too old.
     """
 
+    api = "CUDA"
+    missing_device: type[Any] = NoDevice
+    KernelNode, FillNode, CopyNode = KernelNode, FillNode, CopyNode
+    multiprocessors_attribute = ATTRIBUTE_MULTIPROCESSORS
+    pools_attribute = ATTRIBUTE_MEMORY_POOLS
+
     def __init__(self, find: Callable[[str], Callable[..., int]]) -> None:
         self.driver_version = _version(find("cuDriverGetVersion"))
-        if self.driver_version < MINIMUM_DRIVER:
-            has, needs = (_in_words(each) for each in (self.driver_version, MINIMUM_DRIVER))
-            raise OldDriver(has, needs).at(None)
-        for symbol in SIGNATURES:
+        self.check_version()
+        for symbol in self.symbols:
             setattr(self, symbol.partition("_v2")[0], find(symbol))
         self._kept: dict[tuple[str, int], Any] = {}
         self._start: threading.Thread | None = None
         self._started: int | None = None
+
+    @property
+    def symbols(self) -> Collection[str]:
+        """The functions in use."""
+        return SIGNATURES
+
+    def check_version(self) -> None:
+        """Check that the driver is new enough."""
+        if self.driver_version < MINIMUM_DRIVER:
+            has, needs = (_in_words(each) for each in (self.driver_version, MINIMUM_DRIVER))
+            raise OldDriver(has, needs).at(None)
+
+    def spelled(self, function: str) -> str:
+        """The name that a function of `SIGNATURES` has in this library."""
+        return function
+
+    def identify(self, name: str, device: int, attribute: Callable[[int], int]) -> GpuModel:  # noqa: ARG002
+        """Describe a GPU.
+
+        Args:
+            name: Its name, for the error.
+            device: The driver's handle of it.
+            attribute: The value of an attribute with a number.
+
+        Raises:
+            OctantsRuntimeError: no code is generated for it.
+        """
+        capability = attribute(ATTRIBUTE_MAJOR), attribute(ATTRIBUTE_MINOR)
+        if capability < MINIMUM_CAPABILITY:
+            has, needs = (".".join(map(str, v)) for v in (capability, MINIMUM_CAPABILITY))
+            raise OldDevice(name, has, needs).at(None)
+        return GpuModel(capability)
 
     def begin(self) -> None:
         """Start the driver in a thread, which takes a tenth of a second; see `started`."""

@@ -14,7 +14,6 @@ from octants.runtime.cuda.context import Context
 _LOG_SIZE = 16384
 _BLOCKS = (128, 256, 64, 512)  # threads in a block, the first one is taken where all are as good
 _LARGE_BLOCKS = (512, 256, 128, 64)
-WARP = 32
 
 
 class Module:
@@ -150,7 +149,7 @@ class DeviceFunction:
             if block:
                 return block, self._fill(block)
             sizes = _LARGE_BLOCKS if large else _BLOCKS
-            allowed = [size for size in sizes if size <= self._most] or [WARP]
+            allowed = [size for size in sizes if size <= self._most] or [self._context.wave]
             best = max(allowed, key=lambda size: size * self._fill(size))
             return best, self._fill(best)
 

@@ -31,7 +31,7 @@ from octants.lazy_dataclass import dataclass
 
 CPU = (1, 0)
 """Memory of the CPU: kDLCPU, number 0."""
-GPU, PINNED, MANAGED = 2, 3, 13
+GPU, PINNED, ROCM, MANAGED = 2, 3, 10, 13
 """The kinds of memory of CUDA: kDLCUDA, kDLCUDAHost, kDLCUDAManaged."""
 
 VERSION = (1, 0)

@@ -58,10 +58,10 @@ class Amdgpu(Gpu):
         by_value = f" byref([{size // 8} x i64])" if size <= BY_VALUE else ""
         pointer = f"ptr addrspace({_CONSTANTS})"
         slots = f"{pointer} noalias nonnull readonly{by_value} align 8 %parameters.given"
-        told = f"{pointer} noalias readonly byref([{words} x i64]) align 8 %launch.given"
+        launch = f"{pointer} noalias readonly byref([{words} x i64]) align 8 %launch.given"
         limit = f'"amdgpu-flat-work-group-size"="1,{f.block_size or LARGEST}"'
         whole = '"uniform-work-group-size"="true"'
-        return f"amdgpu_kernel void @{name}({slots}, {told}) nounwind {limit} {whole}"
+        return f"amdgpu_kernel void @{name}({slots}, {launch}) nounwind {limit} {whole}"
 
     def prologue(self, f: ThreadText) -> list[str]:  # noqa: ARG002
         return [
@@ -238,7 +238,7 @@ def llvm_text(module: Module, target: Target, *, fast_math: bool = False) -> str
 def assembly_text(
     module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
 ) -> str:
-    """The instructions of a module; compiled anew, since a module is emitted only once."""
+    """The instructions of a module; compiled again, since a module is emitted only once."""
     text = llvm_text(module, target, fast_math=fast_math)
     optimised, machine = backend.optimised(text, target, opt_level)
     return str(machine.emit_assembly(optimised))

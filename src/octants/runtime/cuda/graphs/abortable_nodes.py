@@ -179,7 +179,8 @@ class AbortableGraphBuilder(GraphBuilder):
         words = cuda.words(abi.LAUNCH_GRAPH_SIZE // 8)
         words[abi.LAUNCH_STOP // 8] = self._kernels.word
         arguments = (c_void_p * 2)(addressof(parameters), addressof(words))
-        self.launch(kernel_node(self._kernels.function(name), blocks, threads, arguments))
+        function = self._kernels.function(name)
+        self.launch(kernel_node(self._context.library, function, blocks, threads, arguments))
 
 
 def _unit(*numbers: int) -> int:

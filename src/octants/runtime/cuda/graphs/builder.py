@@ -12,9 +12,11 @@ from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.launch_state import PreparedDispatch
 
 
-def kernel_node(function: Any, grid: int, block: int, arguments: Any) -> cuda.KernelNode:
+def kernel_node(
+    library: cuda.Library, function: Any, grid: int, block: int, arguments: Any
+) -> cuda.KernelNode:
     """The parameters of a kernel node: ``grid`` blocks of ``block`` threads."""
-    return cuda.KernelNode(
+    return library.KernelNode(
         function=function,
         grid=grid,
         grid_y=1,
@@ -46,7 +48,7 @@ class GraphBuilder:
     def launch_step(self, step: PreparedDispatch) -> None:
         """Add the launch of a dispatch with its present configuration."""
         grid, block = step.configuration.grid, step.configuration.block
-        made = kernel_node(step.handle, grid, block, step.arguments)
+        made = kernel_node(self._context.library, step.handle, grid, block, step.arguments)
         self.kernels[step] = self.launch(made), made
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -57,7 +59,8 @@ class GraphBuilder:
 
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
         """Add a fill of ``count`` words of 1, 2 or 4 bytes."""
-        fill = cuda.FillNode(target=address, value=value, size=size, width=count, height=1)
+        make = self._context.library.FillNode
+        fill = make(target=address, value=value, size=size, width=count, height=1)
         self._add("cuGraphAddMemsetNode", fill, self._context.handle)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
@@ -69,7 +72,7 @@ class GraphBuilder:
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
         """Add a strided copy; see `gpu.driver.Queue.copy_rows`."""
-        made = cuda.CopyNode(
+        made = self._context.library.CopyNode(
             source_kind=cuda.ON_DEVICE,
             source=source,
             source_pitch=source_step,

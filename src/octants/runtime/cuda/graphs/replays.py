@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +22,6 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.graph_errors import GraphRanOut
 from octants.diagnostics.kernel_errors import UnseenWrite
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.graphs import abortable_nodes
 from octants.runtime.cuda.graphs.abortable_nodes import AbortableKernels
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import Module
@@ -60,8 +60,10 @@ class Replays:
         memory: DeviceMemory,
         streams: Streams,
         dropped_modules: deque[int],
+        abortable_code: Callable[[], bytes],
     ) -> None:
         self._context, self._memory = context, memory
+        self._abortable_code = abortable_code
         self._streams = streams
         self._dropped_modules = dropped_modules
         self._lock = threading.RLock()
@@ -81,7 +83,7 @@ class Replays:
         """The copy and fill kernels of all abortable graphs, with the address of the word."""
         if self._kernels is None:
             self._word = self._memory.allocate(_WORD_BYTES, "what stops graphs", zeroed=True)
-            code = abortable_nodes.code().encode()
+            code = self._abortable_code()
             module = Module(self._context, code, b"", self._dropped_modules)
             self._kernels = AbortableKernels(self._context, module, self._word.address)
         return self._kernels

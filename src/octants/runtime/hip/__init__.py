@@ -1,0 +1,1 @@
+"""GPUs of AMD, through the HIP runtime: `runtime.cuda`, over the functions of another library."""

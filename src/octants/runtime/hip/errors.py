@@ -1,0 +1,59 @@
+"""Errors of AMD's GPUs: OCT442 to OCT445. The others are those of `runtime.cuda.errors`."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsRuntimeError
+
+
+class MissingHip(UserError):
+    """The library of the HIP runtime cannot be loaded."""
+
+    problem: str
+    code = "OCT442"
+    exception = OctantsRuntimeError
+    title = "AMD's HIP runtime cannot be used: {problem}"
+    remedy = (
+        "install ROCm's package `hip-runtime-amd`, which has libamdhip64; where it is in a folder"
+        " of its own, name that in LD_LIBRARY_PATH, such as /opt/rocm/lib"
+    )
+
+
+class OldHip(UserError):
+    """A HIP runtime that lacks functions in use."""
+
+    has: str
+    needs: str
+    code = "OCT443"
+    exception = OctantsRuntimeError
+    title = "AMD's HIP runtime is too old: it is version {has}, and {needs} is needed"
+    remedy = "install a newer ROCm"
+
+
+class NoAmdDevice(UserError):
+    """The HIP runtime finds no GPU, or refuses to start."""
+
+    problem: str
+    code = "OCT444"
+    exception = OctantsRuntimeError
+    title = "there is no AMD GPU to be used: {problem}"
+    remedy = (
+        "the kernel driver `amdgpu` has to be loaded, and the user to be in the groups `render` and"
+        " `video`; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES hide GPUs that they do not name"
+    )
+
+
+class UnsupportedProcessor(UserError):
+    """A GPU with a processor that no code is generated for."""
+
+    name: str
+    processor: str
+    known: str
+    code = "OCT445"
+    exception = OctantsRuntimeError
+    title = "{name} is a {processor}, which no code is generated for"
+    notes = ("code is generated for {known}",)
+    remedy = (
+        "`init(arch=qd.vulkan)` uses this GPU through Vulkan. A processor of the same family may"
+        " run its code: HSA_OVERRIDE_GFX_VERSION=10.3.0 has ROCm take it for a gfx1030"
+    )

@@ -1,0 +1,277 @@
+"""Binds the HIP runtime, libamdhip64: CUDA's functions, under the names that HIP has for them.
+
+HIP has nearly each function of CUDA's driver with the same arguments, and the same numbers for
+statuses and most options. So `HipLibrary` has HIP's functions as attributes under the names of
+CUDA's, and `runtime.cuda` runs on it as it is. What differs is here: numbers of attributes,
+structures of graphs, and four functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Collection, Mapping
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint64,
+    c_ushort,
+    c_void_p,
+)
+from typing import Any
+
+from octants.runtime.cuda import library as cuda
+from octants.runtime.cuda.errors import CallFailed
+from octants.runtime.cuda.library import GpuModel, LaunchConfiguration, Library, PoolProperties
+from octants.runtime.hip.errors import MissingHip, NoAmdDevice, OldHip, UnsupportedProcessor
+
+MINIMUM_VERSION = 60200000
+"""HIP 6.2, the first with hipDrvGraphAddMemsetNode."""
+
+ATTRIBUTE_MULTIPROCESSORS = 63
+ATTRIBUTE_MEMORY_POOLS = 88
+
+PROCESSOR_OFFSET = 1160
+"""Where hipDeviceProp_tR0600 has the name of the processor."""
+PROPERTIES_BYTES = 4096
+"""More than hipDeviceProp_tR0600 takes."""
+
+
+class KernelNode(Structure):
+    """hipKernelNodeParams: a launch as a graph node."""
+
+    _fields_ = [
+        ("block", c_uint),
+        ("block_y", c_uint),
+        ("block_z", c_uint),
+        ("extra", c_void_p),
+        ("function", c_void_p),
+        ("grid", c_uint),
+        ("grid_y", c_uint),
+        ("grid_z", c_uint),
+        ("arguments", c_void_p),
+        ("shared", c_uint),
+    ]
+
+
+class FillNode(Structure):
+    """hipMemsetParams: elements of 1, 2 or 4 bytes."""
+
+    _fields_ = [
+        ("target", c_uint64),
+        ("size", c_uint),
+        ("height", c_size_t),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("width", c_size_t),
+    ]
+
+
+class CopyNode(Structure):
+    """HIP_MEMCPY3D: CUDA_MEMCPY3D without the reserved fields."""
+
+    _fields_ = [field for field in cuda.CopyNode._fields_ if not field[0].endswith("_reserved")]
+
+
+_HANDLE = POINTER(c_void_p)
+_NODE = (_HANDLE, c_void_p, _HANDLE, c_size_t)
+
+FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "cuInit": ("hipInit", (c_uint,)),
+    "cuDriverGetVersion": ("hipRuntimeGetVersion", (POINTER(c_int),)),
+    "cuGetErrorName": ("hipDrvGetErrorName", (c_int, POINTER(c_char_p))),
+    "cuGetErrorString": ("hipDrvGetErrorString", (c_int, POINTER(c_char_p))),
+    "cuDeviceGetCount": ("hipGetDeviceCount", (POINTER(c_int),)),
+    "cuDeviceGet": ("hipDeviceGet", (POINTER(c_int), c_int)),
+    "cuDeviceGetName": ("hipDeviceGetName", (POINTER(c_char), c_int, c_int)),
+    "cuDeviceGetAttribute": ("hipDeviceGetAttribute", (POINTER(c_int), c_int, c_int)),
+    "cuDeviceTotalMem": ("hipDeviceTotalMem", (POINTER(c_size_t), c_int)),
+    "cuDevicePrimaryCtxRetain": ("hipDevicePrimaryCtxRetain", (_HANDLE, c_int)),
+    "cuCtxGetCurrent": ("hipCtxGetCurrent", (_HANDLE,)),
+    "cuCtxGetDevice": ("hipCtxGetDevice", (POINTER(c_int),)),
+    "cuCtxSetCurrent": ("hipCtxSetCurrent", (c_void_p,)),
+    "cuCtxSynchronize": ("hipDeviceSynchronize", ()),
+    "cuCtxPushCurrent": ("hipCtxPushCurrent", (c_void_p,)),
+    "cuCtxPopCurrent": ("hipCtxPopCurrent", (_HANDLE,)),
+    "cuMemGetInfo": ("hipMemGetInfo", (POINTER(c_size_t), POINTER(c_size_t))),
+    "cuMemAlloc": ("hipMalloc", (POINTER(c_uint64), c_size_t)),
+    "cuMemFree": ("hipFree", (c_uint64,)),
+    "cuMemPoolCreate": ("hipMemPoolCreate", (_HANDLE, POINTER(PoolProperties))),
+    "cuMemPoolSetAttribute": ("hipMemPoolSetAttribute", (c_void_p, c_int, c_void_p)),
+    "cuMemPoolTrimTo": ("hipMemPoolTrimTo", (c_void_p, c_size_t)),
+    "cuMemAllocFromPoolAsync": (
+        "hipMallocFromPoolAsync",
+        (POINTER(c_uint64), c_size_t, c_void_p, c_void_p),
+    ),
+    "cuMemFreeAsync": ("hipFreeAsync", (c_uint64, c_void_p)),
+    "cuMemAllocHost": ("hipMemAllocHost", (_HANDLE, c_size_t)),
+    "cuMemFreeHost": ("hipHostFree", (c_void_p,)),
+    "cuMemcpyHtoDAsync": ("hipMemcpyHtoDAsync", (c_uint64, c_void_p, c_size_t, c_void_p)),
+    "cuMemcpyDtoHAsync": ("hipMemcpyDtoHAsync", (c_void_p, c_uint64, c_size_t, c_void_p)),
+    "cuMemcpyDtoDAsync": ("hipMemcpyDtoDAsync", (c_uint64, c_uint64, c_size_t, c_void_p)),
+    "cuMemcpy2DAsync": ("hipMemcpyParam2DAsync", (c_void_p, c_void_p)),
+    "cuMemsetD8Async": ("hipMemsetD8Async", (c_uint64, c_ubyte, c_size_t, c_void_p)),
+    "cuMemsetD16Async": ("hipMemsetD16Async", (c_uint64, c_ushort, c_size_t, c_void_p)),
+    "cuMemsetD32Async": ("hipMemsetD32Async", (c_uint64, c_uint, c_size_t, c_void_p)),
+    "cuStreamCreate": ("hipStreamCreateWithFlags", (_HANDLE, c_uint)),
+    "cuStreamDestroy": ("hipStreamDestroy", (c_void_p,)),
+    "cuStreamQuery": ("hipStreamQuery", (c_void_p,)),
+    "cuStreamWaitEvent": ("hipStreamWaitEvent", (c_void_p, c_void_p, c_uint)),
+    "cuEventCreate": ("hipEventCreateWithFlags", (_HANDLE, c_uint)),
+    "cuEventDestroy": ("hipEventDestroy", (c_void_p,)),
+    "cuEventRecord": ("hipEventRecord", (c_void_p, c_void_p)),
+    "cuEventQuery": ("hipEventQuery", (c_void_p,)),
+    "cuModuleLoadDataEx": (
+        "hipModuleLoadDataEx",
+        (_HANDLE, c_void_p, c_uint, POINTER(c_int), _HANDLE),
+    ),
+    "cuModuleUnload": ("hipModuleUnload", (c_void_p,)),
+    "cuModuleGetFunction": ("hipModuleGetFunction", (_HANDLE, c_void_p, c_char_p)),
+    "cuFuncGetAttribute": ("hipFuncGetAttribute", (POINTER(c_int), c_int, c_void_p)),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (
+        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
+        (POINTER(c_int), c_void_p, c_int, c_size_t),
+    ),
+    "cuPointerGetAttribute": ("hipPointerGetAttribute", (c_void_p, c_int, c_uint64)),
+    "cuGraphCreate": ("hipGraphCreate", (_HANDLE, c_uint)),
+    "cuGraphDestroy": ("hipGraphDestroy", (c_void_p,)),
+    "cuGraphAddKernelNode": ("hipGraphAddKernelNode", (*_NODE, POINTER(KernelNode))),
+    "cuGraphAddMemsetNode": ("hipDrvGraphAddMemsetNode", (*_NODE, POINTER(FillNode), c_void_p)),
+    "cuGraphAddMemcpyNode": ("hipDrvGraphAddMemcpyNode", (*_NODE, POINTER(CopyNode), c_void_p)),
+    "cuGraphInstantiateWithFlags": ("hipGraphInstantiateWithFlags", (_HANDLE, c_void_p, c_uint64)),
+    "cuGraphExecKernelNodeSetParams": (
+        "hipGraphExecKernelNodeSetParams",
+        (c_void_p, c_void_p, POINTER(KernelNode)),
+    ),
+    "cuGraphExecDestroy": ("hipGraphExecDestroy", (c_void_p,)),
+    "cuGraphLaunch": ("hipGraphLaunch", (c_void_p, c_void_p)),
+}
+"""The functions of CUDA that HIP has, by CUDA's names: HIP's, with the types of their arguments."""
+
+OTHERS: dict[str, tuple[Any, ...]] = {
+    "hipGetDevicePropertiesR0600": (c_void_p, c_int),
+    "hipModuleLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, _HANDLE, _HANDLE),
+    "hipStreamGetDevice": (c_void_p, POINTER(c_int)),
+}
+"""Functions that stand for ones of CUDA with other arguments."""
+
+
+class HipLibrary(Library):
+    """The functions of libamdhip64.
+
+    Args:
+        find: Maps a name in `FUNCTIONS` or `OTHERS`, and the types of its arguments, to the
+            function.
+        waves: The processors that code is generated for, and how many threads of each work in step.
+
+    Raises:
+        OctantsRuntimeError: the runtime is too old.
+    """
+
+    api = "HIP"
+    missing_device: type[Any] = NoAmdDevice
+    KernelNode, FillNode, CopyNode = KernelNode, FillNode, CopyNode  # type: ignore[assignment]
+    multiprocessors_attribute = ATTRIBUTE_MULTIPROCESSORS
+    pools_attribute = ATTRIBUTE_MEMORY_POOLS
+
+    def __init__(
+        self, find: Callable[[str, tuple[Any, ...]], Callable[..., int]], waves: Mapping[str, int]
+    ) -> None:
+        self._waves = waves
+        super().__init__(lambda name: find(*FUNCTIONS[name]))
+        self._properties, self._launch, self._device_of = (
+            find(name, types) for name, types in OTHERS.items()
+        )
+
+    @property
+    def symbols(self) -> Collection[str]:
+        return FUNCTIONS
+
+    def check_version(self) -> None:
+        if self.driver_version < MINIMUM_VERSION:
+            raise OldHip(_in_words(self.driver_version), _in_words(MINIMUM_VERSION)).at(None)
+
+    def spelled(self, function: str) -> str:
+        return FUNCTIONS.get(function, (function.replace("cu", "hip", 1),))[0]
+
+    def identify(self, name: str, device: int, attribute: Callable[[int], int]) -> GpuModel:  # noqa: ARG002
+        properties = (c_char * PROPERTIES_BYTES)()
+        status = self._properties(properties, device)
+        if status:
+            function = "hipGetDevicePropertiesR0600"
+            raise CallFailed(self.api, function, self.name_of(status), self.text_of(status)).at(
+                None
+            )
+        described = ctypes.string_at(ctypes.addressof(properties) + PROCESSOR_OFFSET).decode()
+        processor = described.partition(":")[0]
+        if processor not in self._waves:
+            known = ", ".join(sorted(self._waves))
+            raise UnsupportedProcessor(name, processor, known).at(None)
+        return GpuModel(processor=processor, wave=self._waves[processor])
+
+    # -- functions of CUDA with other arguments ---------------------------------------------------
+
+    def cuLaunchKernelEx(  # noqa: N802
+        self, configuration: Any, function: Any, arguments: Any, extra: Any
+    ) -> int:
+        """Launch a kernel: HIP has no such function before version 7."""
+        made: LaunchConfiguration = configuration._obj
+        grid = made.grid, made.grid_y, made.grid_z
+        block = made.block, made.block_y, made.block_z
+        return self._launch(function, *grid, *block, made.shared, made.stream, arguments, extra)
+
+    def cuStreamGetCtx(self, stream: int, context: Any) -> int:  # noqa: N802
+        """Write the context of a stream, which HIP has one of for each device."""
+        device = c_int()
+        status = self._device_of(stream, byref(device))
+        return status or self.cuDevicePrimaryCtxRetain(context, device)
+
+
+def open_library(waves: Mapping[str, int]) -> HipLibrary:
+    """The HIP runtime of this machine.
+
+    Args:
+        waves: As `HipLibrary` takes it.
+
+    Raises:
+        OctantsRuntimeError: there is none, or it is too old.
+    """
+    names = ("amdhip64_7.dll", "amdhip64_6.dll") if sys.platform == "win32" else _SHARED_OBJECTS
+    library, problem = None, ""
+    for name in names:
+        try:
+            library = ctypes.CDLL(name)
+            break
+        except OSError as error:
+            problem = problem or str(error)
+    if library is None:
+        raise MissingHip(problem).at(None)
+
+    def find(symbol: str, types: tuple[Any, ...]) -> Callable[..., int]:
+        try:
+            function = library[symbol]
+        except AttributeError:
+            raise MissingHip(f"{library._name} has no function `{symbol}`").at(None) from None
+        function.restype, function.argtypes = c_int, types
+        return function
+
+    opened = HipLibrary(find, waves)
+    opened.begin()
+    return opened
+
+
+_SHARED_OBJECTS = (
+    *("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"),
+    "/opt/rocm/lib/libamdhip64.so",
+)
+
+
+def _in_words(version: int) -> str:
+    return f"{version // 10_000_000}.{version // 100_000 % 100}"
