@@ -41,12 +41,14 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
+from octants.data.buffer_view import BufferView as BufferView
 from octants.data.dlpack_import import from_dlpack as from_dlpack
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
 from octants.data.field_factories import field as field
 from octants.data.host_array import Tensor as Tensor
+from octants.data.host_array import wrap as wrap
 from octants.data.ndarray import MatrixNdarray as MatrixNdarray
 from octants.data.ndarray import Ndarray as Ndarray
 from octants.data.ndarray import ScalarNdarray as ScalarNdarray

@@ -49,6 +49,11 @@ def extent_too_large() -> None:
 
 
 @case
+def wrong_view() -> None:
+    ndarray(f32, 3)[::2]
+
+
+@case
 def wrong_element_shape() -> None:
     Vector.field(0, f32, 3)
 

@@ -316,6 +316,17 @@ class IndexOutOfRange(UserError):
     )
 
 
+class WrongView(UserError):
+    """A part of an array that no view can be."""
+
+    problem: str
+    advice: str
+    code = "OCT542"
+    exception = OctantsValueError
+    title = "a BufferView cannot be {problem}"
+    remedy = "{advice}"
+
+
 class WrongValue(UserError):
     """A value that an array cannot hold."""
 

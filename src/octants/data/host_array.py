@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -42,7 +42,15 @@ _identities = itertools.count(1)
 _SHOWN = 1 << 20  # elements of an array whose values `repr` reads
 
 
-class Tensor(StoredArray, AnyTensor):
+class _TensorClass(ABCMeta):
+    """``Tensor(x)`` of a field or an ndarray is `x`; their own classes make new ones."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        make: Any = super().__call__ if cls is not Tensor else wrap
+        return make(*args, **named)
+
+
+class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     """A field or an ndarray: an array that kernels and the host share.
 
     `shape` counts elements, which are scalars, or vectors or matrices of `element_shape`. The host
@@ -177,9 +185,15 @@ class Tensor(StoredArray, AnyTensor):
     # -- elements -------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        if type(key) is slice:
+            return self._slice(key)
         index = self._index(key)
         events.before_read(self)
         return make_element(self, index) if self.element_shape else self.window().item(index)
+
+    def _slice(self, key: slice) -> Any:
+        """``x[i:j]``: only ndarrays have views."""
+        raise WrongIndex(self.describe(), describe(key)).at(None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)
@@ -222,6 +236,10 @@ class Tensor(StoredArray, AnyTensor):
         return number - first
 
     # -- whole arrays ---------------------------------------------------------------------------
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number if there are no axes."""
+        return self.to_numpy().tolist()
 
     def fill(self, val: Any) -> None:
         """Set all elements to a number, a vector or a matrix."""
@@ -459,3 +477,20 @@ class Tensor(StoredArray, AnyTensor):
 def _listed(key: Any) -> tuple[Any, ...]:
     """Several indices in a list or a vector, or one index."""
     return tuple(key) if isinstance(key, list) or hasattr(key, "get_shape") else (key,)
+
+
+def wrap(impl: Any) -> Tensor:
+    """The field or ndarray itself, which is a tensor already.
+
+    Raises:
+        OctantsRuntimeTypeError: for anything but a field or an ndarray.
+    """
+    require_kind("Tensor", impl, Tensor, "a field or an ndarray")
+    tensor: Tensor = impl
+    return tensor
+
+
+def require_kind(what: str, value: Any, kind: type, needed: str) -> None:
+    """An error if a value is not an instance of ``kind``, which ``needed`` describes."""
+    if not isinstance(value, kind):
+        raise WrongArray(what, describe(value), needed).at(None)

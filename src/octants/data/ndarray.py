@@ -11,6 +11,7 @@ import numpy as np
 
 from octants.data import current, other_libraries
 from octants.data.axes import check_shape
+from octants.data.buffer_view import BufferView, bounds_of
 from octants.data.dtypes import (
     check_dtype,
     check_element_shape,
@@ -159,6 +160,11 @@ class Ndarray(Tensor, NdarrayHandle):
     def element_type(self) -> DType:
         """The scalar type of the elements."""
         return self.dtype
+
+    def _slice(self, key: slice) -> BufferView:
+        """``x[i:j]``: a view of these elements."""
+        self.require_alive()
+        return BufferView(self, *bounds_of(self.shape, key))
 
     # -- copies ---------------------------------------------------------------------------------
 

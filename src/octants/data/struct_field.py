@@ -61,6 +61,11 @@ class StructField(StructHandle):
     def _first(self) -> Field:
         return next(self.leaves())
 
+    @property
+    def field_dict(self) -> dict[str, Member]:
+        """The fields of the members, by name."""
+        return dict(self.members)
+
     # -- place ----------------------------------------------------------------------------------
 
     def parts_to_place(self) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from octants.data.axes import LETTERS, check_shape, is_integer
 from octants.data.errors import WrongOption, describe
 from octants.data.field_factories import make_field
-from octants.data.host_array import Tensor
+from octants.data.host_array import Tensor, require_kind
 from octants.data.ndarray import make_ndarray
 
 
@@ -22,6 +22,13 @@ class Backend(enum.IntEnum):
 
 class _ByElementRank(ABCMeta):
     """Lets `isinstance` tell tensors by the number of axes of their elements."""
+
+    def __call__(cls, impl: Any) -> Any:
+        """The field or ndarray itself; an error if its elements are others."""
+        rank: int = getattr(cls, "_element_rank", 0)
+        needed = f"a field or an ndarray of {('numbers', 'vectors', 'matrices')[rank]}"
+        require_kind(cls.__name__, impl, cls, needed)
+        return impl
 
     def __instancecheck__(cls, instance: Any) -> bool:
         rank = getattr(cls, "_element_rank", None)

@@ -44,7 +44,7 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("BitpackedFields", "types.quant"), _QUANT),
     **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
     **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
-    **dict.fromkeys(("BufferView", "types.buffer_view_type"), "pass an ndarray and an offset"),
+    "types.buffer_view_type": "annotate the parameter with `qd.BufferView[qd.f32]`",
     **dict.fromkeys(("ref", "types.ref"), "annotate the parameter with `qd.template()`"),
     **dict.fromkeys(
         ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE

@@ -20,6 +20,7 @@ from octants.diagnostics.errors import (
 )
 from octants.diagnostics.library_errors import KernelOnly
 from octants.frontend import (
+    buffer_views,
     builtins,
     compile_time,
     fills,
@@ -34,7 +35,14 @@ from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
 from octants.frontend.python_objects import wrap
 from octants.frontend.scope import FunctionScope
-from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_run_time
+from octants.frontend.values import (
+    ArrayReference,
+    MatrixValue,
+    StructValue,
+    describe,
+    is_run_time,
+    is_view,
+)
 from octants.lang import names as library
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
@@ -175,6 +183,8 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(array, node.attr, base)  # an attribute on the host, a method in kernels
     if node.attr in _OF_DICTS and type(table := context.load(base)) is dict:
         return _Method(table, node.attr, base)
+    if node.attr == "subview" and is_view(view := context.load(base)):
+        return _Method(view, node.attr, base)
     found = names.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)
@@ -211,6 +221,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     args, named = arguments(context, node)
     if type(method.owner) is dict:
         return _call_dict(context, node, method, args, named)
+    if is_view(method.owner):
+        return buffer_views.subview(context, node, method.owner, args, named)
     if isinstance(method.owner, str):
         if method.name == "format":
             return language_calls.format_string(context, node, method.owner, args, named)

@@ -17,7 +17,14 @@ from octants.diagnostics.library_errors import (
 from octants.frontend import arithmetic, compile_time, matrices
 from octants.frontend.context import Context
 from octants.frontend.operands import RunTime, as_type, operand
-from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_number
+from octants.frontend.values import (
+    ArrayReference,
+    MatrixValue,
+    StructValue,
+    describe,
+    is_number,
+    is_view,
+)
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, integer_range
 from octants.types.structs import Struct, StructType
@@ -65,6 +72,8 @@ def length(context: Context, node: ast.AST, x: Any) -> Any:
     """``len``: of a sequence, a vector, the rows of a matrix, the first axis of an array."""
     if isinstance(x, MatrixValue):
         return x.shape[0]
+    if is_view(x):
+        return x.members["size"]
     if isinstance(x, ArrayReference):
         if not x.array.rank:
             problem = WrongArgumentValue("len", f"{describe(x)} has no axis")

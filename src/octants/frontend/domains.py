@@ -21,6 +21,7 @@ from octants.frontend.values import (
     StructValue,
     describe,
     is_number,
+    is_view,
 )
 from octants.ir.core import Value
 from octants.lang import syntax
@@ -55,6 +56,8 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, (syntax.ndrange, ProductDomain)):
         return _product(context, list(value.bounds), value.axes)
+    if is_view(value):
+        return _product(context, [(0, value.members["size"])])
     array = _array_of(value)
     if array is not None:
         return _product(context, [_span(context, array, k) for k in range(array.array.rank)])

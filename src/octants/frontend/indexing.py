@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     WrongIndexCount,
 )
 from octants.diagnostics.linalg_errors import BuilderAccess
-from octants.frontend import compile_time, references, tiles
+from octants.frontend import buffer_views, compile_time, references, tiles
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import DecidesAtCompileTime, HostNumber
 from octants.frontend.python_objects import wrap
@@ -30,6 +30,7 @@ from octants.frontend.values import (
     VariableReference,
     describe,
     is_number,
+    is_view,
     plain,
 )
 from octants.ir.core import Array, Value
@@ -84,6 +85,8 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
     """The element of ``base`` at an index."""
     if isinstance(base, ArrayReference):
         return _array_element(context, base, index, node)
+    if is_view(base):
+        return buffer_views.element(context, base, _view_index(context, base, index, node))
     if isinstance(base, StructValue) and base.members and _holds_arrays(base):
         if is_builder(base):
             context.fail(BuilderAccess(), node)
@@ -105,6 +108,21 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
         chosen = choose(context, references.whole_value(matrix.shape), index, node, is_local=True)
         return references.read_components(context, matrix, chosen)
     return _python_item(context, base, index, node)
+
+
+def _view_index(context: Context, view: StructValue, index: Any, node: ast.Subscript) -> Value:
+    """The index of an element of a view; constants count from its end if they are negative."""
+    indices = _flatten(context, index)
+    if len(indices) != 1:
+        context.fail(WrongIndexCount(describe(view), "1 index", len(indices)), node)
+    (item,) = indices
+    if not is_number(item) or isinstance(item, (HostNumber, float)):
+        return integer_index(context, item, node.slice)
+    value = index_constant(context, int(item))
+    if item >= 0:
+        return value
+    size = context.builder.cast(view.members["size"], value.type)
+    return context.builder.binary("add", size, value)
 
 
 def _extent(context: Context, base: ShapeReference, index: Any, node: ast.Subscript) -> Any:

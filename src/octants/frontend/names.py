@@ -33,6 +33,7 @@ from octants.frontend.values import (
     StructValue,
     VariableReference,
     describe,
+    is_view,
 )
 from octants.ir.core import Companion, Value
 from octants.lang.marker import marked_function
@@ -162,6 +163,8 @@ def _attribute_of_variable(
     if isinstance(held, StructValue):
         if attr in held.members:
             return VariableReference(base.variable, (*base.path, attr))
+        if is_view(held):
+            return _attribute_of_view(context, held, attr, node)
         return _attribute_of_type(context, held.python_type, base, attr)
     return find_attribute(context, context.load(base), attr, node)
 
@@ -169,6 +172,8 @@ def _attribute_of_variable(
 def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> Any:
     if attr in base.members:
         return base.members[attr]
+    if is_view(base):
+        return _attribute_of_view(context, base, attr, node)
     if attr in COMPANIONS and _arrays_of(base):
         members = _companions_of(context, base, attr, node)
         if not members:
@@ -177,6 +182,17 @@ def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> A
     if attr == "shape" and _arrays_of(base):
         return ShapeReference(_arrays_of(base)[0].array)
     return _attribute_of_type(context, base.python_type, base, attr)
+
+
+def _attribute_of_view(context: Context, view: StructValue, attr: str, node: ast.expr) -> Any:
+    """An attribute of a view of an ndarray; a companion of it is the same part of that."""
+    array = view.members["array"]
+    if attr in COMPANIONS:
+        found = _companion(context, array, attr, node)
+        return StructValue({**view.members, "array": found}, view.python_type)
+    if attr == "shape":
+        return (view.members["size"],)
+    return array.array.dtype if attr == "dtype" else NOT_FOUND
 
 
 def _companions_of(

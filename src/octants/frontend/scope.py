@@ -13,7 +13,7 @@ from typing import Any
 from octants.diagnostics.span import Span
 from octants.frontend import flattening, source
 from octants.frontend.source import FunctionSource
-from octants.frontend.values import StructValue, Variable, VariableReference
+from octants.frontend.values import StructValue, Variable, VariableReference, is_view
 from octants.ir.core import Block
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1
@@ -143,7 +143,7 @@ def _is_local(variable: Variable, attributes: tuple[str, ...]) -> bool:
     for name in attributes:
         if isinstance(held, StructValue):
             held = held.members.get(name)
-    return bool(flattening.leaves(held))
+    return not is_view(held) and bool(flattening.leaves(held))
 
 
 class Scopes:

@@ -21,6 +21,7 @@ import numpy as np
 from octants.frontend.hidden_arguments import HostNumber
 from octants.ir.core import Array, Companion, Value
 from octants.lazy_dataclass import dataclass
+from octants.types.annotations import BufferViewAnnotation
 from octants.types.scalars import DType
 
 
@@ -175,6 +176,11 @@ def is_run_time(value: Any) -> bool:
     if type(value) is dict:
         return any(is_run_time(item) for item in value.values())
     return isinstance(value, RUN_TIME)
+
+
+def is_view(value: Any) -> bool:
+    """Whether this is a view of an ndarray; see `frontend.buffer_views`."""
+    return isinstance(value, StructValue) and isinstance(value.python_type, BufferViewAnnotation)
 
 
 def is_number(value: Any) -> bool:

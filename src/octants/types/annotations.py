@@ -114,6 +114,28 @@ class SparseMatrixBuilderAnnotation:
         return {"rows": one, "columns": one, "values": number, "count": one}
 
 
+class AnyBufferView:
+    """The annotation ``qd.BufferView``: a part of an ndarray, with elements of any type."""
+
+
+class BufferViewAnnotation:
+    """The annotation ``qd.BufferView[qd.f32]``: a part of an ndarray with one axis.
+
+    `dtype` is the type of the elements; without it, views of all arrays fit.
+    """
+
+    def __init__(self, dtype: Any = None) -> None:
+        self.array = NdarrayAnnotation(dtype, ndim=1)
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The array, where the view begins in it, and how many elements it has."""
+        return {"array": self.array, "offset": i32, "size": i32}
+
+    def __repr__(self) -> str:
+        return f"BufferView[{self.array.dtype}]"
+
+
 class AnyTensor:
     """The annotation ``qd.Tensor``: an ndarray or a field, whichever is given."""
 

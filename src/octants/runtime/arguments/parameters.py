@@ -65,8 +65,12 @@ class Leaf:
 
     def _missing(self, value: Any, member: str) -> OctantsError:
         problem = f"the `{type(value).__name__}` that is given has no member `{member}`"
-        is_dict = isinstance(value, Mapping)
-        advice = "make a struct or a dataclass of it: `S(**values)`" if is_dict else ""
+        advice = ""
+        if isinstance(value, Mapping):
+            advice = "make a struct or a dataclass of it: `S(**values)`"
+        elif isinstance(value, NdarrayHandle):
+            advice = f"a view of all elements of an ndarray `{self.parameter}` is"
+            advice += f" `{self.parameter}[:]`"
         return self.error(problem, advice)
 
     def error(self, problem: str, advice: str = "") -> OctantsError:

@@ -22,7 +22,9 @@ from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import Annotation, Leaf, StructAnnotation, leaves_of
 from octants.types.annotations import (
+    AnyBufferView,
     AnyTensor,
+    BufferViewAnnotation,
     NdarrayAnnotation,
     SparseMatrixBuilderAnnotation,
     Template,
@@ -201,6 +203,8 @@ class _Reader:
             for kind in (Template, NdarrayAnnotation, AnyTensor):
                 if issubclass(given, kind):
                     return kind()
+            if issubclass(given, AnyBufferView):
+                given = BufferViewAnnotation()
         if given is np.ndarray or typing.get_origin(given) is np.ndarray:
             return _numpy_annotation(given)
         if isinstance(given, MatrixType):
@@ -211,7 +215,7 @@ class _Reader:
             return self._struct(given, given.members, what)
         if given is SparseMatrixBuilderAnnotation:
             given = given()
-        if isinstance(given, SparseMatrixBuilderAnnotation):
+        if isinstance(given, (SparseMatrixBuilderAnnotation, BufferViewAnnotation)):
             return self._struct(given, given.members, what)
         if isinstance(given, type) and dataclasses.is_dataclass(given):
             members = {entry.name: entry.type for entry in dataclasses.fields(given)}

@@ -1,0 +1,120 @@
+"""Views: contiguous parts of ndarrays with one axis, which kernels take as arguments."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
+from octants.types.annotations import AnyBufferView, BufferViewAnnotation
+from octants.types.scalars import DType
+from octants.types.signature import NdarrayHandle
+
+Array = np.ndarray[Any, Any]
+
+
+class BufferView(AnyBufferView):
+    """The elements `offset` to `offset` + `size` of an ndarray with one axis, in its memory.
+
+    ``x[i:j]`` of an ndarray makes one. As the annotation of a parameter, ``qd.BufferView`` takes
+    views of all ndarrays, ``qd.BufferView[qd.f32]`` those of one type. In a kernel, a view `v` has
+    ``v[i]``, ``v.size``, ``v.shape`` and ``v.subview(offset, size)``; ``for i in v`` is a loop over
+    its indices. A gradient goes to the ndarray. Example::
+
+        @qd.kernel
+        def double(v: qd.BufferView[qd.f32]):
+            for i in v:
+                v[i] *= 2.0
+
+        double(x[8:24])
+
+    Args:
+        data: the ndarray, or a view of one.
+        offset: the first element.
+        size: the number of elements.
+
+    Raises:
+        OctantsRuntimeTypeError: for anything but an ndarray with one axis.
+        OctantsValueError: for elements that the ndarray does not have.
+    """
+
+    __slots__ = ("array", "offset", "size")
+
+    def __init__(self, data: Any, offset: int, size: int) -> None:
+        if isinstance(data, BufferView):
+            _check_range(data.size, offset, size)
+            data, offset = data.array, data.offset + offset
+        if not isinstance(data, NdarrayHandle) or len(data.shape) != 1:
+            raise WrongArray("BufferView", describe(data), "an ndarray with one axis").at(None)
+        self.array: Any = data
+        self.offset: int = operator.index(offset)
+        self.size: int = operator.index(size)
+        _check_range(data.shape[0], self.offset, self.size)
+
+    def __class_getitem__(cls, dtype: Any) -> BufferViewAnnotation:
+        return BufferViewAnnotation(dtype)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of elements, in a tuple."""
+        return (self.size,)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the numbers."""
+        dtype: DType = self.array.dtype
+        return dtype
+
+    def get_ndarray(self) -> Any:
+        """The ndarray that this is a part of."""
+        return self.array
+
+    def subview(self, offset: int, size: int) -> BufferView:
+        """A part of the view; ``v[i:j]`` is another way to write it."""
+        return BufferView(self, offset, size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self.subview(*bounds_of(self.shape, key))
+        return self.array[self._position(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[self._position(key)] = value
+
+    def _position(self, key: Any) -> int:
+        """The index in the ndarray of an element of the view."""
+        number = operator.index(key)
+        if not 0 <= number < self.size:
+            raise IndexOutOfRange("BufferView", number, 0, 0, self.size - 1).at(None)
+        return self.offset + number
+
+    def to_numpy(self) -> Array:
+        """A copy of the elements as a numpy array."""
+        return np.array(self.array.to_numpy()[self.offset : self.offset + self.size])
+
+    def __repr__(self) -> str:
+        return f"<qd.BufferView of {self.size} elements from {self.offset} of {self.array!r}>"
+
+
+def bounds_of(shape: tuple[int, ...], key: slice) -> tuple[int, int]:
+    """The first element and the number of elements of a slice of an array."""
+    if len(shape) != 1:
+        problem = f"a slice of an array with {len(shape)} axes"
+        advice = "only ndarrays with one axis have views; `x.to_numpy()` can be sliced"
+        raise WrongView(problem, advice).at(None)
+    first, end, step = key.indices(shape[0])
+    if step != 1:
+        problem = f"a slice with a step of {step}"
+        raise WrongView(problem, "copy the elements, or use a loop").at(None)
+    return first, max(0, end - first)
+
+
+def _check_range(extent: int, offset: int, size: int) -> None:
+    if not 0 <= offset <= offset + size <= extent:
+        problem = f"{size} elements from {offset} of an array of {extent}"
+        raise WrongView(problem, "use bounds within the array").at(None)
