@@ -182,3 +182,5 @@ def test_cloudpickle_sends_kernels_with_their_source(tmp_path: Path) -> None:
 
 def test_types_give_their_names() -> None:
     assert qd.f32.to_string() == "f32"
+    assert qd.types.vector(3, qd.f32).to_string() == "vector(3, f32)"
+    assert qd.types.matrix(2, 3, qd.i32).to_string() == "matrix(2, 3, i32)"

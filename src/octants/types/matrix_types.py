@@ -100,6 +100,10 @@ class MatrixType:
     def __hash__(self) -> int:
         return hash((self.element_shape, self._dtype))
 
+    def to_string(self) -> str:
+        """The type as text: ``"matrix(2, 3, f32)"``."""
+        return repr(self)
+
     def __repr__(self) -> str:
         return f"matrix({self.n}, {self.m}{_ending(self._dtype)})"
 
