@@ -34,7 +34,7 @@ After::
       yield()
     }
 
-Section "Reverse mode" of docs/architecture.md describes the algorithm. The first tasks of the
+Section "A gradient" of docs/architecture.md describes the algorithm. The first tasks of the
 reverse kernel recompute the launch-temporary values that it reads.
 """
 
