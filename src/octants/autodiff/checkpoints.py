@@ -189,11 +189,6 @@ def _split_local(
     return BlockSplit(length, count, bits, local_blocks.slots(builder, count, bits))
 
 
-def even_blocks(builder: Builder, trips: Value, capacity: Capacity) -> Value:
-    """The number of blocks that so many iterations fill."""
-    return local_blocks.blocks_of(builder, trips, capacity.local)
-
-
 def split_unknown(builder: Builder, capacity: Capacity) -> tuple[Value, Value]:
     """The length of a block and the width of the first level, for an unknown trip count."""
     one = builder.constant(1, i64)

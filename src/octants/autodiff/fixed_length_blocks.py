@@ -21,7 +21,7 @@ iterations in local memory, where those behind the last block remain.
 
 from __future__ import annotations
 
-from octants.autodiff import checkpoints
+from octants.autodiff import checkpoints, local_blocks
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.loop_recording import (
     Checkpoints,
@@ -30,20 +30,18 @@ from octants.autodiff.loop_recording import (
     at_iteration,
     counter,
 )
-from octants.autodiff.recording_strategy import Iterations
+from octants.autodiff.recording_strategy import Iterations, Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.sweep import Sweep
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Record, Value
+from octants.ir.core import Block, Record, Value
 from octants.types.scalars import i64
 
 
-class LoopInFixedLengthBlocks:
+class LoopInFixedLengthBlocks(Strategy):
     """A loop in blocks of one length, and iterations behind the last block."""
-
-    in_blocks = True
 
     def __init__(
         self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
@@ -70,7 +68,8 @@ class LoopInFixedLengthBlocks:
             return []
 
         self._uneven.record_while(op, iteration, stack)
-        blocks = checkpoints.even_blocks(sweep.builder, sweep.values[op, "count"], self._capacity)
+        length = self._capacity.local
+        blocks = local_blocks.blocks_of(sweep.builder, sweep.values[op, "count"], length)
         sweep.values.note(
             op, blocks=sweep.builder.longest(blocks), remainder_base=sweep.values[op, "base"]
         )
@@ -170,12 +169,6 @@ class LoopInFixedLengthBlocks:
             builder.yield_(self._run_block(first, carried, sweep.records.of(op)))
         builder.for_(start, following, inits, body)
 
-    # -- stored inner loops, high-water marks ------------------------------------------------------
-
-    def facts_if_stored(self, count: Value, stack: TapeStack) -> dict[str, Value]:
-        """All iterations are one block."""
-        return self._uneven.facts_if_stored(count, stack)
-
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         end = self._uneven.furthest_end(start, count, stored)
@@ -184,8 +177,3 @@ class LoopInFixedLengthBlocks:
         most = builder.constant(sweep.plan.local[op] - 1, i64)
         remainder = sweep.records.remainder_of(op)
         return sweep.records.end(remainder, end, builder.binary("min", count, most))
-
-    def ends_unless_stored(
-        self, ends: dict[Operation, Value], stored: Value
-    ) -> dict[Operation, Value]:
-        return self._uneven.ends_unless_stored(ends, stored)

@@ -26,7 +26,7 @@ from functools import partial
 from octants.autodiff import checkpoints
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.induction_variables import advanced
-from octants.autodiff.recording_strategy import Iterations
+from octants.autodiff.recording_strategy import Iterations, Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
@@ -36,7 +36,7 @@ from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64
 
 
-class WholeLoop:
+class WholeLoop(Strategy):
     """A loop whose iterations are all on the tape after it."""
 
     in_blocks = False
@@ -68,10 +68,6 @@ class WholeLoop:
         zero, count = self._sweep.builder.constant(0, i64), self._sweep.values[self._op, "count"]
         return iterations.reverse(zero, count, self._stores.ends_of_frames(self._op), adjoints)
 
-    def facts_if_stored(self, _count: Value, _stack: TapeStack) -> dict[str, Value]:
-        """No further facts."""
-        return {}
-
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
         builder, records = self._sweep.builder, self._sweep.records
         record = records.of(self._op)
@@ -92,10 +88,8 @@ class WholeLoop:
         }
 
 
-class LoopInBlocks:
+class LoopInBlocks(Strategy):
     """A loop of which the last block is on the tape after it, with checkpoints of the others."""
-
-    in_blocks = True
 
     def __init__(
         self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
@@ -275,12 +269,6 @@ class LoopInBlocks:
             start = builder.binary("add", start, builder.binary("min", stored, most_stored))
         ends = partial(records.end, record), self._checkpoints.end
         return self._capacity.furthest(builder, start, builder.longest(count), ends, most_stored)
-
-    def ends_unless_stored(
-        self, ends: dict[Operation, Value], _stored: Value
-    ) -> dict[Operation, Value]:
-        """The high-water marks of inner loops: unchanged, for the blocks that run again."""
-        return dict(ends)
 
 
 class Checkpoints:

@@ -6,6 +6,7 @@ They are `loop_recording.WholeLoop`, `loop_recording.LoopInBlocks` and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -42,20 +43,24 @@ class Iterations(Protocol):
         """Reverse some iterations inside the context, before other code reverses the others."""
 
 
-class Strategy(Protocol):
-    """How one loop is recorded and reversed."""
+class Strategy(ABC):
+    """How one loop is recorded and reversed; the defaults are for loops without stored loops."""
 
-    in_blocks: bool
+    in_blocks = True
 
+    @abstractmethod
     def record(self, stack: TapeStack) -> None:
         """Emit the loop with its records."""
 
+    @abstractmethod
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
         """Emit the reverse of the loop."""
 
-    def facts_if_stored(self, count: Value, stack: TapeStack, /) -> dict[str, Value]:
+    def facts_if_stored(self, _count: Value, _stack: TapeStack, /) -> dict[str, Value]:
         """The further facts of the loop (`PrimalValues`), given that its records are stored."""
+        return {}
 
+    @abstractmethod
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
         """The furthest position at which the records of the loop end.
 
@@ -69,6 +74,7 @@ class Strategy(Protocol):
         """
 
     def ends_unless_stored(
-        self, ends: dict[Operation, Value], stored: Value, /
+        self, ends: dict[Operation, Value], _stored: Value, /
     ) -> dict[Operation, Value]:
         """The high-water marks of inner loops, given how many bytes are stored with this loop."""
+        return ends
