@@ -64,8 +64,8 @@ class CheckpointedLoop:
     @property
     def statistics(self) -> Statistics:
         """What the loop has cost so far; after the body of the tape, with the backward pass."""
-        kept = self.snapshots
-        taken, peak = (kept.taken, kept.peak) if kept is not None else (0, 0)
+        snapshots = self.snapshots
+        taken, peak = (snapshots.taken, snapshots.peak) if snapshots is not None else (0, 0)
         return Statistics(self.steps, self.runs, taken, peak)
 
     def run_step(self, number: int) -> bool:

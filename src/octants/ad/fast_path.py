@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octants.ad.gradient_ends import GradientFlow
-from octants.ad.overwrite_ledger import MemoryPartition
+from octants.ad.overwrite_ledger import MemoryRows
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.launch.alias_free import Identities, identities_of, positions_of
 from octants.launch.derivative_variants import ReverseStep, TapePlan
@@ -30,8 +30,8 @@ class Touched:
     """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs."""
 
     every: frozenset[int]
-    written: MemoryPartition
-    needed: MemoryPartition
+    written: MemoryRows
+    needed: MemoryRows
 
 
 class FastPath:
@@ -94,14 +94,14 @@ class FastPath:
         keys = dict(zip(self._positions, identities, strict=True))
         step = self.step
 
-        def parts(positions: Sequence[int], part: str) -> MemoryPartition:
+        def rows(positions: Sequence[int], accesses: str) -> MemoryRows:
             return {
-                keys[k]: rows_of(getattr(accessed[k], part)) if k in accessed else None
+                keys[k]: rows_of(getattr(accessed[k], accesses)) if k in accessed else None
                 for k in positions
             }
 
         return Touched(
-            frozenset(identities), parts(step.written, "written"), parts(step.needed, "read")
+            frozenset(identities), rows(step.written, "written"), rows(step.needed, "read")
         )
 
 

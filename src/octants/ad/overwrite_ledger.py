@@ -50,7 +50,7 @@ Phase = tuple[Sequence[MemoryRegion], Sequence[MemoryRegion]]
 """Regions that will be needed, and regions that will be written after that."""
 
 
-MemoryPartition = Mapping[Any, Rows]
+MemoryRows = Mapping[Any, Rows]
 """Rows of arrays, by the keys of the arrays."""
 
 
@@ -107,7 +107,7 @@ class OverwriteLedger:
 
     # -- recording ------------------------------------------------------------------------------
 
-    def may_overwrite(self, written: MemoryPartition) -> bool:
+    def may_overwrite(self, written: MemoryRows) -> bool:
         """Whether some rows of arrays hold nothing that is needed, as far as is known."""
         if self._has_foreign:
             return False
@@ -117,7 +117,7 @@ class OverwriteLedger:
                 return False
         return True
 
-    def note(self, entry: DeferredEntry, needed: MemoryPartition) -> None:
+    def note(self, entry: DeferredEntry, needed: MemoryRows) -> None:
         """Defer an entry that needs the present contents of some rows.
 
         Its needs are resolved when some of these rows are about to be overwritten.
@@ -126,8 +126,8 @@ class OverwriteLedger:
             self._deferred.append(entry)
             self._note_rows(needed)
 
-    def _note_rows(self, parts: MemoryPartition) -> None:
-        for key, rows in parts.items():
+    def _note_rows(self, needed: MemoryRows) -> None:
+        for key, rows in needed.items():
             if rows is None:
                 self._needed[key] = None
                 continue

@@ -104,10 +104,10 @@ def redundant_snapshots(steps: Sequence[int], newest: int, length: int, slots: i
         slots: the most snapshots at a time.
     """
 
-    def advances(kept: int) -> int:
-        return _advances([*steps[:kept], *steps[newest:]], length, slots)
+    def advances(count: int) -> int:
+        return _advances([*steps[:count], *steps[newest:]], length, slots)
 
-    best = min(range(1, newest + 1), key=lambda kept: (advances(kept), -kept), default=0)
+    best = min(range(1, newest + 1), key=lambda count: (advances(count), -count), default=0)
     return newest - best
 
 

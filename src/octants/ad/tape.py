@@ -226,12 +226,12 @@ class Tape:
         """Run a launch and record how to reverse it; launches of other threads only run."""
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
-        way = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
-        if way is not None:
-            touched = way.touched(arguments)
+        path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
+        if path is not None:
+            touched = path.touched(arguments)
             may_overwrite = touched is not None and self._ledger.may_overwrite(touched.written)
             if touched is not None and may_overwrite and not self._gradient_ends.holds:
-                return self._launch_on_fast_path(way, touched, specialisation, arguments)
+                return self._launch_on_fast_path(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments)
 
     def _launch_on_slow_path(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
@@ -287,19 +287,19 @@ class Tape:
 
     def _cache_fast_path(self, specialisation: Specialisation, plan: TapePlan) -> None:
         """Find the fast path of a kernel, if there is one, and cache it for all tapes."""
-        way = find_fast_path(specialisation, plan, flow_of(specialisation))
-        if way is not None:
-            way.may_race = gradient_check(specialisation).program is not None
-        specialisation.fast_paths[self._fast_path_key(specialisation)] = way
+        path = find_fast_path(specialisation, plan, flow_of(specialisation))
+        if path is not None:
+            path.may_race = gradient_check(specialisation).program is not None
+        specialisation.fast_paths[self._fast_path_key(specialisation)] = path
 
     def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:
         """The fast path that an earlier launch found."""
         if not self._is_simple:
             return None
-        way: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
-        if way is not None:
-            self._fast_paths[specialisation] = way
-        return way
+        path: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
+        if path is not None:
+            self._fast_paths[specialisation] = path
+        return path
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
         """The options of a tape on which the fast path of a kernel depends."""
@@ -307,19 +307,19 @@ class Tape:
 
     def _launch_on_fast_path(
         self,
-        way: FastPath,
+        path: FastPath,
         touched: Touched,
         specialisation: Specialisation,
         arguments: tuple[Any, ...],
     ) -> Any:
         """Run a launch that overwrites nothing that is needed."""
-        if way.freezes:
+        if path.freezes:
             arguments = freeze(specialisation, arguments)
-        persistent = PersistentStorage(way.persistent) if way.persistent is not None else None
+        persistent = PersistentStorage(path.persistent) if path.persistent is not None else None
         number = specialisation.number = next(driver.state.numbers)
-        if way.may_race:
+        if path.may_race:
             self._look_for_races(specialisation, number, arguments)
-        entry = LaunchEntry(specialisation, way.step, arguments, number, persistent)
+        entry = LaunchEntry(specialisation, path.step, arguments, number, persistent)
         results = entry.run_unprepared()
         self._ledger.note(entry, touched.needed)
         self._touched |= touched.every
