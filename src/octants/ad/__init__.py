@@ -2,7 +2,7 @@
 
 # A tape records launches and host writes, saves what they overwrite, and reverses them last to
 # first. The derivative of one kernel is a transformation of its module in `octants.autodiff`;
-# `launch.gradient` compiles it. The files:
+# `launch.derivative_variants` compiles it. The files:
 #
 # * `tape` is the recorder, with a fast path for launches that overwrite nothing (`fast_path`). Its
 #   entries are in `tape_entries`, the losses in `losses`, the gradients of by-value arguments in

@@ -5,7 +5,7 @@ that the loop carries into a block. Before a block is reversed, it is run again 
 checkpoint, which leaves further checkpoints on the way. A loop that fits one block needs n records
 for n iterations, and is not run again.
 
-Each loop gets a `Capacity`: an equal share of the tape quota of its worker, which the launch
+Each loop gets a `Capacity`: an equal part of the work item's share of a tape, which the launch
 passes. If S records fit, blocks and checkpoints of the square root of n each cover S * S / 4
 iterations, for one more execution. If n is larger or unknown, an eighth of the capacity is left to
 the highest levels, which have one checkpoint each; half of the remainder is the block. The other
@@ -48,7 +48,7 @@ End = Callable[[Value, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much of a loop's records fits its share of the tape quota.
+    """How much of a loop's records fits its part of the share.
 
     `iterations` is how many iterations fit, `either` how many iterations or checkpoints, whichever
     is less. If records are `local`, they hold a block of so many iterations, and at least
@@ -70,8 +70,8 @@ class Capacity:
             builder: where they are emitted.
             record: the record of its iterations.
             checkpoint: the record of its checkpoints.
-            plan: how many loops share the quota.
-            taken: the bytes of the quota that are in use (i64).
+            plan: how many loops divide the share.
+            taken: the bytes of the share that are in use (i64).
 
         Returns:
             The capacity.

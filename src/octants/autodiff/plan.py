@@ -30,7 +30,7 @@ REPLAY, STORE = "replay", "store"
 class RecordingPlan:
     """How the loops of a task are recorded.
 
-    `in_blocks` are the loops that may be recorded in blocks. The tape quota of a worker is divided
+    `in_blocks` are the loops that may be recorded in blocks. The share of a work item is divided
     into `partitions`, of at least `guaranteed_bytes` each. `nests` are the loops that are stored
     with a loop around them. `local` maps each loop with local records to the number of iterations
     that these hold. `fixed_length` are the loops all of whose blocks have one length, `unrolled`

@@ -3,7 +3,7 @@
 An inner loop is usually replayed and recorded when an iteration around it is reversed: its records
 exist for one such iteration at a time. If the sweep that records the outer loop has to run the
 inner one anyway, to compute what its iterations carry, the records of all executions can be stored
-then, which saves one run. They are stored as long as they fit a share of the tape quota and of the
+then, which saves one run. They are stored while they fit part of the share and of the
 cache; later executions are replayed. Storing a loop that the sweep need not run saves nothing.
 """
 

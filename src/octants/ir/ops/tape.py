@@ -2,8 +2,8 @@
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
 slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
-that remain, and so nothing here names a number of bytes. Each launch passes the tape quota of a
-worker, in bytes: `record_capacity` gives what a loop may use of it. Work items that run in step
+that remain, and so nothing here names a number of bytes. Each launch passes the *share* of a
+work item, in bytes: `record_capacity` gives what a loop may use of it. Work items that run in step
 share a tape, and agree on the positions of records.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
@@ -81,10 +81,10 @@ class RecordEnd(OnTape):
 
 @operation("record_capacity")
 class RecordCapacity(OnTape):
-    """``%n: i64 = record_capacity<#r, 2>(%taken)``: the iterations of r that fit half of the quota.
+    """``%n: i64 = record_capacity<#r, 2>(%taken)``: the iterations of r that fit half of the share.
 
-    The rest of the worker's quota beyond the bytes that are taken is divided into `parts` equal
-    parts; the result is at least one iteration. Work items that share a tape share its quota.
+    The rest of the share beyond the bytes that are taken is divided into `parts` equal
+    parts; the result is at least one iteration. Work items with one tape divide it.
     """
 
     record: Record = attribute()
