@@ -218,10 +218,12 @@ def differentiate(
     """
     torch = importlib.import_module("torch")
     inputs, losses = [], []
+    # Where an input is not on the device of Genesis, what it gets as a gradient is a lost copy.
+    kind = {"dtype": gs.tc_float, "device": gs.device}
 
     def prepare() -> None:
         made.reset()
-        inputs.append(torch.tensor(values, dtype=gs.tc_float, requires_grad=True))
+        inputs.append(torch.tensor(values, **kind, requires_grad=True))
         apply(inputs[-1])
         for _ in range(count):
             made.step()
