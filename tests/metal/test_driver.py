@@ -15,6 +15,7 @@ from octants.backends.table import obstacle_to
 from octants.diagnostics import metal_errors as errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
+from octants.runtime.gpu import batches
 from octants.runtime.metal import context
 from octants.runtime.metal.library import check_version
 from tests.golden_files import check_golden
@@ -46,6 +47,13 @@ def double(a: qd.types.NDArray[qd.f32, 1]):
 # -- launches -------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches wait for as long as a slow machine may take."""
+    monkeypatch.setattr(batches, "PATIENCE", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_launches_share_command_buffers_and_encoders(fake: FakeMetal) -> None:
     a = qd.ndarray(qd.f32, shape=100)
     increment(a)
@@ -58,11 +66,13 @@ def test_launches_share_command_buffers_and_encoders(fake: FakeMetal) -> None:
     made = fake.calls - before
     kernels = "dispatchThreadgroups:threadsPerThreadgroup:"
     assert made[kernels] == 20
-    assert made["commandBuffer"] == made["commit"] < 15  # a batch waits two milliseconds at most
+    # The first launch of an idle device is submitted at once, and the others go together.
+    assert made["commandBuffer"] == made["commit"] <= 4
     assert made["computeCommandEncoder"] == made["endEncoding"] == made["commandBuffer"]
     assert made["memoryBarrierWithScope:"] == 20 - made["computeCommandEncoder"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_warm_launch_sends_few_messages(fake: FakeMetal) -> None:
     a = qd.ndarray(qd.f32, shape=100)
     for _ in range(3):

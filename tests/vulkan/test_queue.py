@@ -11,8 +11,8 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.gpu import batches as queues
 from octants.runtime.vulkan import context as contexts
-from octants.runtime.vulkan import queue as queues
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import weakref
+from ctypes import c_int64
+from typing import Any
 
 from octants.artifact import Artifact
 from octants.diagnostics.metal_errors import ForkedMetal
 from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.gpu.batched_kernel import WORDS, BatchedKernel
 from octants.runtime.gpu.device import GpuDevice
+from octants.runtime.gpu.heap import SubAllocation
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory.versions import Versions
@@ -19,8 +23,6 @@ from octants.runtime.metal.pipelines import Program
 from octants.runtime.metal.queue import Queue
 from octants.runtime.metal.transfers import Transfers
 from octants.runtime.reports.pending_errors import Pending
-from octants.runtime.vulkan.kernel import VulkanKernel
-from octants.runtime.vulkan.memory import SubAllocation
 
 _BLOCKS = 1024  # that fill a GPU
 
@@ -74,15 +76,14 @@ class MetalDevice(GpuDevice, SerialLaunches):
         self.pending = Pending()
         self.messages = MessageQueue(self.heap, self.transfers, self.pending, self.look)
         self.bounds: SubAllocation = self.heap.allocate(32, "bounds of loops")
-        self.cut = self.bounds  # Metal does not cut loops short
         self.versions = Versions(self.heap.live.find)
 
     def __repr__(self) -> str:
         return f"device of Metal ({self.hardware.name})"
 
-    def load(self, artifact: Artifact) -> VulkanKernel:
+    def load(self, artifact: Artifact) -> BatchedKernel:
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
-        return VulkanKernel(self, artifact)  # type: ignore[arg-type]
+        return BatchedKernel(self, artifact)
 
     def program(self, artifact: Artifact) -> Program:
         """The pipelines of an artifact; those of the same code are shared."""
@@ -90,6 +91,10 @@ class MetalDevice(GpuDevice, SerialLaunches):
         if known is None:
             known = self.programs[artifact.code] = Program(self.context, artifact)
         return known
+
+    def new_push_constants(self) -> Any:
+        """What a launch pushes: the address of the parameter block, and the words of `abi`."""
+        return (c_int64 * (1 + WORDS))()
 
     def allocate_zeros(self, nbytes: int, what: str) -> SubAllocation:
         """Memory that is zero for whatever is launched later."""

@@ -33,6 +33,7 @@ class Range(ctypes.Structure):
     _fields_ = (("start", c_uint64), ("length", c_uint64))
 
 
+_FRAMEWORKS = "/System/Library/Frameworks/{0}.framework/{0}"
 _P, _N = c_void_p, c_uint64
 
 METHODS: dict[str, tuple[Any, ...]] = {
@@ -110,7 +111,9 @@ class MacSystem:
     def __init__(self) -> None:
         self.version = tuple(map(int, platform.mac_ver()[0].split(".")))
         self._objc = ctypes.CDLL("/usr/lib/libobjc.A.dylib")
-        self._metal = ctypes.CDLL("/System/Library/Frameworks/Metal.framework/Metal")
+        # A program without a window has no default device until CoreGraphics is loaded.
+        self._graphics = ctypes.CDLL(_FRAMEWORKS.format("CoreGraphics"))
+        self._metal = ctypes.CDLL(_FRAMEWORKS.format("Metal"))
         for name in ("sel_registerName", "objc_getClass", "objc_autoreleasePoolPush"):
             getattr(self._objc, name).restype = c_void_p
         self._metal.MTLCreateSystemDefaultDevice.restype = c_void_p

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.diagnostics.metal_errors import OutOfMetalMemory
+from octants.runtime.gpu import heap
 from octants.runtime.metal.context import Context
-from octants.runtime.vulkan import memory
 
 _SHARED = 0  # MTLResourceStorageModeShared, with hazards that Metal tracks
 
@@ -34,11 +32,11 @@ class Buffer:
         self._context.library.release(self.handle)
 
 
-class Heap(memory.Heap):
+class Heap(heap.Heap[Buffer]):
     """Pieces of buffers. `resident` are the handles of all buffers, None if they have changed."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)  # type: ignore[arg-type]
+        super().__init__(context)
         self._metal = context
         self.resident: tuple[int, ...] | None = None
 
@@ -49,11 +47,11 @@ class Heap(memory.Heap):
                 self.resident = tuple(each.handle for each in self._buffers)
             return self.resident
 
-    def _make(self, nbytes: int) -> Any:
+    def _make(self, nbytes: int) -> Buffer:
         self.resident = None
         return Buffer(self._metal, nbytes)
 
-    def _drop(self, buffer: Any) -> None:
+    def _drop(self, buffer: Buffer) -> None:
         self.resident = None
         super()._drop(buffer)
 

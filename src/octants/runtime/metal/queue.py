@@ -3,73 +3,59 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections import deque
 from typing import Any
 
-import numpy as np
-
 from octants.abi import LAUNCH_SIZE
-from octants.runtime.memory.host import view_memory
+from octants.runtime.gpu import batches
+from octants.runtime.gpu.batches import Batch, BatchQueue
 from octants.runtime.metal.context import Context
 from octants.runtime.metal.library import Range, Size
 from octants.runtime.metal.memory import Buffer, Heap
 from octants.runtime.metal.pipelines import Pipeline
-from octants.runtime.vulkan import queue as vulkan_queue
-from octants.runtime.vulkan.periodic_thread import PeriodicThread
 
 _PUSHED = 8 + LAUNCH_SIZE
-_ARENA = vulkan_queue.ARENA
 _BUFFERS = 1  # MTLBarrierScopeBuffers
 _READ_AND_WRITE = 3  # MTLResourceUsageRead | MTLResourceUsageWrite
 _PLAIN, _COPIES, _KERNELS = "", "copies", "kernels"
 
 
-class Batch(vulkan_queue.Batch):
+class CommandBatch(Batch):
     """A command buffer, its open encoder, and what that takes: copies or kernels."""
 
     def __init__(self, memory: Heap) -> None:
-        self.arena = memory.allocate(_ARENA, "parameters of launches")
-        self._bytes = view_memory(self.arena.host, np.uint8, (_ARENA,)).data
+        super().__init__(memory.allocate(batches.ARENA, "parameters of launches"))
         self.handle = self.encoder = 0
         self.takes = _PLAIN
         self.resident: tuple[int, ...] | None = None
-        self.clear()
 
 
-class Queue(vulkan_queue.Queue):
+class Queue(BatchQueue):
     """The commands of a device. Whatever is written is read by what comes after it.
 
     Metal orders encoders by the buffers that they use, and kernels of one by a barrier.
     """
 
     def __init__(self, context: Context, memory: Heap) -> None:
-        self.context: Any = context
+        super().__init__(context)
         self._library, self._heap = context.library, memory
-        self.lock = threading.RLock()
-        self._batch: Any = None
-        self._flying: deque[Any] = deque()
-        self._submitted_at = 0.0
-        self.timer = PeriodicThread(self._submit_old)
-        vulkan_queue.queues.add(self)
 
     # -- batches --------------------------------------------------------------------------------
 
-    def _make_batch(self) -> Batch:
-        return Batch(self._heap)
+    def _make_batch(self) -> CommandBatch:
+        return CommandBatch(self._heap)
 
-    def _begin_batch(self, batch: Any) -> None:
+    def _begin_batch(self, batch: CommandBatch) -> None:
         with self._library.pool():
             found = self._library.commandBuffer(self.context.handle)
             batch.handle = self._library.retain(found)
 
-    def _submit(self, batch: Any) -> int:
+    def _submit(self, batch: CommandBatch) -> int:
         self._end_encoder(batch)
         return int(self.context.submit(batch.handle))
 
     # -- encoders -------------------------------------------------------------------------------
 
-    def _encoder(self, batch: Batch, takes: str) -> int:
+    def _encoder(self, batch: CommandBatch, takes: str) -> int:
         """An encoder for copies or kernels; the commands of the last one come before."""
         batch.count += 1
         if batch.takes == takes:
@@ -84,7 +70,7 @@ class Queue(vulkan_queue.Queue):
         batch.takes, batch.pipeline, batch.resident = takes, None, None
         return batch.encoder
 
-    def _end_encoder(self, batch: Batch) -> None:
+    def _end_encoder(self, batch: CommandBatch) -> None:
         if batch.takes:
             self._library.endEncoding(batch.encoder)
             self._library.release(batch.encoder)
@@ -92,7 +78,9 @@ class Queue(vulkan_queue.Queue):
 
     # -- commands -------------------------------------------------------------------------------
 
-    def dispatch(self, batch: Any, pipeline: Any, _: Any, groups: int, pushed: Any) -> None:
+    def dispatch(
+        self, batch: CommandBatch, pipeline: Any, _: Any, groups: int, pushed: Any
+    ) -> None:
         """Run so many blocks of threads, in a batch that is open; the caller has the lock."""
         functions, encoder = self._library, self._encoder(batch, _KERNELS)
         if batch.pipeline is not None:
@@ -119,7 +107,7 @@ class Queue(vulkan_queue.Queue):
             self._copy(self.open(), to, of, nbytes)
 
     def _copy(
-        self, batch: Any, to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int
+        self, batch: CommandBatch, to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int
     ) -> None:
         self._library.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
             self._encoder(batch, _COPIES), of[0].handle, of[1], to[0].handle, to[1], nbytes
@@ -136,6 +124,6 @@ class Queue(vulkan_queue.Queue):
     def fill(self, buffer: Any, offset: int, nbytes: int) -> None:
         """Set whole words to zero."""
         with self.lock:
-            batch: Any = self.open()
+            batch = self.open()
             encoder = self._encoder(batch, _COPIES)
             self._library.fillBuffer_range_value_(encoder, buffer.handle, Range(offset, nbytes), 0)

@@ -15,25 +15,23 @@ from octants.runtime.memory.host import address_of, view_memory
 from octants.runtime.memory.threaded_copy import move
 from octants.runtime.metal.memory import Heap
 from octants.runtime.metal.queue import Queue
-from octants.runtime.vulkan.transfers import Transfers as VulkanTransfers
 
 _FEW = 1 << 16  # bytes that go with the commands
 _FEW_ROWS = 64
 _WORD = 4
 
 
-class Transfers(VulkanTransfers):
+class Transfers:
     """A queue and a heap as a `gpu.driver.Queue`."""
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
-        self.queue: Any = queue
-        self._heap: Any = heap
+        self.queue, self._heap = queue, heap
 
     def _host(self, address: int, nbytes: int) -> int:
         """Where the host finds memory, when what is queued is done."""
-        buffer, offset = self.place(address, nbytes)
+        buffer, offset = self._heap.place(address, nbytes)
         self.queue.finish()
-        return int(buffer.host) + offset
+        return buffer.host + offset
 
     def read(self, address: int, into: Bytes) -> None:
         """Copy to the host, when what is queued is done."""
@@ -41,13 +39,20 @@ class Transfers(VulkanTransfers):
             with self.queue.lock:
                 move(address_of(into), self._host(address, into.nbytes), into.nbytes)
 
+    def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
+        """The bytes at each of some addresses, as rows."""
+        found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
+        for row, address in zip(found, addresses, strict=True):
+            self.read(address, row)
+        return found
+
     def write(self, address: int, values: Bytes) -> None:
         """Copy from the host; a few words need not wait for what is queued."""
         nbytes, source = values.nbytes, address_of(values)
         if nbytes == 0:
             return
         with self.queue.lock:
-            to = self.place(address, nbytes)
+            to = self._heap.place(address, nbytes)
             if nbytes <= _FEW and not self.queue.is_idle and not (to[1] | nbytes) % _WORD:
                 self.queue.write(to, ctypes.string_at(source, nbytes))
             else:
@@ -71,8 +76,8 @@ class Transfers(VulkanTransfers):
                 self._copy_on_host(*numbers, rows)
                 return
             for row in range(rows):
-                to = self.place(target + row * target_step, nbytes)
-                self.queue.copy(to, self.place(source + row * source_step, nbytes), nbytes)
+                to = self._heap.place(target + row * target_step, nbytes)
+                self.queue.copy(to, self._heap.place(source + row * source_step, nbytes), nbytes)
 
     def _copy_on_host(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
@@ -89,7 +94,7 @@ class Transfers(VulkanTransfers):
         if nbytes <= 0:
             return
         with self.queue.lock:
-            buffer, offset = self.place(address, nbytes)
+            buffer, offset = self._heap.place(address, nbytes)
             if self.queue.is_idle or (offset | nbytes) % _WORD:
                 ctypes.memset(self._host(address, nbytes), 0, nbytes)
             else:

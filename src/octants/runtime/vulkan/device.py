@@ -6,9 +6,9 @@ from octants.artifact import Artifact
 from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.gpu.heap import SubAllocation
 from octants.runtime.vulkan.kernel import VulkanKernel
 from octants.runtime.vulkan.launch_context import LaunchContext
-from octants.runtime.vulkan.memory import SubAllocation
 
 
 class VulkanDevice(LaunchContext, SerialLaunches):

@@ -1,169 +1,18 @@
-"""Loaded kernels on Vulkan, and their launches."""
+"""Loaded kernels on Vulkan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import c_int64, c_uint64
-from typing import Any
+from octants.runtime.gpu.batched_kernel import BatchedKernel
+from octants.runtime.gpu.kernel import Action
 
-from octants import abi
-from octants.artifact import Artifact, Dispatch
-from octants.runtime.gpu.kernel import Action, GpuKernel, resize
-from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
-from octants.runtime.gpu.tapes import DeviceTape
-from octants.runtime.parameter_blocks.slots import bounds_reader
-from octants.runtime.vulkan.launch_context import LaunchContext
-from octants.runtime.vulkan.queue import WORDS
-
-_MOST_GROUPS = 65535  # workgroups along an axis that every device supports
 _FEW_ITEMS = 4
 
 
-class PreparedDispatch:
-    """A loaded dispatch: its pipeline, and its push constants.
-
-    It is a `gpu.kernel.PreparedDispatch`, which each launch gives its parameters by `take`.
-    `groups` is the number of workgroups of the last launch; `launches` counts those with a number
-    that tapes decide.
-    """
-
-    def __init__(self, kernel: VulkanKernel, action: Action, pipeline: c_uint64) -> None:
-        self.action = action
-        self.pipeline = pipeline
-        self.groups = action.fill if action.is_computed else 1
-        self.launches = 0
-        self.known: Bounds | None = None
-        self.is_empty = False
-        self._kernel = kernel
-        self._data = b""
-        self.pushed = (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), kernel.machine.cut.address)
-        self.words: Any = (c_int64 * WORDS).from_buffer(self.pushed, 8)
-        self.words[abi.LAUNCH_UPPER // 8] = 1
-        self.block = self.least_block = action.block
-        self.fill = action.fill
-        if action.fixed is not None:
-            self.resize(action.fixed)
-
-    def take(self, data: bytes, bounds: int) -> None:
-        """Use a launch's parameters, and an address for bounds that the device computes."""
-        self._data = data
-        self.words[abi.LAUNCH_BOUNDS // 8] = bounds
-
-    def resize(self, bounds: Bounds) -> None:
-        """Set up a thread for each work item, or as many as the device allows."""
-        lower, upper = self.known = bounds
-        self.is_empty = upper <= lower
-        self.words[abi.LAUNCH_LOWER // 8] = lower
-        self.words[abi.LAUNCH_UPPER // 8] = upper
-        most = self.fill if self.action.dispatch.threads else _MOST_GROUPS
-        self.groups = max(0, min(-(-(upper - lower) // self.block), most))
-
-    def launch_as(self, blocks: int, block: int) -> None:
-        """Queue a launch of ``blocks`` workgroups; the code fixes the number of their threads."""
-        assert block == self.block
-        self.groups = blocks
-        self.launches += 1
-        self.launch()
-
-    def launch(self) -> None:
-        """Queue a launch of `groups` workgroups."""
-        queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
-        batch = queue.open(len(self._data))
-        self.pushed[0] = batch.arena.address + batch.put(self._data)
-        queue.dispatch(batch, self.pipeline, layout, self.groups, self.pushed)
-
-
-class VulkanKernel(GpuKernel):
+class VulkanKernel(BatchedKernel):
     """A kernel on a Vulkan device; any thread can launch it."""
 
-    launch: Callable[[int], None]
-    """Queue a launch with the parameter block at an address; see `runtime.device.LoadedKernel`."""
-
-    def __init__(self, machine: LaunchContext, artifact: Artifact) -> None:
-        self.machine = machine
-        actions = [_action(dispatch, machine.fill) for dispatch in artifact.dispatches]
-        super().__init__(artifact, actions, self._record)
-        self._program = machine.program(artifact)
-        pipelines = self._program.pipelines
-        self.steps = [
-            PreparedDispatch(self, each, pipelines[each.dispatch.entry]) for each in actions
-        ]
-        self.launch = self._fast_launch() if self.allows_fast_launch else self._launch
-
-    def _record(self, action: Action) -> Recording:
-        """The `Recording` of an action, with few items for each thread where the driver limits
-        iterations.
-        """
-        machine, least = self.machine, max(1, self.machine.fill // 16)
-        counts = "cuts" in machine.hardware.features
-        most = _FEW_ITEMS * action.fill * action.block if counts else MOST_ITEMS
-        budget, versions = machine.tape_budget, machine.versions
-        return Recording(self.artifact, action.dispatch, budget, least, versions, most)
-
-    def tape(self) -> tuple[DeviceTape, int]:
-        """The tape of the device, and the address of bounds that it computes."""
-        return self.machine.tape, self.machine.bounds.address
-
-    def _fast_launch(self) -> Callable[[int], None]:
-        """The launch of a kernel without messages and tapes, in few steps."""
-        machine, steps, slots = self.machine, self.steps, self.slots
-        queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
-        dispatch, bounds = queue.dispatch, machine.bounds.address
-        note, name = machine.context.launched.append, self.name
-        size, views, view_of = slots.size, slots.views, slots.view
-        read_bounds = bounds_reader(
-            [each.dispatch.bounds for each in self.actions if each.bounds is not None], slots
-        )
-        for step in steps:
-            step.take(b"", bounds)
-        bounds_slots: tuple[int, ...] | None = None
-        versions = machine.versions
-        watches, report = versions.watches, versions.reporter(self.artifact.writes, slots)
-
-        def launch(block: int) -> None:
-            nonlocal bounds_slots
-            view = views.get(block) or view_of(block)
-            note(name)
-            with lock:
-                if watches:
-                    report(view)
-                if read_bounds is not None:
-                    found = read_bounds(view)
-                    if found != bounds_slots:
-                        resize(steps, slots.unpack(view))
-                        bounds_slots = found
-                batch = queue.open(size)
-                place = batch.arena.address + batch.put(view)
-                for step in steps:
-                    if step.groups:
-                        step.pushed[0] = place
-                        dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
-                if batch.is_urgent:
-                    queue.flush()
-
-        return launch
-
-    def _launch(self, block: int) -> None:
-        """Launch a kernel of any kind."""
-        machine = self.machine
-        machine.context.launched.append(self.name)
-        data = bytes(self.slots.view(block))
-        with machine.queue.lock:
-            if self.artifact.messages:
-                buffer = machine.messages.take(self.artifact)
-                machine.messages.put(self.artifact, buffer)
-                data = buffer.memory.address.to_bytes(8, "little") + data[8:]
-            slots = self.slots.unpack(data)
-            machine.versions.launched(self.artifact.writes, slots)
-            for step in self.steps:
-                step.take(data, machine.bounds.address)
-                self.run(step, slots)
-            machine.queue.launched()
-
-
-def _action(dispatch: Dispatch, fill: int) -> Action:
-    """A dispatch with the block size that its code was compiled for."""
-    action = Action(dispatch)
-    action.block = block = dispatch.block or 1
-    action.fill = min(fill, -(-dispatch.threads // block)) if dispatch.threads else fill
-    return action
+    def most_items(self, action: Action) -> int:
+        """Few items for each thread where the driver limits iterations."""
+        if "cuts" not in self.machine.hardware.features:
+            return super().most_items(action)
+        return _FEW_ITEMS * action.fill * action.block

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from ctypes import c_int64
+from typing import Any
 
 import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import ForkedVulkan, LoopCut
 from octants.runtime.gpu.device import GpuDevice
+from octants.runtime.gpu.heap import ALIGNMENT, SubAllocation
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory.host import view_memory
@@ -17,17 +20,15 @@ from octants.runtime.reports.pending_errors import Pending
 from octants.runtime.vulkan.bindings import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.memory import (
-    ALIGNMENT,
     MAPPED,
     NEAR,
     Buffer,
     Heap,
-    SubAllocation,
     large_buffer,
 )
 from octants.runtime.vulkan.physical_devices import Hardware, choose
 from octants.runtime.vulkan.pipelines import Pipeline
-from octants.runtime.vulkan.queue import PUSHED, Queue
+from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
 from octants.runtime.vulkan.transfers import Transfers
 
 _HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
@@ -137,6 +138,10 @@ class LaunchContext(GpuDevice):
             known = Pipeline(self.context, self.layout, artifact)
             self.programs[artifact.code] = known
         return known
+
+    def new_push_constants(self) -> Any:
+        """What a launch pushes: the words of `PUSHED`."""
+        return (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), self.cut.address)
 
     def look(self) -> None:
         """Synchronise: wait for all launches, write what kernels printed, raise the first error."""

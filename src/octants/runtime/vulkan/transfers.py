@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.exceptions import InternalError
 from octants.runtime.device import Bytes
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
@@ -59,13 +58,8 @@ class Transfers:
         return [MappedChunk(self, buffer, number * nbytes) for number in range(CHUNKS)]
 
     def place(self, address: int, nbytes: int) -> tuple[Buffer, int]:
-        try:
-            buffer, offset = self._heap.find(address)
-        except KeyError:
-            raise InternalError(f"{address:#x} is not memory of the device") from None
-        if offset + nbytes > buffer.nbytes:
-            raise InternalError(f"{nbytes} bytes at {address:#x} are not memory of the device")
-        return buffer, offset
+        """The buffer that contains a range of memory, and the offset in it."""
+        return self._heap.place(address, nbytes)
 
     def read(self, address: int, into: Bytes) -> None:
         """Wait for everything queued, and copy to the host."""

@@ -24,7 +24,7 @@ class PeriodicThread:
             return
         self._wanted.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="octants-vulkan", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="octants-batches", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:

@@ -1,0 +1,196 @@
+"""Batches of commands, which a driver submits in order, and when they are submitted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.gpu.heap import SubAllocation
+from octants.runtime.gpu.periodic_thread import PeriodicThread
+from octants.runtime.memory.host import view_memory
+
+if TYPE_CHECKING:
+    Bytes = memoryview[int]
+
+MOST_COMMANDS = 64
+"""The most commands of a batch: the device begins while the host goes on."""
+EARLY_COMMANDS = 16
+"""After each so many commands, the batch is submitted if the device is idle."""
+PATIENCE = 2e-3
+"""The most seconds that a batch waits for more commands; many launches fill it sooner."""
+ARENA = 1 << 20
+"""Bytes of a batch for parameters, and for small copies from the host."""
+
+_IN_FLIGHT = 4
+_ALIGNMENT = 64
+
+
+class Batch:
+    """Commands, and the memory for their parameters; `number` is that of the submission.
+
+    At `due` commands the queue decides whether to submit it. It `is_urgent` if the device was idle
+    when it was opened, at the time `since`; then it is submitted after one launch.
+    """
+
+    def __init__(self, arena: SubAllocation) -> None:
+        self.arena = arena
+        self._bytes: Bytes = view_memory(arena.host, np.uint8, (arena.nbytes,)).data
+        self.clear()
+
+    def clear(self) -> None:
+        """Reset the batch for reuse."""
+        self.used = 0
+        self.count = 0
+        self.due = EARLY_COMMANDS
+        self.number = 0
+        self.since = time.perf_counter()
+        self.is_urgent = False
+        self.pipeline: Any = None  # the bound pipeline
+
+    def put(self, data: Bytes | bytes) -> int:
+        """Copy bytes to the arena, which has space for them; return their offset."""
+        place, count = self.used, len(data)
+        self._bytes[place : place + count] = data
+        self.used = place + -(-count // _ALIGNMENT) * _ALIGNMENT
+        return place
+
+
+class BatchQueue(ABC):
+    """Gathers commands in batches while the device is busy, for at most `PATIENCE`.
+
+    A caller holds the `lock` for a sequence of commands. ``context`` is the device: it waits for
+    submissions, and knows which are complete.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+        self.lock = threading.RLock()
+        self._batch: Any = None
+        self._flying: deque[Any] = deque()
+        self._submitted_at = 0.0
+        self.timer = PeriodicThread(self._submit_old)
+        _queues.add(self)
+
+    # -- what a driver adds ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _make_batch(self) -> Any:
+        """One more batch, a subclass of `Batch`."""
+
+    @abstractmethod
+    def _begin_batch(self, batch: Any) -> None:
+        """Have a batch take commands."""
+
+    @abstractmethod
+    def _submit(self, batch: Any) -> int:
+        """End a batch and submit it; return the number of the submission."""
+
+    # -- batches --------------------------------------------------------------------------------
+
+    def open(self, nbytes: int = 0) -> Any:
+        """The batch for the next command, with ``nbytes`` free in its arena."""
+        batch = self._batch
+        if batch is not None:
+            if not self._is_due(batch) and batch.used + nbytes <= ARENA:
+                return batch
+            self.flush()
+        batch = self._next()
+        self._begin_batch(batch)
+        batch.is_urgent = self._is_urgent(batch)
+        self._batch = batch
+        self.timer.start()
+        return batch
+
+    def _is_due(self, batch: Any) -> bool:
+        """Whether a batch should be submitted before it takes one more command."""
+        if batch.count < batch.due:
+            return False
+        batch.due += EARLY_COMMANDS
+        return bool(batch.count >= MOST_COMMANDS or self.context.is_idle())
+
+    def _is_urgent(self, batch: Any) -> bool:
+        """Whether the device is idle, except if it has just been given little work."""
+        context = self.context
+        if context.done == context.submitted:  # the host has waited
+            return True
+        return bool(batch.since - self._submitted_at > PATIENCE and context.is_idle())
+
+    def launched(self) -> None:
+        """End a launch; the caller holds the lock."""
+        batch = self._batch
+        if batch is not None and batch.is_urgent:
+            self.flush()
+
+    def _submit_old(self) -> float | None:
+        """Submit a batch that has waited for too long; return the seconds until the next check."""
+        batch = self._batch
+        if batch is None or self.context.lost is not None:
+            return None
+        left = batch.since + PATIENCE - time.perf_counter()
+        if left > 0.0:
+            return float(left)
+        with self.lock, contextlib.suppress(OctantsError):  # the next call raises it
+            if self._batch is batch:
+                self.flush()
+        return PATIENCE
+
+    def _next(self) -> Any:
+        self.context.check()
+        if len(self._flying) < _IN_FLIGHT:
+            return self._make_batch()
+        batch = self._flying.popleft()
+        self.context.wait(batch.number)
+        batch.clear()
+        return batch
+
+    def flush(self) -> int:
+        """Submit the open batch; return the number of the last submission."""
+        with self.lock:
+            batch = self._batch
+            if batch is None:
+                return int(self.context.submitted)
+            self._batch = None
+            batch.number = self._submit(batch)
+            self._submitted_at = time.perf_counter()
+            self._flying.append(batch)
+            return int(batch.number)
+
+    def finish(self) -> None:
+        """Submit the open batch, and wait for everything."""
+        self.context.check()
+        self.context.wait(self.flush())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything queued is known to be complete."""
+        return bool(self._batch is None and self.context.done == self.context.submitted)
+
+
+_queues: weakref.WeakSet[BatchQueue] = weakref.WeakSet()
+_held: list[BatchQueue] = []
+
+
+def _hold() -> None:
+    """Acquire all locks before a fork, since a child could not release one of another thread."""
+    _held.extend(_queues)
+    for queue in _held:
+        queue.lock.acquire()
+
+
+def _let_go() -> None:
+    for queue in _held:
+        queue.lock.release()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
