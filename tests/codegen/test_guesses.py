@@ -15,7 +15,7 @@ from octants.codegen.llvm.gpu import emulated
 from octants.codegen.llvm.gpu.approximations import computed, series
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
-from octants.codegen.llvm.rsqrt_estimates import unless_rare
+from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
 from octants.launch.kernel import Kernel
@@ -42,10 +42,10 @@ class RoughlyQuick(emulated.Emulated):
         size = f.intrinsic("fabs", "float", [("float", x)])
         is_near = f.apply("fcmp olt", "float", size, float_literal(NEAR))
         near = f.choose(is_near, "float", right(), float_literal(77.0))
-        if f.doubts is not None:
-            f.doubts.append(is_near)
+        if f.guards is not None:
+            f.guards.append(is_near)
             return near
-        return unless_rare(f, near, is_near, right)
+        return unless_slow(f, near, is_near, right)
 
 
 class Guessing(RoughlyQuick):

@@ -222,14 +222,14 @@ def test_gradients_through_huge_angles_are_slopes() -> None:
 def is_guessed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether any loop of a kernel is."""
     found: list[bool] = []
-    decide = speculation.can_be_guessed
+    decide = speculation.can_speculate
 
     def see(*asked: Any) -> bool:
         found.append(decide(*asked))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(speculation, "can_be_guessed", see)
+        patch.setattr(speculation, "can_speculate", see)
         kernel()
     return any(found)
 

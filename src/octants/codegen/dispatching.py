@@ -9,16 +9,16 @@ from octants import abi
 from octants.artifact import ParameterLayout, TapeSizeInputs
 from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
-from octants.codegen.interleaved_tape import refused_bit
-from octants.codegen.recording_facts import asks_for_room, can_fail, can_run_again
-from octants.codegen.tape_size_inputs import find_domain_needs, find_needs
+from octants.codegen.interleaved_tape import retry_bit
+from octants.codegen.recording_facts import can_fail, can_run_again, may_exceed_tape
+from octants.codegen.tape_size_inputs import find_domain_inputs, find_size_inputs
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32
 
 
 def has_records(task: Task) -> bool:
     """Return whether a task writes to tapes."""
-    return any(map(asks_for_room, task.body.walk()))
+    return any(map(may_exceed_tape, task.body.walk()))
 
 
 def tape_of(
@@ -29,7 +29,7 @@ def tape_of(
     if not has_records(task):
         return False, is_repeatable, None, None
     known = task, module, parameters
-    return True, is_repeatable, find_needs(*known), find_domain_needs(*known)
+    return True, is_repeatable, find_size_inputs(*known), find_domain_inputs(*known)
 
 
 def stop_if_failed(f: ThreadFunction, module: Module) -> None:
@@ -77,7 +77,7 @@ def is_wanted(code: ThreadCode, number: Operand) -> Operand:
     code.write(wanted, code.constant(True, u1))
 
     def look() -> None:
-        word, bit = refused_bit(code, code.launch_address(abi.LAUNCH_REFUSED), number)
+        word, bit = retry_bit(code, code.launch_address(abi.LAUNCH_REFUSED), number)
         found = code.apply("and", u32, code.atomic_load(word, u32), bit)
         code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))
         others = code.apply("not", u32, bit)

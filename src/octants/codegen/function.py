@@ -36,12 +36,12 @@ class TapeMemory(ABC):
         """Load the slots of an iteration from an address."""
 
     @abstractmethod
-    def share(self) -> Operand:
+    def quota(self) -> Operand:
         """Return the bytes (i64) that records of a worker's items should take at most."""
 
     @abstractmethod
-    def require(self, nbytes: Operand, refused: Callable[[], None]) -> None:
-        """Ensure capacity for positions below ``nbytes`` (i64); ``refused`` writes the failure
+    def require(self, nbytes: Operand, on_failure: Callable[[], None]) -> None:
+        """Ensure capacity for positions below ``nbytes`` (i64); ``on_failure`` writes the failure
         path.
 
         A negative position counts as a very large one.
@@ -74,7 +74,7 @@ class FunctionEmitter(Protocol):
 
     kernel: Any
     task: int
-    speaks_of: Operand | None
+    message_item: Operand | None
     collected: dict[Operation, tuple[Any, Any]]
     reserved: set[Operation]
     restartable: set[Operation]
@@ -132,7 +132,7 @@ class FunctionEmitter(Protocol):
     def tape(self) -> TapeMemory:
         """The memory of records."""
 
-    def share(self, nbytes: Operand) -> Operand:
+    def item_quota(self, nbytes: Operand) -> Operand:
         """Return one work item's quota of ``nbytes`` (i64) of tape."""
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:

@@ -63,7 +63,7 @@ class ThreadTape(TapeMemory):
         for offset, slots in record.members().items():
             first, shift = offset // _WORD, offset % _WORD * 8
             for bit, slot in enumerate(slots):
-                parts = _parts(code, record.slots[slot], operands[slot])
+                parts = _words(code, record.slots[slot], operands[slot])
                 for number, part in enumerate(parts, first):
                     moved = _shifted(code, "shl", part, shift + bit)
                     known = words.get(number)
@@ -88,19 +88,19 @@ class ThreadTape(TapeMemory):
                 found[slot] = _number(code, dtype, low, high)
         return [found[slot] for slot in range(len(record.slots))]
 
-    def share(self) -> Operand:
+    def quota(self) -> Operand:
         return self._f.code.launch_word(abi.LAUNCH_SHARE)
 
-    def require(self, nbytes: Operand, refused: Callable[[], None]) -> None:
+    def require(self, nbytes: Operand, on_failure: Callable[[], None]) -> None:
         code = self._f.code
-        code.branch(code.compare("gt", u64, nbytes, self._capacity()), refused, rare=True)
+        code.branch(code.compare("gt", u64, nbytes, self._capacity()), on_failure, rare=True)
 
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
         """Report the work item and its need to the host, which retries it; stop a graph."""
         code = self._f.code
         place = code.launch_address(abi.LAUNCH_REFUSED)
         number = code.apply("sub", i64, item, self._f.first_item())
-        code.call("refuse", [None, i64, i64], None, _refuse, [place, number, nbytes])
+        code.call("refuse", [None, i64, i64], None, _report_failure, [place, number, nbytes])
         if code.has_graphs:
             self._stop()
         self._f.leave()
@@ -122,7 +122,7 @@ def _shifted(code: ThreadCode, fn: str, x: Operand, distance: int) -> Operand:
     return code.apply(fn, u32, x, code.constant(distance, u32)) if distance else x
 
 
-def _parts(code: ThreadCode, dtype: DType, x: Operand) -> list[Operand]:
+def _words(code: ThreadCode, dtype: DType, x: Operand) -> list[Operand]:
     """Return a number's bits as u32 words, low word first, zero-extended."""
     if dtype is u1:
         return [code.convert(x, u1, u32)]
@@ -147,13 +147,13 @@ def _number(code: ThreadCode, dtype: DType, low: Operand, high: Operand | None) 
 # -- capacity failures --------------------------------------------------------------------------
 
 
-def _refuse(code: ThreadCode, operands: list[Operand]) -> None:
+def _report_failure(code: ThreadCode, operands: list[Operand]) -> None:
     """Record the bytes needed, and mark the work item that needs them."""
     place, number, need = operands
     _raise_atomically(code, code.at(place, abi.REFUSED_NEED), need)
     one = code.constant(1, u64)
     messages.add_atomically(code, code.at(place, abi.REFUSED_COUNT), one)
-    word, bit = refused_bit(code, place, number)
+    word, bit = retry_bit(code, place, number)
     code.atomic("or", u32, word, bit)
 
 
@@ -167,7 +167,7 @@ def _raise_atomically(code: ThreadCode, place: Pointer, number: Operand) -> None
     code.atomic("max", u32, place, code.convert(least, u64, u32))
 
 
-def refused_bit(code: Code, place: Pointer, number: Operand) -> tuple[Pointer, Operand]:
+def retry_bit(code: Code, place: Pointer, number: Operand) -> tuple[Pointer, Operand]:
     """Return the address of the word that holds a work item's bit, and the bit."""
     word = code.apply("ushr", u64, number, code.constant(5, u64))
     offset = code.apply("mul", u64, word, code.constant(4, u64))

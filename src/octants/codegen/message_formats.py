@@ -13,15 +13,15 @@ from octants.types.scalars import i64
 
 def shortened(message: MessageFormat) -> MessageFormat:
     """Truncate a message to the number of values that a failure can hold."""
-    room = abi.MAXIMUM_FAILURE_VALUES
-    if len(message.dtypes) <= room:
+    limit = abi.MAXIMUM_FAILURE_VALUES
+    if len(message.dtypes) <= limit:
         return message
     parts: list[str | tuple[str]] = []
     values = 0
     for part in message.parts:
         values += isinstance(part, tuple)
-        parts.append(part if values <= room or isinstance(part, str) else "...")
-    return replace(message, parts=tuple(parts), dtypes=message.dtypes[:room])
+        parts.append(part if values <= limit or isinstance(part, str) else "...")
+    return replace(message, parts=tuple(parts), dtypes=message.dtypes[:limit])
 
 
 def memory_message(location: Span | None) -> MessageFormat:

@@ -52,12 +52,12 @@ def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
 
 
 def _place(f: FunctionEmitter) -> list[Operand]:
-    return [f.code.constant(f.task, i32), f.speaks_of or f.item_number()]
+    return [f.code.constant(f.task, i32), f.message_item or f.item_number()]
 
 
 def act_as(f: FunctionEmitter, op: ops.ActAs) -> None:
     """Attribute failures from here on to another work item."""
-    f.speaks_of = f.wide(op.item)
+    f.message_item = f.wide(op.item)
 
 
 def _word(f: FunctionEmitter, value: Value) -> Operand:
@@ -173,13 +173,13 @@ def _word_of(code: Code, dtype: DType) -> DType | None:
     return word if code.has_atomic("exchange", word) else None
 
 
-def _look(code: Code, place: Pointer, dtype: DType) -> Operand:
+def _load_atomic(code: Code, place: Pointer, dtype: DType) -> Operand:
     """Load an integer that others write. Device caches are not coherent with atomics."""
     word = _word_of(code, dtype)
     return code.atomic_load(place, word) if word else code.load(place, dtype)
 
 
-def _put(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
+def _store_atomic(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
     """Store an integer that `_load_atomic` reads."""
     word = _word_of(code, dtype)
     if word:
@@ -193,9 +193,9 @@ def _fail(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, *words = operands
 
     def write() -> None:
-        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_ID), i32, message)
-        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
-        _put(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_FAILURE_ID), i32, message)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_FAILURE_TASK), i32, task)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64, item)
         for number, word in enumerate(words):
             code.store(code.at(buffer, abi.MESSAGES_FAILURE_VALUES + 8 * number), i64, word)
         code.fence()
@@ -204,7 +204,7 @@ def _fail(code: Code, operands: list[Operand]) -> None:
     def matters() -> Operand:
         failed = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILED), u32)
         code.fence()
-        other = _look(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64)
+        other = _load_atomic(code, code.at(buffer, abi.MESSAGES_FAILURE_ITEM), i64)
         first = code.compare("eq", u32, failed, code.constant(0, u32))
         return code.apply("or", u1, first, code.compare("lt", i64, item, other))
 
@@ -216,17 +216,17 @@ def _overflow(code: Code, operands: list[Operand]) -> None:
     buffer, message, task, item, need = operands
 
     def write() -> None:
-        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
-        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
-        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ID), i32, message)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32, task)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64, item)
         code.fence()  # a thread that reads this need without the lock also sees the rest
-        _put(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
+        _store_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64, need)
 
     def matters() -> Operand:
-        known = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
+        known = _load_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_NEED), i64)
         code.fence()
-        other_task = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
-        other_item = _look(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
+        other_task = _load_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_TASK), i32)
+        other_item = _load_atomic(code, code.at(buffer, abi.MESSAGES_OVERFLOW_ITEM), i64)
         before = code.compare("lt", i64, item, other_item)
         before = code.apply("and", u1, code.compare("eq", i32, task, other_task), before)
         before = code.apply("or", u1, code.compare("lt", i32, task, other_task), before)

@@ -49,7 +49,7 @@ def restartable(body: Block) -> set[Operation]:
     return found
 
 
-def pushed_again(body: Block) -> set[Operation]:
+def reserved_pushes(body: Block) -> set[Operation]:
     """Return the pushes of checkpoints whose space the first sweep has reserved."""
     found: set[Operation] = set()
     known: set[Record] = set()
@@ -61,7 +61,7 @@ def pushed_again(body: Block) -> set[Operation]:
     return found
 
 
-def asks_for_room(op: Operation) -> bool:
+def may_exceed_tape(op: Operation) -> bool:
     """Return whether an operation may run out of tape."""
     if not isinstance(op, _ASKING) or not op.record.slots:
         return False
@@ -97,8 +97,8 @@ def may_be_skipped(module: Module, task: Task) -> bool:
 
 def _restarts(body: Block) -> bool:
     """Return whether a block can only run out of tape before it changes anything."""
-    asking = {op for op in body.walk() if asks_for_room(op)}
-    return asking <= restartable(body) | pushed_again(body)
+    asking = {op for op in body.walk() if may_exceed_tape(op)}
+    return asking <= restartable(body) | reserved_pushes(body)
 
 
 class Written(Protocol):

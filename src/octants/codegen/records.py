@@ -17,7 +17,7 @@ from octants.codegen import messages
 from octants.codegen.code import Code, Element, Operand, register
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import memory_message
-from octants.codegen.recording_facts import asks_for_room, counted_pushes
+from octants.codegen.recording_facts import counted_pushes, may_exceed_tape
 from octants.ir import ops
 from octants.ir.core import Record, Value
 from octants.types.scalars import i64, u32, u64
@@ -46,7 +46,7 @@ def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
     if op in f.reserved:
         write()
     else:
-        make_room(f, op, added(f.code, start, f.code.constant(stride, i64)))
+        ensure_capacity(f, op, added(f.code, start, f.code.constant(stride, i64)))
         f.if_active(write)
 
 
@@ -134,17 +134,17 @@ def end(f: FunctionEmitter, op: ops.RecordEnd) -> None:
     f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
-def room(f: FunctionEmitter, op: ops.RecordCapacity) -> None:
+def capacity(f: FunctionEmitter, op: ops.RecordCapacity) -> None:
     """Bind the capacity for a loop that one work item's quota leaves."""
-    f.bind(op.result, room_for(f, op, f.tape.stride(op.record)))
+    f.bind(op.result, capacity_for(f, op, f.tape.stride(op.record)))
 
 
-def room_for(f: FunctionEmitter, op: ops.RecordCapacity, stride: int) -> Operand:
+def capacity_for(f: FunctionEmitter, op: ops.RecordCapacity, stride: int) -> Operand:
     """Return how many pieces of ``stride`` bytes fit a fraction of the quota that is left."""
     code, nbytes = f.code, op.parts * stride
     if nbytes == 0:
         return code.constant(abi.MAXIMUM_TAPE, i64)
-    rest, zero, one = f.tape.share(), code.constant(0, i64), code.constant(1, i64)
+    rest, zero, one = f.tape.quota(), code.constant(0, i64), code.constant(1, i64)
     if code.known(f.use(op.taken)) != 0:
         rest = code.apply("sub", i64, rest, f.use(op.taken))
         rest = code.choose(code.compare("gt", i64, rest, zero), i64, rest, zero)
@@ -160,7 +160,7 @@ def longest(f: FunctionEmitter, op: ops.Longest) -> None:
 def reserve_now(f: FunctionEmitter, op: ops.RecordReserve) -> None:
     """Reserve tape for later records."""
     if op.record.slots:
-        make_room(f, op, f.wide(op.end))
+        ensure_capacity(f, op, f.wide(op.end))
 
 
 # -- loops that push in each iteration ----------------------------------------------------------
@@ -172,12 +172,12 @@ def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
     ``runs`` is true where the loop has at least one iteration.
     """
     for op, from_zero, condition in counted_pushes(f, loop):
-        if not asks_for_room(op):
+        if not may_exceed_tape(op):
             continue
         stride = f.tape.stride(op.record)
         bound = _bound(f, loop, stride, from_zero=from_zero, runs=runs)
         nbytes = position(f, f.use(op.base), bound, stride)
-        make_room(f, op, needed(f, nbytes, condition))
+        ensure_capacity(f, op, needed(f, nbytes, condition))
         f.reserved.add(op)
 
 
@@ -219,7 +219,7 @@ def added(code: Code, base: Operand, distance: Operand) -> Operand:
     return distance if code.known(base) == 0 else code.apply("add", i64, base, distance)
 
 
-def make_room(
+def ensure_capacity(
     f: FunctionEmitter,
     op: ops.RecordPush | ops.RecordReserve,
     nbytes: Operand,
@@ -234,6 +234,6 @@ def make_room(
         item = f.item_number() if first is None else first
         if op in f.restartable and f.tape.give_up(item, nbytes):
             return
-        messages.fail(f, memory_message(op.record.location), [f.share(nbytes)])
+        messages.fail(f, memory_message(op.record.location), [f.item_quota(nbytes)])
 
     f.tape.require(nbytes, refused)

@@ -28,12 +28,12 @@ def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> li
     work items have made their other accesses.
     """
     sums = find_sums(task, True, collected)
-    small, room = list[ArrayRef](), _MOST_BYTES
+    small, left = list[ArrayRef](), _MOST_BYTES
     for target in (*sums.private_copies, *filter(is_dense, sums.alternating)):
         nbytes = count(target) * target[0].dtype.size
-        if 0 < nbytes <= room:
+        if 0 < nbytes <= left:
             small.append(target)
-            room -= nbytes
+            left -= nbytes
     if apart or not small:
         return small
     forms, accesses = (

@@ -14,24 +14,26 @@ from collections.abc import Callable
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 
-IsRare = Callable[[Operation], bool]
+TakesSlowPath = Callable[[Operation], bool]
 """Whether an operation may take a slow path."""
 
 _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
-def can_be_guessed(loop: ops.For, may_be_rare: IsRare, also: IsRare, most: int) -> bool:
+def can_speculate(
+    loop: ops.For, takes_slow_path: TakesSlowPath, also: TakesSlowPath, most: int
+) -> bool:
     """Return whether a loop may take slow paths, does little else, and can be repeated.
 
     It has at most ``most`` operations. Besides pure operations it may have those for which ``also``
     is true, which can be repeated.
     """
     inside = [each for each in loop.body.walk() if not isinstance(each, ops.Constant)]
-    if len(inside) > most or not any(map(may_be_rare, inside)):
+    if len(inside) > most or not any(map(takes_slow_path, inside)):
         return False
     if not all(each.is_speculatable or also(each) for each in inside):
         return False
-    guessed = _guessed(loop.body, may_be_rare)
+    guessed = _speculated(loop.body, takes_slow_path)
     return all(guessed.isdisjoint(_decisive(each)) for each in inside)
 
 
@@ -51,7 +53,7 @@ def _decisive(op: Operation) -> list[Value]:
     return [op.lower, op.upper] if isinstance(op, ops.For) else []
 
 
-def _guessed(body: Block, may_be_rare: IsRare) -> set[Value]:
+def _speculated(body: Block, takes_slow_path: TakesSlowPath) -> set[Value]:
     """Return the values of an iteration that may be wrong.
 
     These are results of functions with slow paths, and everything computed from them, also through
@@ -62,6 +64,6 @@ def _guessed(body: Block, may_be_rare: IsRare) -> set[Value]:
         if isinstance(op, ops.For):
             wrong.update([*op.body.args[1:], *op.results])
         needed = [value for each in (op, *inside(op)) for value in each.operands]
-        if may_be_rare(op) or not wrong.isdisjoint(needed):
+        if takes_slow_path(op) or not wrong.isdisjoint(needed):
             wrong.update(op.results)
     return wrong

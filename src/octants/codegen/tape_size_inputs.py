@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from octants.artifact import MemoryRange, ParameterLayout, Slot, TapeSizeInputs
 from octants.codegen.memory_ranges import range_of, written_arrays
-from octants.codegen.recording_facts import asks_for_room, may_be_skipped
+from octants.codegen.recording_facts import may_be_skipped, may_exceed_tape
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
@@ -23,7 +23,9 @@ class _Unknown(Exception):
     """The size depends on something that the host cannot compare."""
 
 
-def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> TapeSizeInputs | None:
+def find_size_inputs(
+    task: Task, module: Module, parameters: ParameterLayout
+) -> TapeSizeInputs | None:
     """Return the inputs of the work items' tape size; None if the host cannot compare them."""
     if may_be_skipped(module, task):
         return None
@@ -33,7 +35,7 @@ def find_needs(task: Task, module: Module, parameters: ParameterLayout) -> TapeS
         return None
 
 
-def find_domain_needs(
+def find_domain_inputs(
     task: Task, module: Module, parameters: ParameterLayout
 ) -> TapeSizeInputs | None:
     """Return the inputs of a task's domain; None if the host cannot compare them."""
@@ -97,7 +99,7 @@ class _Search:
     def of_room(self) -> TapeSizeInputs:
         """Return the inputs of the body's tape size."""
         for op in self._body.walk():
-            if asks_for_room(op):
+            if may_exceed_tape(op):
                 self._waiting += [*_places(op), op]
             elif isinstance(op, ops.RecordCheck):  # may end a work item before it needs more
                 self._waiting += [op.count, op]

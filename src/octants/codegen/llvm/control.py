@@ -12,12 +12,12 @@ from octants.types.scalars import DType
 def for_(f: FunctionText, op: ops.For) -> None:
     """Write a loop over all its iterations."""
     inits = [f.use(value) for value in op.inits]
-    results = turns(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
+    results = iterate(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
     for result, operand in zip(op.results, results, strict=True):
         f.bind(result, operand)
 
 
-def turns(
+def iterate(
     f: FunctionText, op: ops.For, lower: str, upper: str, inits: list[str], *, hint: str = ""
 ) -> list[str]:
     """Write some iterations of a loop, from the values carried into them.
@@ -46,7 +46,7 @@ def turns(
     f.branch(body)
     f.start(body)
     phis = open_phis(f, op.body.args, [lower, *inits], preheader)
-    values = written(f, op)
+    values = write_iteration(f, op)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"
@@ -61,15 +61,15 @@ def turns(
     ]
 
 
-def written(f: FunctionText, op: ops.For) -> list[str]:
+def write_iteration(f: FunctionText, op: ops.For) -> list[str]:
     """Write the operations of an iteration, and return the operands that it yields."""
-    outer, f.is_copied = f.is_copied, f.is_copied or is_written_out(op)
+    outer, f.in_unrolled_loop = f.in_unrolled_loop, f.in_unrolled_loop or is_unrolled(op)
     values = f.block(op.body)
-    f.is_copied = outer
+    f.in_unrolled_loop = outer
     return values
 
 
-def is_written_out(op: ops.For) -> bool:
+def is_unrolled(op: ops.For) -> bool:
     """Return whether the loop is unrolled fully, which loops that update memory are not."""
     records = (ops.RecordPush, ops.RecordPop)
     if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
@@ -79,17 +79,17 @@ def is_written_out(op: ops.For) -> bool:
 
 def hint(f: FunctionText, op: ops.For) -> str:
     """Return the metadata of a loop's branch back, if it is to be unrolled fully or in part."""
-    if op in f.quick_turns:
-        return several(f)
-    return _metadata(f, "llvm.loop.unroll.full") if is_written_out(op) else ""
+    if op in f.interleaved_loops:
+        return interleaving(f)
+    return _metadata(f, "llvm.loop.unroll.full") if is_unrolled(op) else ""
 
 
-def rolled(f: FunctionText) -> str:
+def no_unrolling(f: FunctionText) -> str:
     """Return the metadata of a loop that must not be unrolled."""
     return _metadata(f, "llvm.loop.unroll.disable")
 
 
-def several(f: FunctionText) -> str:
+def interleaving(f: FunctionText) -> str:
     """Return the metadata of a loop of which four iterations run at a time."""
     return _metadata(f, "llvm.loop.unroll.count", ", i32 4")
 

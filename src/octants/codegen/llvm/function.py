@@ -116,7 +116,7 @@ class FunctionText:
         self.table = table
         self.task = task
         self.item, self.item_type = "0", "i64"
-        self.speaks_of: str | None = None  # the work item that messages name, if another one; i64
+        self.message_item: str | None = None  # the work item that messages name; i64
         self.exit = "return"
         self.lines: list[str] = []
         self.entry: list[str] = []  # hoisted code, before everything else
@@ -130,9 +130,9 @@ class FunctionText:
         self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`
         self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
         self.shared = "true"  # whether it must add atomically after all
-        self.is_copied = False  # whether the loop being written will be unrolled
-        self.quick_turns: set[Operation] = set()  # loops of which four iterations run at a time
-        self.doubts: list[str] | None = None  # guards, while slow paths are left out
+        self.in_unrolled_loop = False  # whether the loop being written will be unrolled
+        self.interleaved_loops: set[Operation] = set()  # four iterations run at a time
+        self.guards: list[str] | None = None  # guards, while slow paths are left out
         self.series: Any = None  # the series that replaces instructions for functions, if any
         self.writers: dict[tuple[str, DType], Callable[..., str]] = {}
         self._names: dict[Value, str] = {}
@@ -411,7 +411,7 @@ class FunctionText:
         """Return the address of a word of the launch's context."""
         return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
 
-    def share(self, nbytes: str) -> str:
+    def item_quota(self, nbytes: str) -> str:
         """Return one work item's quota of so many bytes of tape."""
         return nbytes
 

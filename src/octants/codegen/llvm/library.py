@@ -51,7 +51,7 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
         if found is not None:
             return found
     f.text.mathematics += 1
-    attribute = "" if f.text.mathematics <= _INLINED and not f.is_copied else " noinline"
+    attribute = "" if f.text.mathematics <= _INLINED and not f.in_unrolled_loop else " noinline"
     wanted = lower_function(f.code.legal, function(fn, dtype, f.text.fast_math))
     result: str = f.table[Call](f, Call(wanted, operands, attribute))
     return result
@@ -119,7 +119,7 @@ def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
     is_usual = f.assign(f"xor i1 {f.use(op.condition)}, true")
     f.branch_if(is_usual, usual, rare, likely=True)
     f.start(rare)
-    found = _call_rare(f, op.then)
+    found = _call_slow_path(f, op.then)
     f.branch(merge)
     f.start(usual)
     values = f.block(op.orelse)
@@ -133,7 +133,7 @@ def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
         f.bind(result, phi.name)
 
 
-def _call_rare(f: FunctionText, block: Block) -> list[str]:
+def _call_slow_path(f: FunctionText, block: Block) -> list[str]:
     """Call a slow path as a function named by its text, and return the values it yields."""
     needed = captured(block)
     inner = FunctionText(f.kernel, f.machine, f.table, 0)
@@ -145,7 +145,7 @@ def _call_rare(f: FunctionText, block: Block) -> list[str]:
     results = "poison"
     for position, (register, value) in enumerate(zip(types, values, strict=True)):
         results = inner.assign(f"insertvalue {struct} {results}, {register} {value}, {position}")
-    name = rare_name(parameters, inner)
+    name = slow_path_name(parameters, inner)
     head = f"define internal {struct} {name}({parameters})"
     text = finished(inner, f"{head} cold noinline {ATTRIBUTES}", f"ret {struct} {results}")
     f.text.helper(name, lambda *_: text)
@@ -154,7 +154,7 @@ def _call_rare(f: FunctionText, block: Block) -> list[str]:
     return [f.assign(f"extractvalue {struct} {result}, {k}") for k in range(len(types))]
 
 
-def rare_name(parameters: str, f: FunctionText) -> str:
+def slow_path_name(parameters: str, f: FunctionText) -> str:
     """Return a name for a slow path's function: a hash of its text."""
     digest = blake2b("\n".join([parameters, *f.lines]).encode(), digest_size=6).hexdigest()
     return f"@octants.math.rare.{digest}"

@@ -41,7 +41,7 @@ class Nvptx(Gpu):
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
-        write = approximations.QUICK.get(fn)
+        write = approximations.FAST.get(fn)
         return None if write is None else write(f, *operands)
 
     def head(self, f: ThreadText, name: str) -> str:
@@ -108,7 +108,7 @@ class Nvptx(Gpu):
         f.close_phi(phi)
         return phi.name
 
-    def at_one_place(self, f: ThreadText, place: str) -> tuple[str, str]:
+    def lanes_by_address(self, f: ThreadText, place: str) -> tuple[str, str]:
         active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
         mask = f.assign(f"call i32 {active}()")
         match = f.text.declare("@llvm.nvvm.match.any.sync.i64", "i32", "i32, i64")

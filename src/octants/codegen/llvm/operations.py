@@ -41,7 +41,7 @@ TABLE: HandlerTable = {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
-    ops.RecordCapacity: records.room,
+    ops.RecordCapacity: records.capacity,
     ops.Longest: records.longest,
     ops.RecordReserve: records.reserve_now,
     ops.RecordCheck: records.check,

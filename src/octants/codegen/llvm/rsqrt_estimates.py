@@ -108,10 +108,10 @@ def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
     better, is_usual = refined(f, op, rough)
     if op.estimate.total:
         return f.choose(is_usual, "float", better, rough)
-    return unless_rare(f, better, is_usual, lambda: quotient(f, x))
+    return unless_slow(f, better, is_usual, lambda: quotient(f, x))
 
 
-def unless_rare(
+def unless_slow(
     f: FunctionText, usual: str, is_usual: str, rare: Callable[[], str], type: str = "float"
 ) -> str:
     """Return the fast result, or the one that ``rare`` writes code for."""

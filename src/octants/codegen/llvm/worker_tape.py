@@ -69,29 +69,29 @@ class WorkerTape(TapeMemory):
             found |= zip(slots, apart(f, dtype, len(slots), stored), strict=True)
         return [found[slot] for slot in range(len(record.slots))]
 
-    def share(self) -> str:
+    def quota(self) -> str:
         f = self._f
         place = f.once("share place", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
         return f.once("share", f"load i64, ptr {place}, align 8")
 
-    def require(self, nbytes: str, refused: Callable[[], None]) -> None:
+    def require(self, nbytes: str, on_failure: Callable[[], None]) -> None:
         f = self._f
         start, capacity = self._variables()
-        room, grow, grown, not_grown = (
-            f.fresh_label(hint) for hint in ("room", "grow", "grown", "refused")
+        fits, grow, grown, not_grown = (
+            f.fresh_label(hint) for hint in ("fits", "grow", "grown", "on_failure")
         )
         held = f.assign(f"load i64, ptr {capacity}, align 8")
         enough = f.apply("icmp ule", "i64", nbytes, held)
-        f.branch_if(enough, room, grow, likely=True)
+        f.branch_if(enough, fits, grow, likely=True)
         f.start(grow)
         new = self._grow(nbytes)
         f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, not_grown, likely=True)
         f.start(not_grown)
-        refused()
+        on_failure()
         f.start(grown)
         f.lines += self._reload(start, capacity)
-        f.branch(room)
-        f.start(room)
+        f.branch(fits)
+        f.start(fits)
 
     def _grow(self, nbytes: str) -> str:
         """Grow the tape to so many bytes, and return its address, or null."""

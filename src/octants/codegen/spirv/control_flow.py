@@ -24,7 +24,7 @@ from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, u1, u32, u64
 
-assert LAUNCH_SIZE == 64, "what is pushed has room for eight words"
+assert LAUNCH_SIZE == 64, "the push constants have space for eight words"
 
 
 @dataclass(slots=True)

@@ -66,8 +66,8 @@ class PairCode(SpirvCode):
         return Pair(low, self._u32("add", self._u32("add", a.high, b.high), carry))
 
     def _difference(self, a: Pair, b: Pair) -> Pair:
-        borrow = self._bit(super().compare("lt", u32, a.low, b.low))
-        high = self._u32("sub", self._u32("sub", a.high, b.high), borrow)
+        carry = self._bit(super().compare("lt", u32, a.low, b.low))
+        high = self._u32("sub", self._u32("sub", a.high, b.high), carry)
         return Pair(self._u32("sub", a.low, b.low), high)
 
     def _minus(self, a: Pair) -> Pair:

@@ -1,8 +1,8 @@
 """Write tasks whose work items wait for each other at barriers.
 
 All threads of a block arrive at each of its barriers, also threads without a work item, and those
-whose item has ended early. So the code between two barriers is predicated on `Together.active`. The
-branches and loops around barriers are uniform over the block, as the program must ensure.
+whose item has ended early. So the code between two barriers is predicated on `active`. The branches
+and loops around barriers are uniform over the block, as the program must ensure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from octants.codegen.code import Element, Operand
 from octants.codegen.structured import control
-from octants.codegen.structured.early_exits import Ending
+from octants.codegen.structured.early_exits import EarlyExitFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1, u32
@@ -22,7 +22,7 @@ def has_barriers(block: Block) -> bool:
     return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
-class Together(Ending):
+class BarrierFunction(EarlyExitFunction):
     """The work item of a thread; a thread without one is not `active`."""
 
     def begin_block(self, block: Block, active: Operand, whole: Operand | None) -> None:
@@ -34,15 +34,15 @@ class Together(Ending):
         self._whole = whole
         self._users: dict[Value, set[Operation]] = {}
         self._waiting: set[Operation] = set()
-        self._look(block)
+        self._find_users(block)
 
-    def _look(self, block: Block) -> None:
+    def _find_users(self, block: Block) -> None:
         """Record the users of each value, and the operations with barriers inside."""
         for op in block.ops:
             for value in op.operands:
                 self._users.setdefault(value, set()).add(op)
             for region in op.regions:
-                self._look(region)
+                self._find_users(region)
                 for inner in region.ops:
                     self._waiting |= {op} if inner in self._waiting else set()
             if isinstance(op, ops.Barrier) and op.scope == "block":
@@ -83,16 +83,16 @@ class Together(Ending):
         """Return whether a condition holds for any active thread of the block."""
         code = self.code
         if self._whole is None:
-            return self._ask(condition)
+            return self._any_active(condition)
         result = code.variable(u1)
         code.branch(
             self._whole,
             lambda: code.write(result, condition),
-            lambda: code.write(result, self._ask(condition)),
+            lambda: code.write(result, self._any_active(condition)),
         )
         return code.read(result)
 
-    def _ask(self, condition: Operand) -> Operand:
+    def _any_active(self, condition: Operand) -> Operand:
         code = self.code
         flag = Element(code.shared_array("agreed", u32, 1), self.number(0, u32))
         first = code.compare("eq", u32, code.thread_in_block(), self.number(0, u32))
@@ -127,10 +127,10 @@ class Together(Ending):
 
 
 _STEPS: dict[type[Operation], Callable[..., None]] = {
-    ops.Barrier: Together._barrier,
-    ops.If: Together._if,
-    ops.For: Together._for,
-    ops.While: Together._while,
+    ops.Barrier: BarrierFunction._barrier,
+    ops.If: BarrierFunction._if,
+    ops.For: BarrierFunction._for,
+    ops.While: BarrierFunction._while,
 }
 
 

@@ -118,7 +118,7 @@ def is_less(code: Code, dtype: DType, a: Operand, b: Operand) -> Operand:
         found = bits("xor", difference, overflows)
     else:
         other = bits("not", a)
-        borrows = bits("and", bits("or", other, b), difference)
-        found = bits("or", bits("and", other, b), borrows)
+        carries = bits("and", bits("or", other, b), difference)
+        found = bits("or", bits("and", other, b), carries)
     top = bits("ushr", found, code.constant(dtype.bits - 1, dtype))
     return code.compare("ne", dtype, top, code.constant(0, dtype))

@@ -12,11 +12,11 @@ from octants.target import Blocks
 
 def check(task: Task, blocks: Blocks) -> None:
     """Raise an error if a task's block or its shared arrays exceed the machine's limits."""
-    size, room = blocks.subgroup_size, blocks.shared_bytes
+    size, limit = blocks.subgroup_size, blocks.shared_bytes
     if sizes(task)[1] != size:
         raise InternalError(f"{task.name}: subgroups of {sizes(task)[1]}, not {size}")
     taken = sum(words(array) * word_of(array.dtype).size for array, _ in shared_places(task))
-    if taken > room:
-        problem = f"those of this loop take {taken} bytes here, and there are {room}"
+    if taken > limit:
+        problem = f"those of this loop take {taken} bytes here, and there are {limit}"
         way_out = "tangents take as much as what they are of, and no number less than 4 bytes"
         raise WrongSharedArray(problem, f"use fewer elements: {way_out}").at(task.location)

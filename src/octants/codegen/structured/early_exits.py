@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.code import Operand
-from octants.codegen.recording_facts import asks_for_room
+from octants.codegen.recording_facts import may_exceed_tape
 from octants.codegen.structured.function import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -19,10 +19,10 @@ from octants.types.scalars import u1
 
 def can_end(op: Operation) -> bool:
     """Return whether an operation may end its work item."""
-    return isinstance(op, (ops.Assert, ops.RecordCheck)) or asks_for_room(op)
+    return isinstance(op, (ops.Assert, ops.RecordCheck)) or may_exceed_tape(op)
 
 
-class Ending(StructuredFunction):
+class EarlyExitFunction(StructuredFunction):
     """The work item of a thread, which has ended where it is not `active`."""
 
     def begin(self, block: Block, active: Operand) -> None:

@@ -52,9 +52,9 @@ class KernelContext:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """The speculation that a loop takes no slow path; ``noted`` is its guard, if it needs one."""
+    """The speculation that a loop takes no slow path; ``guard`` is its guard, if it needs one."""
 
-    noted: MutableSlot | None
+    guard: MutableSlot | None
 
 
 class StructuredFunction:
@@ -73,9 +73,9 @@ class StructuredFunction:
         self.task = task
         self.item: Operand = code.constant(0, i64)
         self.lower: Operand = code.constant(0, i64)
-        self.speaks_of: Operand | None = None  # the work item that messages name, if another one
+        self.message_item: Operand | None = None  # the work item that messages name, if another one
         self.lanes: Lanes | None = None
-        self.guess: Speculation | None = None
+        self.speculation: Speculation | None = None
         self.collected: dict[
             Operation, tuple[MutableSlot, MutableSlot]
         ] = {}  # see `register_reductions`
@@ -214,7 +214,7 @@ class StructuredFunction:
         """The memory of records."""
         return ThreadTape(self)
 
-    def share(self, nbytes: Operand) -> Operand:
+    def item_quota(self, nbytes: Operand) -> Operand:
         """Return the quota of a work item: all of the tape."""
         return nbytes
 

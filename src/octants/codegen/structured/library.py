@@ -24,8 +24,8 @@ def call(body: StructuredFunction, op: LibraryCall) -> Operand:
     def make(code: ThreadCode, given: list[Operand]) -> Operand:
         return _value(StructuredFunction(body.kernel, code, body.table), block, given)
 
-    if body.guess is not None and has_rare_way(op.fn, op.dtype, is_fast):
-        return _usual(body, block, op.operands)
+    if body.speculation is not None and has_slow_path(op.fn, op.dtype, is_fast):
+        return _fast(body, block, op.operands)
     name = f"math.{'fast.' * wanted.is_fast}{op.fn}.{op.dtype}"
     types = [arg.type for arg in block.args]
     return body.code.call(name, types, block.yielded[0].type, make, op.operands)
@@ -43,7 +43,7 @@ def _value(body: StructuredFunction, block: Block, operands: list[Operand]) -> O
 
 
 @functools.cache
-def has_rare_way(fn: str, dtype: DType, is_fast: bool) -> bool:
+def has_slow_path(fn: str, dtype: DType, is_fast: bool) -> bool:
     """Return whether a function has a branch whose first side is a slow path."""
     if not dtype.is_float or fn not in ALL:
         return False
@@ -56,18 +56,18 @@ def limit(dtype: DType) -> float:
     return USUAL[53 if dtype is f64 else 24]
 
 
-def _usual(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:
+def _fast(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:
     """Compute the value by the fast path; clear the guard if that is wrong."""
-    inner = StructuredFunction(body.kernel, body.code, body.table | {ops.If: _without_rare_way})
-    inner.guess = body.guess
+    inner = StructuredFunction(body.kernel, body.code, body.table | {ops.If: _without_slow_path})
+    inner.speculation = body.speculation
     return _value(inner, block, operands)
 
 
-def _without_rare_way(body: StructuredFunction, op: ops.If) -> None:
+def _without_slow_path(body: StructuredFunction, op: ops.If) -> None:
     code = body.code
-    if body.guess is not None and body.guess.noted is not None:
+    if body.speculation is not None and body.speculation.guard is not None:
         is_usual = code.apply("not", u1, body.use(op.condition))
-        noted = body.guess.noted
-        code.write(noted, code.apply("and", u1, code.read(noted), is_usual))
+        guard = body.speculation.guard
+        code.write(guard, code.apply("and", u1, code.read(guard), is_usual))
     for result, operand in zip(op.results, body.block(op.orelse), strict=True):
         body.bind(result, operand)

@@ -27,30 +27,30 @@ from octants.types.scalars import u1
 _MOST_WORK = 128
 """The most operations of an iteration, which is written twice."""
 
-_FEW_TURNS = 3
+_FEW_ITERATIONS = 3
 """Loops of at most so many iterations do not speculate: the empty second loop costs one."""
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
     """Write a loop as it is, or first without slow paths. Its pushes are reserved before."""
     records.reserve(body, op, runs=False)
-    if body.guess is None and body.code.masks and _is_worth_it(body, op):
-        _guess(body, op)
+    if body.speculation is None and body.code.masks and _is_worth_it(body, op):
+        _write_both(body, op)
     else:
         control.write_for(body, op, body.block, body.condition)
 
 
 def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
     lower, upper = (body.code.known(body.use(bound)) for bound in (op.lower, op.upper))
-    if None not in (lower, upper) and upper - lower <= _FEW_TURNS:
+    if None not in (lower, upper) and upper - lower <= _FEW_ITERATIONS:
         return False
-    may_be_rare = functools.partial(_may_be_rare, body)
-    return speculation.can_be_guessed(op, may_be_rare, _can_be_repeated, _MOST_WORK)
+    takes_slow_path = functools.partial(_takes_slow_path, body)
+    return speculation.can_speculate(op, takes_slow_path, _can_be_repeated, _MOST_WORK)
 
 
-def _may_be_rare(body: StructuredFunction, op: Operation) -> bool:
+def _takes_slow_path(body: StructuredFunction, op: Operation) -> bool:
     is_fast = body.kernel.fast_math
-    return isinstance(op, ops.Unary) and library.has_rare_way(op.fn, op.x.type, is_fast)
+    return isinstance(op, ops.Unary) and library.has_slow_path(op.fn, op.x.type, is_fast)
 
 
 def _can_be_repeated(op: Operation) -> bool:
@@ -60,16 +60,16 @@ def _can_be_repeated(op: Operation) -> bool:
     return isinstance(op, (ops.RecordPop, ops.For))
 
 
-def _guess(body: StructuredFunction, op: ops.For) -> None:
+def _write_both(body: StructuredFunction, op: ops.For) -> None:
     """Write both loops. The exact one does not depend on results of the other."""
-    code, is_right = body.code, _look_first(body, op)
-    body.guess = Speculation(code.variable(u1) if is_right is None else None)
-    if body.guess.noted is not None:
-        code.write(body.guess.noted, code.constant(True, u1))
+    code, is_right = body.code, _check_first(body, op)
+    body.speculation = Speculation(code.variable(u1) if is_right is None else None)
+    if body.speculation.guard is not None:
+        code.write(body.speculation.guard, code.constant(True, u1))
     control.write_for(body, op, body.block, body.condition)
-    if body.guess.noted is not None:
-        is_right = code.read(body.guess.noted)
-    body.guess = None
+    if body.speculation.guard is not None:
+        is_right = code.read(body.speculation.guard)
+    body.speculation = None
     guessed = [body.use(result) for result in op.results]
     lower = code.choose(is_right, op.lower.type, body.use(op.upper), body.use(op.lower))
     control.write_for(body, op, body.block, body.condition, lower)
@@ -81,11 +81,11 @@ def _guess(body: StructuredFunction, op: ops.For) -> None:
 # -- checks before the loop -----------------------------------------------------------------------
 
 
-def _look_first(body: StructuredFunction, op: ops.For) -> Operand | None:
+def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
     """Return whether all operands will be small; None if that is not known before the loop."""
     magnitudes = Magnitudes(op, body.kernel.constants)
     firsts, lasts = list[Value](), list[Value]()
-    for each in filter(functools.partial(_may_be_rare, body), op.body.walk()):
+    for each in filter(functools.partial(_takes_slow_path, body), op.body.walk()):
         (x,) = each.operands
         is_steady = magnitudes.is_steady(x)
         if not is_steady and magnitudes.later(x) > library.limit(x.type):
@@ -93,14 +93,14 @@ def _look_first(body: StructuredFunction, op: ops.For) -> Operand | None:
         firsts.append(x)
         lasts += [x] * is_steady
     makers = _makers(op, firsts)
-    if any(_may_be_rare(body, each) for each in makers) or set(makers) - set(op.body.ops):
+    if any(_takes_slow_path(body, each) for each in makers) or set(makers) - set(op.body.ops):
         return None
     code, dtype = body.code, op.lower.type
-    first = _are_usual(body, op, firsts, body.use(op.lower))
+    first = _are_small(body, op, firsts, body.use(op.lower))
     if not lasts:
         return first
     last = code.apply("sub", dtype, body.use(op.upper), body.number(1, dtype))
-    return code.apply("and", u1, first, _are_usual(body, op, lasts, last))
+    return code.apply("and", u1, first, _are_small(body, op, lasts, last))
 
 
 def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
@@ -113,7 +113,7 @@ def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
     return found
 
 
-def _are_usual(
+def _are_small(
     body: StructuredFunction, op: ops.For, values: Sequence[Value], number: Operand
 ) -> Operand:
     """Return whether some operands are small in the first iteration, with another counter."""

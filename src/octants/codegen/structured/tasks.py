@@ -18,13 +18,13 @@ from octants.codegen.dispatching import (
     write_bounds,
 )
 from octants.codegen.host_bounds import host_bounds
-from octants.codegen.recording_facts import pushed_again, restartable
+from octants.codegen.recording_facts import reserved_pushes, restartable
 from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.structured import reductions
-from octants.codegen.structured.blocks import Together, has_barriers
+from octants.codegen.structured.blocks import BarrierFunction, has_barriers
 from octants.codegen.structured.control import is_less
 from octants.codegen.structured.cooperation_limits import check
-from octants.codegen.structured.early_exits import Ending, can_end
+from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
 from octants.ir.cooperation import cooperates, shared_places, sizes
@@ -146,7 +146,7 @@ def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> Structured
 
 def _write_serial(kernel: KernelContext, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
-    body.restartable, body.reserved = restartable(task.body), pushed_again(task.body)
+    body.restartable, body.reserved = restartable(task.body), reserved_pushes(task.body)
     body.block(task.body)
 
 
@@ -227,14 +227,14 @@ def _item(
         if code is not body.code:
             inner = _body(kernel, code, position)
         else:
-            inner = Ending(kernel, code, TABLE, position) if ends else body
+            inner = EarlyExitFunction(kernel, code, TABLE, position) if ends else body
         inner.item = given[0]
         inner.lower, upper = _bounds(code, is_known=is_known)
-        inner.restartable, inner.reserved = restartable(task.body), pushed_again(task.body)
+        inner.restartable, inner.reserved = restartable(task.body), reserved_pushes(task.body)
         inner.collected, inner.shared_arrays = body.collected, body.shared_arrays
         if task.is_parallel and not task.options.get("fixed_order"):
             inner.shared_updates = find_shared(task.body) if code.gathers else set()
-        if isinstance(inner, Ending):
+        if isinstance(inner, EarlyExitFunction):
             inner.begin(task.body, code.constant(True, u1))
         if _needs_lanes(task):
             inner.lanes = cooperation.find_lanes(code, task, inner.item, upper)
@@ -305,7 +305,7 @@ def _write_together(
 ) -> None:
     """Write a work item with barriers, given its number and the end of the range."""
     task = kernel.module.tasks[position]
-    body = Together(kernel, code, TABLE, position)
+    body = BarrierFunction(kernel, code, TABLE, position)
     body.item, upper = numbers
     if _needs_lanes(task):
         body.lanes = cooperation.find_lanes(code, task, body.item, upper)

@@ -16,7 +16,7 @@ from octants.codegen.llvm.function import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
-from octants.codegen.llvm.rsqrt_estimates import unless_rare
+from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.ir import ops
 from octants.ir.core import Task, Value
 from octants.lazy_dataclass import dataclass
@@ -38,15 +38,15 @@ def _wave(name: str) -> Callable[[FunctionText, str], str]:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
         is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
-        if f.doubts is not None:
-            f.doubts.append(is_near)
+        if f.guards is not None:
+            f.guards.append(is_near)
             return near if f.series is None else computed(f, name, x, f.series)
 
         def far() -> str:
             found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
             return found
 
-        return unless_rare(f, near, is_near, far)
+        return unless_slow(f, near, is_near, far)
 
     return write
 
@@ -113,7 +113,7 @@ _SERIES = (
         ),
     ),
 )
-_TO_TURNS = float_literal(convert(1 / (2 * math.pi), f32))
+_TO_REVOLUTIONS = float_literal(convert(1 / (2 * math.pi), f32))
 _WHOLE = float_literal(1.5 * 2.0**23)
 """Adding and subtracting this rounds a number to an integer."""
 
@@ -130,9 +130,9 @@ def computed(f: FunctionText, name: str, x: str, chosen: Series) -> str:
     with each keeps both units busy.
     """
     if chosen is _SERIES[-1]:
-        shifted = _fma(f, x, _TO_TURNS, _WHOLE)
+        shifted = _fma(f, x, _TO_REVOLUTIONS, _WHOLE)
         turns = f.apply("fsub", "float", shifted, _WHOLE)
-        x = _fma(f, x, _TO_TURNS, f.apply("fneg", "float", turns))
+        x = _fma(f, x, _TO_REVOLUTIONS, f.apply("fneg", "float", turns))
     square = f.apply("fmul", "float", x, x)
     coefficients = chosen.sin if name == "sin" else chosen.cos
     *others, total = (float_literal(convert(each, f32)) for each in coefficients)
@@ -165,7 +165,7 @@ def _fma(f: FunctionText, *operands: str) -> str:
 WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
 """The functions with slow paths."""
 
-QUICK: dict[str, Callable[[FunctionText, str], str]] = {
+FAST: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _wave("sin"),
     "cos": _wave("cos"),
     "cos_beside_sin": _wave("cos"),

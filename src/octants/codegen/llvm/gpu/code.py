@@ -60,10 +60,10 @@ class GpuCode(LlvmCode, ThreadCode):
     # -- launch words ---------------------------------------------------------------------------
 
     def launch_word(self, offset: int) -> str:
-        return self._thread.told(offset, "i64")
+        return self._thread.launch_value(offset, "i64")
 
     def launch_address(self, offset: int) -> str:
-        return self._thread.in_global(self._thread.told(offset, "ptr"))
+        return self._thread.in_global(self._thread.launch_value(offset, "ptr"))
 
     def thread(self) -> str:
         return self._thread.thread()

@@ -63,7 +63,7 @@ class ThreadText(FunctionText):
         return {op.result: op.value for op in body.walk() if isinstance(op, Constant)}
 
     @functools.cached_property
-    def is_free(self) -> bool:
+    def may_change_bits(self) -> bool:
         """Whether no replay needs the bits of the task's sines and cosines."""
         task = self.kernel.module.tasks[self.task]
         return is_free(task, FREE_WAVES, sines_and_cosines(task.body))
@@ -85,10 +85,10 @@ class ThreadText(FunctionText):
 
     # -- launch words -----------------------------------------------------------------------------
 
-    def told(self, offset: int, type: str) -> str:
+    def launch_value(self, offset: int, type: str) -> str:
         """Load a launch word."""
-        place = self.once(("told", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
-        return self.once(("told", offset, type), f"load {type}, ptr {place}, align 8")
+        place = self.once(("launch word", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
+        return self.once(("launch word", offset, type), f"load {type}, ptr {place}, align 8")
 
     def first_item(self) -> str:
         """Return the first work item, i64."""
@@ -98,10 +98,10 @@ class ThreadText(FunctionText):
         """Return the end of the work items, i64."""
         return self._bound(8, abi.LAUNCH_UPPER)
 
-    def _bound(self, offset: int, told: int) -> str:
+    def _bound(self, offset: int, word: int) -> str:
         if not self.device_bounds:
-            return self.told(told, "i64")
-        bounds = self.in_global(self.told(abi.LAUNCH_BOUNDS, "ptr"))
+            return self.launch_value(word, "i64")
+        bounds = self.in_global(self.launch_value(abi.LAUNCH_BOUNDS, "ptr"))
         place = self.once(("bound", offset), f"getelementptr i8, ptr {bounds}, i64 {offset}")
         return self.once(("bound value", offset), f"load i64, ptr {place}, align 8")
 
@@ -123,7 +123,7 @@ class GpuMachine(Machine):
     constant_space = 0
     """The address space of tables of constants; 0 is the one of pointers without a space."""
     matches_addresses = True
-    """Whether there is `at_one_place`."""
+    """Whether there is `lanes_by_address`."""
 
     @abstractmethod
     def head(self, f: ThreadText, name: str) -> str:
@@ -152,7 +152,7 @@ class GpuMachine(Machine):
     def all_at(self, f: ThreadText, place: str) -> str:
         """Return whether the whole subgroup is here now, with one and the same address; i1."""
 
-    def at_one_place(self, f: ThreadText, place: str) -> tuple[str, str]:
+    def lanes_by_address(self, f: ThreadText, place: str) -> tuple[str, str]:
         """Return the bits (i32) of the arriving lanes, and of those with the same address."""
         raise NotImplementedError
 

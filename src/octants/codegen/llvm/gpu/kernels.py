@@ -13,7 +13,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
 from octants.codegen.dispatching import is_wanted, stop_if_failed, tape_of, write_bounds
 from octants.codegen.host_bounds import host_bounds
-from octants.codegen.llvm.control import several
+from octants.codegen.llvm.control import interleaving
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
@@ -23,7 +23,7 @@ from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.select_chains import find_chains
 from octants.codegen.memory_ranges import written_ranges
-from octants.codegen.recording_facts import pushed_again, recorded_loops, restartable
+from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.shared_copy_targets import find_copies
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
@@ -132,9 +132,9 @@ class _Writer:
             block_size=block,
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
-        f.reserved |= pushed_again(task.body)
+        f.reserved |= reserved_pushes(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
-        f.quick_turns = vector_loads.quick_turns(task)
+        f.interleaved_loops = vector_loads.interleaved_loops(task)
         if self._machine.normal_root and f.text.fast_math:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
@@ -209,13 +209,13 @@ class _Writer:
 def _skip_if_stopped(f: ThreadText) -> None:
     """Skip the node of a graph if an earlier node ran out of tape."""
     look, run = f.fresh_label("look"), f.fresh_label("run")
-    stop = f.told(abi.LAUNCH_STOP, "ptr")
+    stop = f.launch_value(abi.LAUNCH_STOP, "ptr")
     f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, look, likely=True)
     f.start(look)
     place = f.in_global(stop)
     number = f.assign(f"load atomic i64, ptr {place} {f.order}, align 8")
     is_on = f.apply("icmp eq", "i64", number, 0)
-    is_own = f.apply("icmp eq", "i64", number, f.told(abi.LAUNCH_NODE, "i64"))
+    is_own = f.apply("icmp eq", "i64", number, f.launch_value(abi.LAUNCH_NODE, "i64"))
     f.branch_if(f.apply("or", "i1", is_on, is_own), run, "end", likely=True)
     f.start(run)
 
@@ -291,7 +291,7 @@ def _write_loop(
     following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
     item.incoming.append((following, f.label))
     f.close_phi(item)
-    hint = several(f) if f.collected and _is_short(f, task) else ""
+    hint = interleaving(f) if f.collected and _is_short(f, task) else ""
     goes_on = f.apply("icmp slt", "i64", following, upper)
     f.branch_if(goes_on, "item", "return", hint=hint)
     f.start("return")

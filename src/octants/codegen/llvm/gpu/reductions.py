@@ -19,12 +19,12 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
     elif op in f.shared_updates:
         update_together(f, op)
     elif op in f.scattered_updates:
-        _update_by_places(f, op)
+        _update_by_address(f, op)
     else:
         update_alone(f, op)
 
 
-def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
+def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     """Combine updates of lanes that share an address: the first of them updates.
 
     The lanes with one address form a tree: in each iteration every second one that is left combines
@@ -32,7 +32,7 @@ def _update_by_places(f: ThreadText, op: ops.Atomic) -> None:
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
     place = address_of(f, op.array, op.companion, op.indices)
-    mask, same = f.gpu.at_one_place(f, place)
+    mask, same = f.gpu.lanes_by_address(f, place)
     own, register = f.code.lane(), f.type(dtype)
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])

@@ -29,13 +29,13 @@ from octants.ir import ops
 from octants.ir.core import Operation
 from octants.types.scalars import f32, f64
 
-TURNS = 8
+ITERATIONS = 8
 """The iterations of a chunk; twice as many in short loops."""
 
 _LITTLE = 6
 """The operations of a short iteration."""
 
-_TURNING, _BESIDE = 8, 8
+_BETWEEN, _BESIDE = 8, 8
 """The operations between iterations; the fraction of one unit's work that does not overlap."""
 
 _EXACT = 1 << 24
@@ -50,7 +50,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
     if is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
-        results = control.turns(f, op, *_bounds(f, op), hint=control.hint(f, op))
+        results = control.iterate(f, op, *_bounds(f, op), hint=control.hint(f, op))
     for result, found in zip(op.results, results, strict=True):
         f.bind(result, found)
 
@@ -64,16 +64,16 @@ def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
 
 def is_worth_it(f: ThreadText, op: ops.For) -> bool:
     """Return whether a loop has functions with slow paths, outside branches, and can speculate."""
-    may_be_rare = functools.partial(_may_be_rare, f)
-    if not f.text.fast_math or not any(map(may_be_rare, op.body.ops)):
+    takes_slow_path = functools.partial(_takes_slow_path, f)
+    if not f.text.fast_math or not any(map(takes_slow_path, op.body.ops)):
         return False
     branches = (each for each in op.body.walk() if isinstance(each, ops.If))
-    if any(may_be_rare(each) for branch in branches for each in speculation.inside(branch)):
+    if any(takes_slow_path(each) for branch in branches for each in speculation.inside(branch)):
         return False
-    return speculation.can_be_guessed(op, may_be_rare, _is_in_registers, _MOST_WORK)
+    return speculation.can_speculate(op, takes_slow_path, _is_in_registers, _MOST_WORK)
 
 
-def _may_be_rare(f: ThreadText, op: Operation) -> bool:
+def _takes_slow_path(f: ThreadText, op: Operation) -> bool:
     return isinstance(op, ops.Unary) and op.fn in f.machine.guessed and op.x.type is f32
 
 
@@ -88,7 +88,7 @@ def _is_in_registers(op: Operation) -> bool:
 def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     """Write the loop, and return the operands of its results."""
     lower, upper, inits = _bounds(f, op)
-    register, turns = f.type(op.lower.type), _turns(f, op)
+    register, turns = f.type(op.lower.type), _chunk_length(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
@@ -100,15 +100,15 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
-    values, end, usual = _guessed_turns(f, op, counter.name, starts, certain)
+    values, end, usual = _speculated_iterations(f, op, counter.name, starts, certain)
     if usual:
         guessed = f.label
         f.branch_if(_all(f, usual), following, again, likely=True)
         f.start(again)
-        if control.is_written_out(op):
-            slow, _ = _tested_turns(f, op, counter.name, starts)
+        if control.is_unrolled(op):
+            slow, _ = _tested_iterations(f, op, counter.name, starts)
         else:
-            slow = control.turns(f, op, counter.name, end, starts, hint=control.rolled(f))
+            slow = control.iterate(f, op, counter.name, end, starts, hint=control.no_unrolling(f))
         checked = f.label
         f.branch(following)
         f.start(following)
@@ -119,7 +119,7 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     else:
         f.branch(following)
         f.start(following)
-    hint = control.hint(f, op) or control.rolled(f)
+    hint = control.hint(f, op) or control.no_unrolling(f)
     f.branch_if(_are_enough(f, register, end, upper, turns), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
     f.start(tail)
@@ -128,15 +128,17 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
         control.joined(f, value.type, [(init, before), (value_, following)])
         for value, init, value_ in zip(op.results, inits, values, strict=True)
     ]
-    return control.turns(f, op, rest, upper, left, hint=control.hint(f, op) or control.rolled(f))
+    return control.iterate(
+        f, op, rest, upper, left, hint=control.hint(f, op) or control.no_unrolling(f)
+    )
 
 
-def _turns(f: ThreadText, op: ops.For) -> int:
+def _chunk_length(f: ThreadText, op: ops.For) -> int:
     """Return the iterations of a chunk: all of an unrolled loop."""
     lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
-    if lower is not None and upper is not None and control.is_written_out(op):
-        return max(TURNS, int(upper - lower))
-    return TURNS if len(_work(op)) > _LITTLE else 2 * TURNS
+    if lower is not None and upper is not None and control.is_unrolled(op):
+        return max(ITERATIONS, int(upper - lower))
+    return ITERATIONS if len(_work(op)) > _LITTLE else 2 * ITERATIONS
 
 
 def _work(op: ops.For) -> list[Operation]:
@@ -149,20 +151,20 @@ def _are_enough(f: ThreadText, register: str, lower: str, upper: str, turns: int
     return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), turns - 1)
 
 
-def _tested_turns(
+def _tested_iterations(
     f: ThreadText, op: ops.For, counter: str, values: list[str]
 ) -> tuple[list[str], str]:
     """Write tested iterations; return the carried operands and the next counter."""
     step = "nsw" if op.lower.type.is_signed else "nuw"
-    for _ in range(_turns(f, op)):
+    for _ in range(_chunk_length(f, op)):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        values = control.written(f, op)
+        values = control.write_iteration(f, op)
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     return values, counter
 
 
-def _guessed_turns(
+def _speculated_iterations(
     f: ThreadText,
     op: ops.For,
     counter: str,
@@ -174,20 +176,20 @@ def _guessed_turns(
     Some compute functions by polynomials, to keep other units busy.
     """
     step = "nsw" if op.lower.type.is_signed else "nuw"
-    computed = _computed_turns(f, op)
+    computed = _polynomial_iterations(f, op)
     numbers, table = _Numbers(f, op), f.table
     f.table = {**table, ops.Cast: numbers.cast}
     usual: list[str] = []
-    for turn in range(_turns(f, op)):
+    for turn in range(_chunk_length(f, op)):
         numbers.turn = turn
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        f.doubts, f.series = [], computed.get(turn)
-        values = control.written(f, op)
-        surely = certain.values() if len(f.doubts) == len(certain) else [()] * len(f.doubts)
-        pairs = zip(f.doubts, surely, strict=True)
+        f.guards, f.series = [], computed.get(turn)
+        values = control.write_iteration(f, op)
+        surely = certain.values() if len(f.guards) == len(certain) else [()] * len(f.guards)
+        pairs = zip(f.guards, surely, strict=True)
         usual += [doubt for doubt, turns in pairs if turn not in turns]
-        f.doubts, f.series = None, None
+        f.guards, f.series = None, None
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     f.table = table
     return values, counter, usual
@@ -226,10 +228,10 @@ def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
     For functions of carried values these are all iterations, given a check of the initial values.
     An unrolled loop has no other code for different initial values.
     """
-    magnitudes, turns = Magnitudes(op, f.constants), _turns(f, op)
-    begins = () if control.is_written_out(op) else op.body.args
+    magnitudes, turns = Magnitudes(op, f.constants), _chunk_length(f, op)
+    begins = () if control.is_unrolled(op) else op.body.args
     found: dict[Operation, Container[int]] = {}
-    for each in (each for each in op.body.ops if _may_be_rare(f, each)):
+    for each in (each for each in op.body.ops if _takes_slow_path(f, each)):
         (operand,) = each.operands
         if magnitudes.later(operand) < f.machine.usual:
             found[each] = range(operand not in begins, turns)
@@ -252,16 +254,16 @@ def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]
     return tests
 
 
-def _computed_turns(f: ThreadText, op: ops.For) -> dict[int, Series]:
+def _polynomial_iterations(f: ThreadText, op: ops.For) -> dict[int, Series]:
     """Return the iterations in which polynomials pay, where no replay needs the bits."""
-    if not f.is_free:
+    if not f.may_change_bits:
         return {}
     magnitudes = Magnitudes(op, f.constants)
     inside = _work(op)
-    functions = [each for each in inside if _may_be_rare(f, each)]
+    functions = [each for each in inside if _takes_slow_path(f, each)]
     chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
-    turns = _turns(f, op)
-    instructions = turns * (len(inside) + len(functions)) + _TURNING
+    turns = _chunk_length(f, op)
+    instructions = turns * (len(inside) + len(functions)) + _BETWEEN
     costs = []
     for count in range(turns // 2 + 1):
         one = f.machine.function_sums * len(functions) * (turns - count)

@@ -28,7 +28,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import i32, i64
 
-TURNS = 4
+ITERATIONS = 4
 _PIECE, _WORD = 16, 4  # bytes
 _LONGEST = 64
 """The most bytes from an element to the next."""
@@ -56,8 +56,8 @@ Rows = dict[_Row, dict[Operation, int]]
 def for_(f: ThreadText, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
     if speculation.is_worth_it(f, op):
-        f.quick_turns.discard(op)
-    rows = find_rows(f, op) if op in f.quick_turns else {}
+        f.interleaved_loops.discard(op)
+    rows = find_rows(f, op) if op in f.interleaved_loops else {}
     if not rows:
         speculation.for_(f, op)
         return
@@ -74,7 +74,7 @@ def load(f: FunctionText, op: ops.Load) -> None:
         f.bind(op.result, found)
 
 
-def quick_turns(task: Task) -> set[Operation]:
+def interleaved_loops(task: Task) -> set[Operation]:
     """Return the loops of which four iterations run at a time: short ones without inner loops.
 
     LLVM interleaves them where vector loads do not apply: it warns if it cannot.
@@ -181,17 +181,17 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
     register, less = f.type(op.lower.type), f"icmp {control.less(op.lower.type)}"
     chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
     aligned = _is_aligned(f, register, lower, rows)
-    whole = f.apply("and", register, upper, -TURNS)
+    whole = f.apply("and", register, upper, -ITERATIONS)
     end = f.choose(aligned, register, whole, lower)
     before = f.label
     f.branch_if(f.apply(less, register, lower, end), chunk, tail)
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
-    values = _four_turns(f, op, counter.name, [phi.name for phi in carried], rows)
-    following = f.apply("add nsw", register, counter.name, TURNS)
+    values = _four_iterations(f, op, counter.name, [phi.name for phi in carried], rows)
+    following = f.apply("add nsw", register, counter.name, ITERATIONS)
     again = f.label
     more = f.apply(less, register, following, end)
-    f.branch_if(more, chunk, tail, hint=control.rolled(f))
+    f.branch_if(more, chunk, tail, hint=control.no_unrolling(f))
     control.close_phis(f, phis, [following, *values], again)
     f.start(tail)
     rest = control.joined(f, op.lower.type, [(lower, before), (following, again)])
@@ -199,12 +199,12 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
         control.joined(f, result.type, [(init, before), (value, again)])
         for result, init, value in zip(op.results, inits, values, strict=True)
     ]
-    return control.turns(f, op, rest, upper, left, hint=control.rolled(f))
+    return control.iterate(f, op, rest, upper, left, hint=control.no_unrolling(f))
 
 
 def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
     """Return whether the first iteration and all arrays are aligned."""
-    low = f.apply("and", register, lower, TURNS - 1)
+    low = f.apply("and", register, lower, ITERATIONS - 1)
     aligned = f.apply("icmp eq", register, low, 0)
     for array, companion in dict.fromkeys((row.array, row.companion) for row in rows):
         bits = f.convert("ptrtoint", "ptr", f.pointer(array, companion), "i64")
@@ -213,13 +213,13 @@ def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
     return aligned
 
 
-def _four_turns(
+def _four_iterations(
     f: ThreadText, op: ops.For, counter: str, values: list[str], rows: Rows
 ) -> list[str]:
     """Write four iterations from a counter on, and return the carried operands."""
     register = f.type(op.lower.type)
     pieces = {row: _pieces(f, row, loads, counter, register) for row, loads in rows.items()}
-    for turn in range(TURNS):
+    for turn in range(ITERATIONS):
         number = f.apply("add nsw", register, counter, turn) if turn else counter
         for arg, operand in zip(op.body.args, [number, *values], strict=True):
             f.bind(arg, operand)
@@ -227,7 +227,7 @@ def _four_turns(
             for each, place in loads.items():
                 word = turn * row.stride + place
                 f.loaded[each] = _word(f, each, pieces[row][word // _PIECE], word % _PIECE)
-        values = control.written(f, op)
+        values = control.write_iteration(f, op)
     f.loaded.clear()
     return values
 
@@ -240,7 +240,7 @@ def _pieces(
     offset = f.apply("mul nsw", "i64", wide, row.stride)
     base = f.pointer(row.array, row.companion)
     start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-    words = {turn * row.stride + place for turn in range(TURNS) for place in loads.values()}
+    words = {turn * row.stride + place for turn in range(ITERATIONS) for place in loads.values()}
     suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
     kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
     found: dict[int, str] = {}

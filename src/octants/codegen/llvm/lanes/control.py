@@ -211,7 +211,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     counter = _open(f, op.body.args[0], lower, preheader)
     carried = _open_all(f, op.body.args[1:], op.results, inits, ends, preheader)
     active = _open_mask(f, f.mask, preheader) if parts else None
-    turn = _open_turn(f, op, preheader)
+    turn = _open_iteration(f, op, preheader)
     values = f.block(op.body)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
@@ -338,7 +338,7 @@ def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
     return active
 
 
-def _open_turn(f: LaneText, op: ops.For, before: str) -> Phi | None:
+def _open_iteration(f: LaneText, op: ops.For, before: str) -> Phi | None:
     """Open a phi for the iteration number, where it is used and is not the counter."""
     if op not in f.uniformity.iteration_numbers or not f.varies(op.body.args[0]):
         return None

@@ -33,7 +33,7 @@ _FLAGS = re.compile(r" n[us]w\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinearVector:
     """A vector with a constant step: the first lane's number, as an operand, and the ``step``.
 
     Numbers in between may wrap, unless it is `exact`.
@@ -72,7 +72,7 @@ class LaneText(FunctionText):
         self.mask: str | None = None
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
-        self.lines_of: dict[str, Line] = {}
+        self.linear: dict[str, LinearVector] = {}
         self._forms: AffineForms | None = None
 
     # -- operands -------------------------------------------------------------------------------
@@ -143,22 +143,22 @@ class LaneText(FunctionText):
         register = self.type(value.type)
         return self.vector(register) if self.varies(value) else register
 
-    def line(self, operand: str) -> Line | None:
+    def line(self, operand: str) -> LinearVector | None:
         """Return an operand as a linear vector, if it is known to be one."""
         if operand in self.vectors:
-            return self.lines_of.get(operand)
-        return Line(operand, 0)
+            return self.linear.get(operand)
+        return LinearVector(operand, 0)
 
     def note_exact(self, value: Value) -> None:
         """Mark a linear vector as exact if its value's range proves that it does not wrap."""
         operand = self.use(value)
-        line = self.lines_of.get(operand)
+        line = self.linear.get(operand)
         if line is None or line.exact:
             return
         if self._forms is None:
             self._forms = AffineForms(self.kernel.module.tasks[self.task])
         if value not in self._forms.integer(value).terms:
-            self.lines_of[operand] = Line(line.start, line.step, exact=True)
+            self.linear[operand] = LinearVector(line.start, line.step, exact=True)
 
     # -- work items -----------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class LaneText(FunctionText):
         """Return a vector of a number and its successors."""
         wide, numbers = self.spread(register, first), self._numbers(register)
         lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
-        self.lines_of[lanes] = Line(first, 1, exact=True)
+        self.linear[lanes] = LinearVector(first, 1, exact=True)
         return lanes
 
     # -- pure instructions ----------------------------------------------------------------------
@@ -228,10 +228,10 @@ class LaneText(FunctionText):
         wide = ", ".join([self.spread(type, operand) for operand in operands])
         name = self.assign_vector(f"{instruction} {self.vector(type)} {wide}")
         if line is not None:
-            self.lines_of[name] = line
+            self.linear[name] = line
         return name
 
-    def _combine(self, instruction: str, type: str, operands: list[str]) -> Line | None:
+    def _combine(self, instruction: str, type: str, operands: list[str]) -> LinearVector | None:
         """Return the linear vector of a sum, a difference, or a product with a number."""
         if type not in ("i32", "i64") or instruction not in ("add", "sub", "mul"):
             return None
@@ -246,7 +246,7 @@ class LaneText(FunctionText):
                 return None
             step = int(factor[0]) * (first.step or second.step)
         start = super().apply(instruction, type, first.start, second.start)
-        return Line(start, wrapped(step, int(type[1:])))
+        return LinearVector(start, wrapped(step, int(type[1:])))
 
     def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
         if not self.is_vector(condition, on_true, on_false):
@@ -267,19 +267,23 @@ class LaneText(FunctionText):
             f"{instruction} {self.vector(source)} {operand} to {self.vector(target)}"
         )
         if line is not None:
-            self.lines_of[name] = line
+            self.linear[name] = line
         return name
 
-    def _converted(self, instruction: str, source: str, operand: str, target: str) -> Line | None:
+    def _converted(
+        self, instruction: str, source: str, operand: str, target: str
+    ) -> LinearVector | None:
         """Return the linear vector of an i32 as i64, if it does not wrap, or of an i64 as i32."""
-        line = self.lines_of.get(operand)
+        line = self.linear.get(operand)
         if line is None:
             return None
         if (instruction, source, target) == ("sext", "i32", "i64") and line.exact:
-            return Line(super().convert(instruction, source, line.start, target), line.step, True)
+            return LinearVector(
+                super().convert(instruction, source, line.start, target), line.step, True
+            )
         if (source, target) == ("i64", "i32"):
             start = super().convert(instruction, source, line.start, target)
-            return Line(start, wrapped(line.step, 32))
+            return LinearVector(start, wrapped(line.step, 32))
         return None
 
     def widen(self, index: str) -> str:
@@ -287,9 +291,9 @@ class LaneText(FunctionText):
 
         It may wrap in inactive lanes, but not between there and an active one.
         """
-        line = self.lines_of.get(index)
+        line = self.linear.get(index)
         wide = self.convert("sext", "i32", index, "i64")
-        if line is None or wide in self.lines_of:
+        if line is None or wide in self.linear:
             return wide
         reach = line.step * (self.lanes - 1)
         if abs(reach) >= 1 << 31:
@@ -300,7 +304,7 @@ class LaneText(FunctionText):
             last = super().apply("add", "i32", line.start, reach)
             start = super().convert("sext", "i32", last, "i64")
             start = super().apply("sub", "i64", start, reach)
-        self.lines_of[wide] = Line(start, line.step)
+        self.linear[wide] = LinearVector(start, line.step)
         return wide
 
     def call(
@@ -392,7 +396,7 @@ class LaneText(FunctionText):
             wide = super().convert("trunc", "i64", wide, self.item_type)
         return super().apply("add", self.item_type, self.item, wide)
 
-    def share(self, nbytes: str) -> str:
+    def item_quota(self, nbytes: str) -> str:
         return super().apply("udiv", "i64", nbytes, self.lanes)
 
     # -- lane by lane ---------------------------------------------------------------------------

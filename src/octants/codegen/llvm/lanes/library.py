@@ -19,7 +19,7 @@ from octants.types.scalars import u1
 _LONG = 16
 """The most operations of a slow path that stay inline."""
 
-_RARE_LANES = 8
+_SLOW_LANES = 8
 """The lanes of a slow path at a time: it mostly computes in 64-bit integers."""
 
 
@@ -79,7 +79,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     f.branch_if(none, merge, rare, likely=True)
     f.start(rare)
     is_long = sum(1 for _ in op.then.walk()) > _LONG
-    found = _call_rare(f, op.then) if is_long else f.block(op.then)
+    found = _call_slow_path(f, op.then) if is_long else f.block(op.then)
     merged = [
         f.choose(condition, f.type(result.type), value, other)
         for result, value, other in zip(op.results, found, usual, strict=True)
@@ -91,12 +91,12 @@ def if_(f: LaneText, op: ops.If) -> None:
         f.bind(result, control.phi(f, f.shape(result), [(value, end), (other, before)]))
 
 
-def _call_rare(f: LaneText, block: Block) -> list[str]:
+def _call_slow_path(f: LaneText, block: Block) -> list[str]:
     """Call a slow path as a function, and return the values that its block yields."""
     needed = captured(block)
     types, name = _function(f, block, needed)
     if _few(f, block) < f.lanes:
-        types, name = _in_turns(f, block, needed, types, name)
+        types, name = _in_segments(f, block, needed, types, name)
     arguments = ", ".join(f"{f.shape(value)} {f.use(value)}" for value in needed)
     result = f.assign(f"call {_struct(types)} {name}({arguments})")
     found = []
@@ -110,7 +110,7 @@ def _few(f: LaneText, block: Block) -> int:
     """Return the lanes of a slow path's function: one for all lanes would be most of a module."""
     vectors = [value for value in captured(block) if f.varies(value)] + block.yielded
     can_be_cut = all(f.varies(value) and value.type is not u1 for value in vectors)
-    return _RARE_LANES if can_be_cut and f.lanes % _RARE_LANES == 0 else f.lanes
+    return _SLOW_LANES if can_be_cut and f.lanes % _SLOW_LANES == 0 else f.lanes
 
 
 def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str], str]:
@@ -123,30 +123,32 @@ def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str]
     values = [inner.fit(value, x) for value, x in zip(block.yielded, given, strict=True)]
     types = [inner.shape(value) for value in block.yielded]
     result = _collected(inner, types, values)
-    name = library.rare_name(parameters, inner)
+    name = library.slow_path_name(parameters, inner)
     _define(f, inner, name, parameters, result)
     return types, name
 
 
-def _in_turns(
-    f: LaneText, block: Block, needed: list[Value], parts: list[str], name_of_part: str
+def _in_segments(
+    f: LaneText, block: Block, needed: list[Value], parts: list[str], name_of_segment: str
 ) -> tuple[list[str], str]:
     """Return such a function for all lanes, which calls the one for a few in a loop."""
-    inner, name = _inner(f, f.uniformity), f"{name_of_part}.x{f.lanes}"
+    inner, name = _inner(f, f.uniformity), f"{name_of_segment}.x{f.lanes}"
     parameters = _bind_parameters(inner, needed)
     types = [inner.shape(value) for value in block.yielded]
-    rooms = [inner.once(k, f"alloca {each}, align 64") for k, each in enumerate(types)]
+    buffers = [inner.once(k, f"alloca {each}, align 64") for k, each in enumerate(types)]
     inner.start("start")
     arguments = [_argument(inner, value) for value in needed]
-    turn, again = _begin_turns(inner)
-    given = ", ".join(argument(turn.name) for argument in arguments)
-    found = inner.assign(f"call {_struct(parts)} {name_of_part}({given})")
-    for position, (part, room) in enumerate(zip(parts, rooms, strict=True)):
+    segment, again = _begin_segments(inner)
+    given = ", ".join(argument(segment.name) for argument in arguments)
+    found = inner.assign(f"call {_struct(parts)} {name_of_segment}({given})")
+    for position, (part, buffer) in enumerate(zip(parts, buffers, strict=True)):
         taken = inner.assign(f"extractvalue {_struct(parts)} {found}, {position}")
-        place = inner.assign(f"getelementptr {part}, ptr {room}, i64 {turn.name}")
+        place = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment.name}")
         inner.emit(f"store {part} {taken}, ptr {place}")
-    _end_turns(inner, turn, again)
-    values = [inner.assign(f"load {t}, ptr {room}") for t, room in zip(types, rooms, strict=True)]
+    _end_segments(inner, segment, again)
+    values = [
+        inner.assign(f"load {t}, ptr {buffer}") for t, buffer in zip(types, buffers, strict=True)
+    ]
     _define(f, inner, name, parameters, _collected(inner, types, values), " optsize")
     return types, name
 
@@ -156,32 +158,32 @@ def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
     register = inner.type(value.type)
     if not inner.varies(value):
         return lambda _: f"{register} {inner.use(value)}"
-    shape, part = inner.shape(value), f"<{_RARE_LANES} x {register}>"
-    room = inner.once(value, f"alloca {shape}, align 64")
-    inner.emit(f"store {shape} {inner.use(value)}, ptr {room}")
+    shape, part = inner.shape(value), f"<{_SLOW_LANES} x {register}>"
+    buffer = inner.once(value, f"alloca {shape}, align 64")
+    inner.emit(f"store {shape} {inner.use(value)}, ptr {buffer}")
 
-    def take(turn: str) -> str:
-        place = inner.assign(f"getelementptr {part}, ptr {room}, i64 {turn}")
+    def take(segment: str) -> str:
+        place = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment}")
         return f"{part} {inner.assign(f'load {part}, ptr {place}')}"
 
     return take
 
 
-def _begin_turns(inner: LaneText) -> tuple[Phi, str]:
+def _begin_segments(inner: LaneText) -> tuple[Phi, str]:
     """Begin a loop over segments of the lanes; return its counter and its label."""
-    before, again = inner.label, inner.fresh_label("turn")
+    before, again = inner.label, inner.fresh_label("segment")
     inner.branch(again)
     inner.start(again)
-    turn = inner.open_phi("i64")
-    turn.incoming.append(("0", before))
-    return turn, again
+    segment = inner.open_phi("i64")
+    segment.incoming.append(("0", before))
+    return segment, again
 
 
-def _end_turns(inner: LaneText, turn: Phi, again: str) -> None:
-    following = inner.apply("add", "i64", turn.name, 1)
-    turn.incoming.append((following, inner.label))
-    inner.close_phi(turn)
-    more = inner.apply("icmp ult", "i64", following, inner.lanes // _RARE_LANES)
+def _end_segments(inner: LaneText, segment: Phi, again: str) -> None:
+    following = inner.apply("add", "i64", segment.name, 1)
+    segment.incoming.append((following, inner.label))
+    inner.close_phi(segment)
+    more = inner.apply("icmp ult", "i64", following, inner.lanes // _SLOW_LANES)
     done = inner.fresh_label("done")
     inner.branch_if(more, again, done)
     inner.start(done)

@@ -42,7 +42,7 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.RecordPush: records.push,
     ops.RecordPop: records.pop,
     ops.RecordEnd: records.end,
-    ops.RecordCapacity: records.room,
+    ops.RecordCapacity: records.capacity,
     ops.Longest: records.longest,
-    ops.RecordReserve: records.make_room_now,
+    ops.RecordReserve: records.reserve_now,
 }

@@ -30,7 +30,7 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     index = f.wide(op.index)
     if op not in f.reserved:
         last = records.position(f, f.use(op.base), f.largest(index), stride)
-        _make_room(f, op, index, f.apply("add", "i64", last, stride))
+        _ensure_capacity(f, op, index, f.apply("add", "i64", last, stride))
     start = _start(f, f.use(op.base), index, stride)
     suffix = f.kernel.scopes.suffix(None)
     for offset, slots in op.record.members().items():
@@ -86,9 +86,9 @@ def end(f: LaneText, op: ops.RecordEnd) -> None:
     f.bind(op.result, records.position(f, f.use(op.base), count, _stride(f, op.record)))
 
 
-def room(f: LaneText, op: ops.RecordCapacity) -> None:
+def capacity(f: LaneText, op: ops.RecordCapacity) -> None:
     """Bind the capacity for a loop in each lane's column of the tape."""
-    f.bind(op.result, records.room_for(f, op, _stride(f, op.record)))
+    f.bind(op.result, records.capacity_for(f, op, _stride(f, op.record)))
 
 
 def longest(f: LaneText, op: ops.Longest) -> None:
@@ -96,11 +96,11 @@ def longest(f: LaneText, op: ops.Longest) -> None:
     f.bind(op.result, f.largest(f.use(op.count)))
 
 
-def make_room_now(f: LaneText, op: ops.RecordReserve) -> None:
+def reserve_now(f: LaneText, op: ops.RecordReserve) -> None:
     """Grow the tape for later records, for the lane that needs most."""
     if op.record.slots:
         end = f.wide(op.end)
-        _make_room(f, op, end, f.largest(end))
+        _ensure_capacity(f, op, end, f.largest(end))
 
 
 def reserve(f: LaneText, loop: ops.For) -> None:
@@ -114,11 +114,11 @@ def reserve(f: LaneText, loop: ops.For) -> None:
             bound = f.apply("sub", "i64", bound, f.wide(loop.lower))
         least = records.limited(f.code, f.largest(bound), stride)
         nbytes = records.position(f, f.use(op.base), least, stride)
-        _make_room(f, op, bound, records.needed(f, nbytes, condition))
+        _ensure_capacity(f, op, bound, records.needed(f, nbytes, condition))
         f.reserved.add(op)
 
 
-def _make_room(
+def _ensure_capacity(
     f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
 ) -> None:
     """Grow the tape if needed; a failure names the lane that needed most."""
@@ -127,5 +127,5 @@ def _make_room(
     if f.is_vector(counts):
         wanting = f.both(f.mask, f.apply("icmp eq", "i64", counts, f.largest(counts)))
     f.item = f.item_of(wanting)
-    records.make_room(f, op, nbytes, first)
+    records.ensure_capacity(f, op, nbytes, first)
     f.item = outer

@@ -20,7 +20,7 @@ def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
     def rare() -> str:
         return f.choose(is_usual, "float", better, rsqrt_estimates.quotient(f, op.operand))
 
-    root = rsqrt_estimates.unless_rare(f, better, all_usual, rare, f.vector("float"))
+    root = rsqrt_estimates.unless_slow(f, better, all_usual, rare, f.vector("float"))
     f.vectors.add(root)
     return root
 
