@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import Artifact
@@ -10,7 +11,8 @@ from octants.backends.base import NEAR_BYTES, Backend
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.amdgpu import targets
 from octants.deferred_import import Deferred
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
@@ -27,6 +29,10 @@ else:
     device = Deferred("octants.runtime.hip.device")
     library = Deferred("octants.runtime.hip.library")
 
+_UNTESTED = (
+    "arch `amdgpu` is experimental: no GPU of AMD has run it yet. Compare results with those of"
+    " another arch, such as `qd.vulkan`"
+)
 _THREADS = 2048  # of a multiprocessor, at most
 
 
@@ -50,8 +56,13 @@ class AmdgpuBackend(Backend):
             return f"{found.title}; {found.remedy}" if found else str(error)
         return ""
 
+    def drawback(self) -> str:
+        """No GPU of AMD has run the tests, so this is for those who ask for it."""
+        return "it is experimental: no GPU of AMD has run it yet"
+
     def make_device(self, chosen: Options) -> Device:
         target = self.target(chosen)
+        warnings.warn(_UNTESTED, OctantsWarning, levels_to_the_user())
         return device.HipDevice(
             lambda: abortable_nodes.code(target),
             chosen.device,

@@ -11,9 +11,15 @@ import pytest
 
 import octants as qd
 from octants.backends import amdgpu
+from octants.backends.table import obstacle_to
 from octants.codegen.llvm.amdgpu import abortable_nodes, kernels
 from octants.codegen.llvm.amdgpu.targets import WAVES, target
-from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsRuntimeError
+from octants.diagnostics.exceptions import (
+    OctantsAssertionError,
+    OctantsError,
+    OctantsRuntimeError,
+    OctantsWarning,
+)
 from octants.runtime.cuda.library import SIGNATURES
 from octants.runtime.gpu import tape_growth
 from octants.runtime.hip import errors, library
@@ -26,6 +32,8 @@ from tests.graphs import test_graphs, test_stopped
 from tests.runtime.amdgpu.code_reader import metadata_of
 from tests.runtime.amdgpu.fake_hip import FakeHip
 from tests.runtime.amdgpu.on_amdgpu import fake_gpu
+
+pytestmark = pytest.mark.filterwarnings("ignore:arch `amdgpu` is experimental")
 
 SIZE = 40
 
@@ -205,6 +213,13 @@ def test_every_error_has_a_text() -> None:
     kinds = vars(errors).values()
     own = {each.code for each in kinds if getattr(each, "__module__", "") == errors.__name__}
     assert own == codes_of("errors", CASES) - {"OCT435"}
+
+
+def test_it_is_experimental() -> None:
+    with fake_gpu():
+        with pytest.warns(OctantsWarning, match="no GPU of AMD has run it"):
+            qd.init(arch=qd.amdgpu)
+        assert "experimental" in obstacle_to("amdgpu", by_itself=False)
 
 
 def test_init_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
