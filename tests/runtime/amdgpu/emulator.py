@@ -39,6 +39,8 @@ There are no caches, and the emulator does not know them.
 """
 _LANE = re.compile(r"= ([^;]*) / 4(U?) % (\w+?)U?;")
 """The lane that another one reads, which the emulator takes wrongly where it is none."""
+_LOW_OPERAND = re.compile(r"DATA\[63 : 0\](\.[ub]64)?")
+_HIGH_OPERAND = re.compile(r"DATA\[127 : 64\](\.[ub]64)?")
 _NOTHING = 0xBF800000
 """An instruction that does nothing."""
 _SHARED_SHIFT = 15
@@ -61,7 +63,54 @@ def runner() -> Any:
         for instruction, meaning in table.items():
             if instruction.name == "DS_BPERMUTE_B32":
                 table[instruction] = _LANE.sub(r"= (\1 / 4\2) & (\3\2 - 1\2);", meaning)
+    _add_missing(emu)
     return emu.run_asm
+
+
+def _add_missing(emu: Any) -> None:
+    """Add instructions that the emulator lacks, or has wrongly."""
+    handlers, parse = emu._INST_HANDLERS, emu.parse_pcode
+    swapping: list[tuple[Any, Any]] = []  # a compare-and-exchange of 64 bits that is compiled now
+
+    def program_counter(handler: Any, inst: Any, ctx: Any) -> Any:
+        name = emu._op_name(inst)
+        if name not in ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64"):
+            return handler(inst, ctx)
+        to, source = ctx.inst_field(type(inst).sdst), ctx.inst_field(type(inst).ssrc0)
+        after = emu._split64(ctx.rpc() + emu.UOp.const(ctx.inst_size, emu.dtypes.uint64))
+        target = ctx.rsgpr_dyn(source), ctx.rsgpr_dyn(source + emu._c(1))
+        low, high = after if name == "S_GETPC_B64" else target
+        stores = [(emu._c(emu.PC_LO_IDX), low), (emu._c(emu.PC_HI_IDX), high)]
+        if name != "S_SETPC_B64":
+            stores += [(to, after[0]), (to + emu._c(1), after[1])]
+        return emu.UOp.sink(*(ctx.wsgpr_dyn(place, value) for place, value in stores))
+
+    def memory(handler: Any, inst: Any, ctx: Any) -> Any:
+        name = emu._op_name(inst)
+        if "ATOMIC_CMPSWAP" not in name or not name.endswith(("B64", "X2")):
+            return handler(inst, ctx)
+        swapping.append((inst, ctx))
+        try:
+            return handler(inst, ctx)
+        finally:
+            swapping.pop()
+
+    def with_second_operand(meaning: str, sources: Any) -> Any:
+        if swapping:
+            inst, ctx = swapping[-1]
+            field = type(inst).vsrc if hasattr(type(inst), "vsrc") else type(inst).data
+            first, lane = ctx.inst_field(field), sources["laneId"]
+            words = (ctx.rvgpr_dyn(first + emu._c(k), lane) for k in (2, 3))
+            sources = {**sources, "DATA2": emu._u64(*words)}
+            meaning = _LOW_OPERAND.sub("DATA.u64", _HIGH_OPERAND.sub("DATA2.u64", meaning))
+        return parse(meaning, sources)
+
+    emu.parse_pcode = with_second_operand
+    for kind, handler in list(handlers.items()):
+        if handler is emu._compile_sop and "SOP1" in kind.__name__:
+            handlers[kind] = functools.partial(program_counter, handler)
+        elif handler is emu._compile_mem_op:
+            handlers[kind] = functools.partial(memory, handler)
 
 
 class _Shared:
