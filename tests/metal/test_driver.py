@@ -263,6 +263,41 @@ def test_gradients_are_those_of_the_cpu(fake: FakeMetal) -> None:
     assert np.abs(found[1]).max() > 0.1
 
 
+def weighted(arch: Any) -> Any:
+    """A gradient through a loop in blocks, whose records hold truth values and integers."""
+    qd.init(arch=arch, log_level="error", ad_stack_budget_bytes=1)
+    x = qd.field(qd.f32, shape=40, needs_grad=True)
+    y = qd.field(qd.f32, shape=40, needs_grad=True)
+
+    @qd.kernel
+    def run(n: qd.i32):
+        for i in x:
+            v, odd, a = x[i], True, qd.i8(3)
+            for _ in range(n):
+                weight = qd.f32(a) / 128.0
+                if odd:
+                    v = qd.sin(v * (1.0 + weight))
+                else:
+                    v = v * 1.25
+                odd = a > 0
+                a = qd.i8(a * qd.i8(5) + qd.i8(1))
+            y[i] = v
+
+    x.from_numpy(np.linspace(0.1, 0.9, 40).astype(np.float32))
+    y.grad.fill(1.0)
+    run(300)
+    run.grad(300)
+    return x.grad.to_numpy()
+
+
+def test_truth_values_in_local_records(fake: FakeMetal) -> None:
+    found = weighted(qd.metal)
+    qd.reset()
+    wanted = weighted(qd.cpu)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-30)
+    assert np.isfinite(wanted).all() and np.abs(wanted).max() > 0
+
+
 def test_a_failed_assertion_is_reported(fake: FakeMetal) -> None:
     qd.init(arch=qd.metal, debug=True, log_level="error")
     x = qd.field(qd.f32, shape=200)

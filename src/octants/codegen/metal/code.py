@@ -259,17 +259,19 @@ class MetalCode(ThreadCode):
         return self.apply("add", u64, address, nbytes)
 
     def load(self, place: Pointer, dtype: DType, of: Any = None) -> str:  # noqa: ARG002
-        found = self._assign(memory_type(dtype), self._number(place, dtype))
-        return self._as(self.library.type(dtype), found) if dtype.is_float else found
+        kind, number = self.library.type(dtype), self._number(place, dtype)
+        if isinstance(place, Element) or not dtype.is_float:
+            return self._assign(kind, number)
+        return self._as(kind, self._assign(memory_type(dtype), number))
 
     def store(self, place: Pointer, dtype: DType, value: str, of: Any = None) -> None:  # noqa: ARG002
-        bits = self._as(memory_type(dtype), value) if dtype.is_float else value
-        self.emit(f"{self._number(place, dtype)} = {bits};")
+        if dtype.is_float and not isinstance(place, Element):
+            value = self._as(memory_type(dtype), value)
+        self.emit(f"{self._number(place, dtype)} = {value};")
 
     def local_array(self, dtype: DType, count: int) -> Words:
-        self.library.type(dtype)
         words = Words(self.library.fresh("a"), dtype, is_shared=False)
-        self._variables.append(f"    {memory_type(dtype)} {words.text}[{count}];\n")
+        self._variables.append(f"    {self.library.type(dtype)} {words.text}[{count}];\n")
         return words
 
     def shared_array(self, key: Any, dtype: DType, count: int) -> Words:
