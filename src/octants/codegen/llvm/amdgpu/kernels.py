@@ -42,6 +42,7 @@ class Amdgpu(Gpu):
     device_scope = "agent"
     constant_space = _CONSTANTS
     stack_space = _PRIVATE
+    shares_updates = False  # a random program was wrong with them in the emulator
     matches_addresses = False
     # All arrays are in memory of the device that no other device updates. As on NVIDIA's GPUs, a
     # sum of f32 in it may take a subnormal number for zero.

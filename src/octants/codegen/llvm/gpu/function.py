@@ -122,6 +122,8 @@ class GpuMachine(Machine):
     """What LLVM calls the threads of a device for this one."""
     constant_space = 0
     """The address space of tables of constants; 0 is the one of pointers without a space."""
+    shares_updates = True
+    """Whether threads of a subgroup that update one location together make one update."""
     matches_addresses = True
     """Whether there is `lanes_by_address`."""
 

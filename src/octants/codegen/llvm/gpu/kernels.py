@@ -138,7 +138,8 @@ class _Writer:
         if self._machine.normal_root and f.text.fast_math:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
-            f.shared_updates = find_shared(task.body)
+            if self._machine.shares_updates:
+                f.shared_updates = find_shared(task.body)
             if self._machine.matches_addresses:
                 f.scattered_updates = find_scattered(task)
         self._begin(f)
