@@ -103,7 +103,7 @@ def _rewrite(block: Block, owned: set[ArrayRef]) -> None:
 
 
 def _plain(op: ops.Atomic) -> list[Operation]:
-    """An update as nobody else's: what it returns is what the load gives."""
+    """Return an update as a load, an operation and a store; its result is the load's."""
     target, place = op.ref, op.indices
     load = ops.Load(*target, place, results=op.results, location=op.location)
     if op.fn == "exchange":

@@ -185,7 +185,7 @@ def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
 
 
 def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
-    """Whether all of them add to places that are one for all work items, and nobody looks."""
+    """Whether all of them add to uniform addresses whose values before are unused."""
     forms = AffineForms(task)
     used = {value for op in task.body.walk() for value in op.operands}
     for op in updates:

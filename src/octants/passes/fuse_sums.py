@@ -79,7 +79,7 @@ def fuse_sums(module: Module) -> None:
 
 
 def _fuse_task(task: Task) -> None:
-    """Fuse the sums of a task if nothing hangs on their last bits."""
+    """Fuse the sums of a task if no replay depends on their last bits."""
     uses = Counter(value for op in task.body.walk() for value in op.operands)
     loops = [op for op in task.body.walk() if isinstance(op, ops.For)]
     found = {loop: steps for loop in loops if (steps := list(_Sums(loop, uses).steps()))}

@@ -1,4 +1,4 @@
-"""Runs the work items of a block one after the other, from one place where they meet to the next.
+"""Runs a block's work items one after the other, from one barrier to the next.
 
 Before::
 

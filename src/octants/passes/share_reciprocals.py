@@ -41,7 +41,7 @@ After::
     }
 
 Only what is computed from an adjoint or a tangent is divided so: it never decides on a branch, and
-is never replayed, so that its last bits are nobody's business.
+is never replayed, so it need not be bit-reproducible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work items that several threads share: what is the same whoever these are (see `split_sums`)."""
+"""Share work items between threads: the code for lanes and for blocks (see `split_sums`)."""
 
 from __future__ import annotations
 
