@@ -76,3 +76,17 @@ def test_sources_of_choices_are_found() -> None:
         "  %1 = phi double [ %x, %a ], [ 2.0, %b ]",
     ):
         assert not opaque_splats.may_have_choices(f"{line}\n  ret void")
+
+
+def test_registers_with_numbers() -> None:
+    """LLVM gives its own registers numbers, which no other name may begin with."""
+    spread = (
+        "define void @spread(ptr %p, double %x) {\n  %1 = load i1, ptr %p\n  br label %2\n\n2:\n"
+    )
+    spread += "  %3 = select i1 %1, double 1.0, double 2.0\n"
+    spread += "  %4 = insertelement <4 x double> poison, double %3, i32 0\n"
+    spread += "  store <4 x double> %4, ptr %p\n  ret void\n}\n"
+    for hidden in (opaque_splats.hide_all(spread), opaque_splats.hide_choices(spread)):
+        assert hidden.count("call double") == 1
+        module = backend.parse(hidden, AVX2, backend._machine(AVX2, 0))
+        assert len(backend._machine(AVX2, 0).emit_object(module)) > 300

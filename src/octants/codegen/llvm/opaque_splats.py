@@ -8,8 +8,8 @@ Before, where the condition turns out to be known only while instructions are se
 After::
 
     %2 = select i1 %1, double 0.5, double 0.25
-    %2.opaque = call double @llvm.arithmetic.fence.f64(double %2)
-    %3 = insertelement <4 x double> poison, double %2.opaque, i32 0
+    %opaque.0 = call double @llvm.arithmetic.fence.f64(double %2)
+    %3 = insertelement <4 x double> poison, double %opaque.0, i32 0
 
 LLVM makes a load from a table of two numbers of such a select, and of the load and the
 `insertelement` one that fills a vector from memory. If that always loads the first number, LLVM
@@ -19,6 +19,7 @@ mended in version 24. The fence, which is no instruction of the machine, keeps t
 
 from __future__ import annotations
 
+import itertools
 import re
 
 MENDED = 24
@@ -61,13 +62,14 @@ def may_have_choices(text: str) -> bool:
 def _hide(text: str, chosen: set[str] | None) -> str:
     """Put a fence before each spread of a scalar, or of one of some scalars."""
     used: set[str] = set()
+    numbers = itertools.count()
 
     def fenced(found: re.Match[str]) -> str:
         head, kind, scalar, tail = found.groups()
         if chosen is not None and scalar not in chosen:
             return found[0]
         used.add(kind)
-        name = f"{head.split()[0]}.opaque"
+        name = f"%opaque.{next(numbers)}"
         call = f"  {name} = call {kind} @{_FENCES[kind]}({kind} {scalar})"
         return f"{call}\n{head}{kind} {name}{tail}"
 
