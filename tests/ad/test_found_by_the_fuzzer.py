@@ -106,3 +106,25 @@ def test_the_adjoint_of_a_number_of_f16_that_a_loop_reads_is_summed_in_f32() -> 
     spread.grad()
     expected = (seeds.astype(np.float64) * (np.arange(500) % 3)).sum()
     np.testing.assert_allclose(x.grad[1], expected, rtol=1e-5)
+
+
+def test_a_number_of_work_items_that_changes_on_a_tape() -> None:
+    """A GPU took the bounds of one part of a kernel, from another part, for constants."""
+    for numbers in ((2, 0), (3, 0, 1), (1, 4, 2)):
+        x = qd.ndarray(qd.f64, shape=(5,), needs_grad=True)
+        n = qd.field(qd.i32, shape=())
+
+        @qd.kernel
+        def square(x: qd.types.ndarray(qd.f64, 1), n: qd.template()):
+            for i in range(n[None]):
+                x[i] = x[i] * x[i]
+
+        values = np.arange(1.0, 6.0)
+        x.from_numpy(values)
+        with qd.ad.Tape():
+            for number in numbers:
+                n[None] = number
+                square(x, n)
+            x.grad.fill(1.0)
+        powers = 2.0 ** np.array([sum(i < number for number in numbers) for i in range(5)])
+        np.testing.assert_allclose(x.grad.to_numpy(), powers * values ** (powers - 1))

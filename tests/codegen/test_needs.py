@@ -12,6 +12,7 @@ import octants as qd
 from octants import abi
 from octants.artifact import Dispatch
 from octants.runtime.gpu.tape_growth import Recording
+from tests.ad import test_found_by_the_fuzzer as found_by_the_fuzzer
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 
 SIZE = 40
@@ -214,3 +215,8 @@ def test_gradients_are_the_same_without_looks(fake: AddressableCuda) -> None:
         world.nest.grad(2)
         found.append(world.x.grad.to_numpy().tolist())
     assert found[0] == found[1] == found[2]
+
+
+def test_numbers_of_work_items_from_another_part(fake: AddressableCuda) -> None:
+    """A tape runs the tasks of a kernel one by one: bounds come from a task of another module."""
+    found_by_the_fuzzer.test_a_number_of_work_items_that_changes_on_a_tape()

@@ -7,6 +7,7 @@ that the kernel writes, and random numbers, may differ in each launch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from octants.artifact import MemoryRange, ParameterLayout, Slot, TapeSizeInputs
@@ -17,6 +18,10 @@ from octants.ir.core import Array, Block, Companion, Module, Operation, Record, 
 
 _OF_SHARES = (ops.RecordEnd, ops.RecordCapacity, ops.Longest)
 """Operations whose results depend on their operands and on the tape quota, which the host knows."""
+
+
+Indices = tuple[int | None, ...]
+"""The indices of an element; None for one that is not constant."""
 
 
 class _Unknown(Exception):
@@ -66,6 +71,7 @@ class _Search:
         self._waiting: list[Value | Operation] = []
         self._learn(body, None)
         self._temporaries = self._learn_temporaries(module)
+        self._defined = self._elements_defined_before(body, module)
 
     def _learn_temporaries(self, module: Module) -> set[Array]:
         """Return the launch-temporary arrays that only serial tasks write; index these tasks."""
@@ -79,6 +85,33 @@ class _Search:
         }
         arrays = (array for array in module.arrays if array.space is Space.TEMPORARY)
         return {array for array in arrays if array not in written | self._updated}
+
+    def _elements_defined_before(self, body: Block, module: Module) -> set[tuple[Array, Indices]]:
+        """Return the elements that serial tasks before a body store, whatever happens.
+
+        Other elements may come from another module: a kernel on a tape runs in parts, which share
+        temporary arrays.
+        """
+        found = set()
+        for task in module.tasks:
+            if body is task.body or body is task.domain:
+                break
+            if task.domain is None:
+                stores = [op for op in task.body.ops if isinstance(op, ops.Store)]
+                found |= {(op.array, self._indices(op)) for op in stores}
+        return found
+
+    def _is_defined(self, load: ops.Load) -> bool:
+        """Whether this module has stored what a load of a temporary array reads."""
+        indices = self._indices(load)
+        if None not in indices:
+            return (load.array, indices) in self._defined
+        known = [held for array, held in self._defined if array is load.array and None not in held]
+        return len(known) == math.prod(load.array.element_shape)
+
+    def _indices(self, op: ops.Load | ops.Store) -> Indices:
+        makers = [self._makers.get(index) for index in op.indices]
+        return tuple(maker.value if isinstance(maker, ops.Constant) else None for maker in makers)
 
     def _learn(self, block: Block, owner: Operation | None) -> None:
         for op in block.ops:
@@ -193,7 +226,7 @@ class _Search:
             self._slots.update(
                 k for k, slot in slots if slot.kind == "scalar" and slot.array == number
             )
-        elif op.array in self._temporaries or (
+        elif (op.array in self._temporaries and self._is_defined(op)) or (
             op.array.space is Space.LOCAL and op.array not in self._updated
         ):
             for store in self._stores.get(op.array, ()):
