@@ -229,3 +229,11 @@ def test_all_stubs_have_a_meaning():
         for name, function in vars(module).items():
             if callable(function) and function.__module__ == module.__name__ and name[0] != "_":
                 assert builtins.handler_of(function) is not None, name
+
+
+def test_choices_of_large_integers() -> None:
+    """Numpy has no integer type for both operands; Python's integers have no ends."""
+    most = 2**64 - 1
+    assert (functions.max(1, most), functions.min(1, most)) == (most, 1)
+    assert (functions.max(-1, most, 3), functions.min(-1, most, 3)) == (most, -1)
+    assert (functions.select(True, -1, most), functions.select(False, -1, most)) == (-1, most)

@@ -18,9 +18,9 @@ from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, res
 from octants.fuzz.transforms import ndarrays_of
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT301", "OCT302", "OCT423")
-"""Codes of documented errors of autodiff: an overwritten value, an operation without a rule, and
-a record of a forced size that is too small."""
+REFUSALS = ("OCT301", "OCT302", "OCT337", "OCT423")
+"""Codes of documented errors of autodiff: an overwritten value, an operation without a rule, a
+kernel without an array that has a gradient, and a record of a forced size that is too small."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"

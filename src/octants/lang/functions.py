@@ -7,6 +7,7 @@ function of floats become the default float. On the host they compute with numpy
 
 from __future__ import annotations
 
+import builtins
 import math
 from functools import reduce
 from typing import Any
@@ -198,21 +199,40 @@ def isinf(x: Any) -> Any:
 
 
 # -- choices ---------------------------------------------------------------------------------------
+# Integers of Python are compared as they are: numpy has none that 2**64 - 1 and -1 both fit.
+
+
+def _are_integers(*operands: Any) -> bool:
+    return all(type(operand) is int for operand in operands)
+
+
+def _fmin(a: Any, b: Any) -> Any:
+    return builtins.min(a, b) if _are_integers(a, b) else np.fmin(a, b)
+
+
+def _fmax(a: Any, b: Any) -> Any:
+    return builtins.max(a, b) if _are_integers(a, b) else np.fmax(a, b)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    if np.ndim(condition) == 0 and _are_integers(a, b):
+        return a if condition else b
+    return np.where(condition, a, b)
 
 
 def min(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
     """The least of the operands, by element; at a tie the first one has the derivative."""
-    return reduce(lambda a, b: map_elements(np.fmin, a, b), others, first)
+    return reduce(lambda a, b: map_elements(_fmin, a, b), others, first)
 
 
 def max(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
     """The greatest of the operands, by element; at a tie the first one has the derivative."""
-    return reduce(lambda a, b: map_elements(np.fmax, a, b), others, first)
+    return reduce(lambda a, b: map_elements(_fmax, a, b), others, first)
 
 
 def select(condition: Any, on_true: Any, on_false: Any) -> Any:
     """One of two values, by element of the condition; both are evaluated."""
-    return map_elements(np.where, condition, on_true, on_false)
+    return map_elements(_where, condition, on_true, on_false)
 
 
 # -- types and bits --------------------------------------------------------------------------------

@@ -399,7 +399,7 @@ def map_elements(function: Callable[..., Any], *operands: Any) -> Any:
     plain = [x if np.ndim(x) == 0 else _plain(x) for x in operands]
     shapes = sorted({np.shape(x) for x in plain if np.ndim(x)})
     if len(shapes) > 1:
-        name = getattr(function, "__name__", "operator")
+        name = getattr(function, "__name__", "operator").lstrip("_")
         fail(f"`{name}`", f"the shapes {shapes[0]} and {shapes[1]} do not match")
     declared = next((m.declared_dtype for m in matrices if m.declared_dtype is not None), None)
     with np.errstate(all="ignore"):
