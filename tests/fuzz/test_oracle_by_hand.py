@@ -414,3 +414,28 @@ one, other = Model(2.0), Model(5.0)
     result = run(make(source, {"x": [1.0, 3.0]}, launches))
     assert result.primal["x"].value.tolist() == [17, 37]
     assert result.gradient["x"].value.tolist() == [10, 10]
+
+
+def test_a_member_that_the_value_of_its_update_assigns() -> None:
+    """The update finds what the method left, as in the language, where vectors are in place."""
+    source = """
+x = qd.field(FP, shape=(2,), needs_grad=True)
+
+@qd.dataclass
+class S:
+    v: qd.types.vector(2, FP)
+
+    @qd.func
+    def reset(self, a):
+        self.v = a
+        return 1
+
+@qd.kernel
+def k():
+    for i in range(1):
+        s = S(qd.Vector([x[0], x[1]]))
+        s.v[1] -= s.reset(0.5)
+        x[0], x[1] = s.v[0], s.v[1]
+"""
+    result = run(make(source, {"x": [3.0, 4.0]}, [("k", ())]))
+    assert result.primal["x"].value.tolist() == [0.5, -0.5]

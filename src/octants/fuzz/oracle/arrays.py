@@ -219,6 +219,11 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
     return before
 
 
+def update_then(index: Any, fn: str, value: Any, target: Any) -> Any:
+    """`update`, whose target is looked up when the value is known."""
+    return update(target, index, fn, value)
+
+
 def update_member(target: Any, name: str, fn: str, value: Any, used: bool = False) -> Any:
     """``target.name fn= value``: a component of a vector, or a member of a struct."""
     if isinstance(target, Matrix):

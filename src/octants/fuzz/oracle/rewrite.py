@@ -180,6 +180,8 @@ class FunctionRewriter(ast.NodeTransformer):
             return self._bind_update(node.target.id, symbol, value)
         assert isinstance(node.target, ast.Subscript | ast.Attribute)
         where, index = self._place(node.target, symbol)
+        if isinstance(node.target.value, ast.Attribute):  # the value may assign to this member
+            return ast.Expr(_call("update_then", index, ast.Constant(symbol), value, where))
         return ast.Expr(_call("update", where, index, ast.Constant(symbol), value))
 
     def _place(self, target: ast.Subscript | ast.Attribute, mode: str = "write") -> tuple[Any, Any]:

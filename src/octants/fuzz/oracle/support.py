@@ -26,6 +26,7 @@ unassigned = object()
 _locals_watch = RaceWatch()
 _local_sums = Sums()
 update = arrays.update
+update_then = arrays.update_then
 Scope = dict[str, Any]
 
 
