@@ -161,7 +161,7 @@ def _starts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         original(self, op, frame)
         values, records = self._sweep.values, self._sweep.records
         one = self._sweep.builder.constant(1, i64)
-        values.know(op, place=records.end(records.of(op), values[op, "place"], one))
+        values.note(op, offset=records.end(records.of(op), values[op, "offset"], one))
 
     monkeypatch.setattr(StoredLoops, "_pass_stored", moved)
 
@@ -194,14 +194,14 @@ def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays record from where the stack was before the loop."""
-    original = StoredLoops.know_frames
+    original = StoredLoops.note_frames
 
     def forgotten(self: Any, op: Any, ends: list[Value]) -> None:
         original(self, op, ends)
         if ends:
-            self._sweep.values.know(op, end=self._sweep.values[op, "base"])
+            self._sweep.values.note(op, end=self._sweep.values[op, "base"])
 
-    monkeypatch.setattr(StoredLoops, "know_frames", forgotten)
+    monkeypatch.setattr(StoredLoops, "note_frames", forgotten)
 
 
 MISTAKES = (
