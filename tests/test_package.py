@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from octants.backends.table import backend_of
 from octants.demos.lynx_hare.pelts import read_pelts
 from octants.diagnostics.optional_dependencies import OctantsMissingDependency, import_optional
 from octants.tools import info_command
@@ -101,6 +102,26 @@ def test_info_tells_versions_and_extras(capsys: pytest.CaptureFixture[str]) -> N
         assert word in output
 
 
+def test_info_tells_the_devices_of_each_kind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend = backend_of("vulkan")
+    monkeypatch.setattr(type(backend), "obstacle", lambda _: "")
+    monkeypatch.setattr(type(backend), "device_names", lambda _: ("large", "small"))
+    monkeypatch.setattr(type(backend_of("metal")), "obstacle", lambda _: "no macOS")
+    assert main(["info"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "vulkan     0: large, 1: small" in lines
+    assert "metal      none: no macOS" in lines
+
+
+def test_no_command_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    output = capsys.readouterr().out
+    for word in ("usage: octants", "demo", "info", "cache"):
+        assert word in output
+
+
 def test_extras_come_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     requirements = [
         "numpy>=1.24",
@@ -119,7 +140,7 @@ def test_extras_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None
     assert info_command.extras() == {}
 
 
-@pytest.mark.parametrize("arguments", [[], ["demo"], ["demo", "lynx"], ["inform"]])
+@pytest.mark.parametrize("arguments", [["demo"], ["demo", "lynx"], ["inform"]])
 def test_wrong_command_line_is_explained(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

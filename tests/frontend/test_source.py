@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import linecache
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +122,57 @@ def test_closures_that_are_not_filled_yet() -> None:
 def test_a_function_is_parsed_once() -> None:
     sources = {find_source(Outer.Inner.method) for _ in range(3)}
     assert len(sources) == 1
+
+
+# -- programs that are in no file ------------------------------------------------------------------
+
+PROGRAM = """
+import octants as qd
+qd.init(arch=qd.python, log_level=qd.ERROR)
+square = qd.func(lambda v: v * v)
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    return square(n) + 1
+print(k(3))
+"""
+ANOTHER = """
+exec('''
+
+
+
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    return n + 5
+''')
+k(3)
+"""
+
+
+def run_python(*arguments: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **given)
+
+
+def test_a_program_of_the_command_line() -> None:
+    assert run_python("-c", PROGRAM).stdout == "10\n"
+    wrong = run_python("-c", PROGRAM.replace("+ 1", "+ m"))
+    assert "<string>:7" in wrong.stderr
+    assert "return square(n) + m" in wrong.stderr
+
+
+def test_a_program_of_a_redirected_file(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with (tmp_path / "program.py").open() as stdin:
+        assert run_python(stdin=stdin).stdout == "10\n"
+
+
+def test_a_program_of_a_pipe_has_no_source() -> None:
+    found = run_python("-", input=PROGRAM)
+    assert "OCT102" in found.stderr
+    assert "does not keep what it reads from a pipe" in found.stderr
+
+
+def test_code_of_exec_is_not_taken_for_the_program_around_it() -> None:
+    found = run_python("-c", PROGRAM + ANOTHER)
+    assert found.stdout == "10\n"
+    assert "OCT102" in found.stderr

@@ -60,6 +60,9 @@ class AmdgpuBackend(Backend):
         """No GPU of AMD has run the tests, so this is for those who ask for it."""
         return "it is experimental: no GPU of AMD has run it yet"
 
+    def device_names(self) -> tuple[str, ...]:
+        return context.names_of_devices(driver_library())
+
     def make_device(self, chosen: Options) -> Device:
         target = self.target(chosen)
         warnings.warn(_UNTESTED, OctantsWarning, levels_to_the_user())

@@ -69,6 +69,10 @@ class Backend(ABC):
         """What makes the CPU a better choice for who has not asked for this arch by name."""
         return ""
 
+    def device_names(self) -> tuple[str, ...]:
+        """The names of the devices by their numbers, where there is no obstacle."""
+        return ()
+
     @abstractmethod
     def make_device(self, chosen: Options) -> Device:
         """The device that these options ask for; `OctantsRuntimeError` if it cannot be used."""

@@ -57,6 +57,9 @@ class CudaBackend(Backend):
                 _ = frontend.build, pipeline.lower, nvptx.compile_module
                 backend.begin()
 
+    def device_names(self) -> tuple[str, ...]:
+        return context.names_of_devices(launch_context.driver_library())
+
     def make_device(self, chosen: Options) -> Device:
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
 

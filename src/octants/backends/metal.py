@@ -37,6 +37,9 @@ class MetalBackend(Backend):
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
 
+    def device_names(self) -> tuple[str, ...]:
+        return (context.hardware().name,)
+
     def make_device(self, chosen: Options) -> Device:
         return device.MetalDevice(chosen.ad_stack_budget_bytes)
 

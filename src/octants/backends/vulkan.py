@@ -48,6 +48,9 @@ class VulkanBackend(Backend):
         found = physical_devices.choose(0)
         return f"its only device is `{found.name}`, which is the CPU" if found.is_cpu else ""
 
+    def device_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in physical_devices.all_hardware())
+
     def make_device(self, chosen: Options) -> Device:
         found = physical_devices.choose(chosen.device, chosen.vulkan_without)
         if found.flaw:

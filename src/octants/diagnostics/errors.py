@@ -110,8 +110,10 @@ class NoSource(UserError):
     title = "the source of `{name}` cannot be found"
     notes = ("Octants compiles a kernel from its source text, which it reads from its file",)
     remedy = (
-        "define it with `def` in a file or a notebook cell; for code made by exec(), put the text"
-        " into `linecache.cache` under the file name that it was compiled with"
+        "define it with `def` in a file, a notebook cell or the text of `python -c`; Python does"
+        " not keep what it reads from a pipe (`python - <<END`): save that as a file; for code made"
+        " by exec(), put the text into `linecache.cache` under the file name that it was compiled"
+        " with"
     )
 
 

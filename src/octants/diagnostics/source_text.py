@@ -10,6 +10,8 @@ import tokenize
 import weakref
 from types import CodeType, FunctionType
 
+from octants.diagnostics.unnamed_programs import is_unnamed, lines_of
+
 _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDictionary()
 
 
@@ -75,8 +77,11 @@ def _last_position(code: CodeType) -> int:
 
 
 def _lines(function: FunctionType) -> list[str]:
-    linecache.checkcache(function.__code__.co_filename)
-    return linecache.getlines(function.__code__.co_filename, function.__globals__)
+    code = function.__code__
+    if is_unnamed(code):
+        return lines_of(code)
+    linecache.checkcache(code.co_filename)
+    return linecache.getlines(code.co_filename, function.__globals__)
 
 
 # -- lambdas ---------------------------------------------------------------------------------------

@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says; the exit status."""
     commands = parser()
     options, rest = commands.parse_known_args(arguments)
+    if options.run is None:
+        commands.print_help()
+        return 0
     if rest and options.run is not _fuzz:
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
@@ -37,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(prog="octants", description="Kernels with right gradients.")
     top.add_argument("--version", action="version", version=f"octants {__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    top.set_defaults(run=None)
 
     demos = commands.add_parser("demo", help="run a demo").add_subparsers(
         title="demos", required=True, metavar="NAME"
@@ -50,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     demo = demos.add_parser("cloth", help=text, description=text.capitalize() + ".")
     demo.set_defaults(run=_cloth)
 
-    text = "versions, processor, optional packages"
+    text = "versions, processor, GPUs, optional packages"
     info = commands.add_parser("info", help=text, description=f"Print {text}.")
     info.set_defaults(run=_information)
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 
 import llvmlite.binding as llvm
 
+from octants.backends.table import backend_of
 from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.vectors import lanes_of_target
 from octants.options import default_cache_directory
+from octants.target import Arch
 from octants.version import __version__
 
 
@@ -28,11 +30,22 @@ def lines() -> Iterator[str]:
     yield f"lanes      {lanes()}"
     version = ".".join(map(str, llvm.llvm_version_info))
     yield f"llvm       {version}, by llvmlite {importlib.metadata.version('llvmlite')}"
+    yield from devices()
     yield f"cache      {default_cache_directory()}"
     yield f"numpy      {importlib.metadata.version('numpy')}"
     for extra, packages in extras().items():
         states = (f"{name} {installed(name) or 'missing'}" for name in packages)
         yield f"[{extra}]".ljust(11) + ", ".join(states)
+
+
+def devices() -> Iterator[str]:
+    """A line for each kind of GPU: the devices with their numbers, or what keeps them from use."""
+    for arch in (Arch.cuda, Arch.amdgpu, Arch.vulkan, Arch.metal):
+        backend = backend_of(arch.name)
+        obstacle = backend.obstacle()
+        names = () if obstacle else backend.device_names()
+        found = ", ".join(f"{number}: {name}" for number, name in enumerate(names))
+        yield arch.name.ljust(11) + (found or f"none: {obstacle}")
 
 
 def lanes() -> str:

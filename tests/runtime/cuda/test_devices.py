@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.runtime.arguments import parameters
+from octants.runtime.cuda.context import names_of_devices
 from octants.runtime.interop import dlpack
 from tests.api import fake_torch
 from tests.runtime.cuda.fake_cuda import _CONTEXT, Call
@@ -220,3 +221,10 @@ def test_an_illegal_address_names_the_kernel(gpu: Gpu) -> None:
         qd.reset()
     qd.init(arch=qd.python, log_level="error")
     assert qd.ndarray(qd.f32, 2)[1] == 0
+
+
+def test_names_are_told_without_a_context_of_the_driver(gpu: Gpu) -> None:
+    before = gpu.fake.calls["cuDevicePrimaryCtxRetain"]
+    gpu.fake.devices = 3
+    assert names_of_devices(gpu.fake.library()) == ("Fake GPU",) * 3
+    assert gpu.fake.calls["cuDevicePrimaryCtxRetain"] == before

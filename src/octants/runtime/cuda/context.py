@@ -273,18 +273,34 @@ def context_of(library: Library, ordinal: int) -> Context:
     return context
 
 
+def names_of_devices(library: Library) -> tuple[str, ...]:
+    """The names of the GPUs by their ordinals.
+
+    Raises:
+        OctantsRuntimeError: there is none, or one cannot be used.
+    """
+    first = context_of(library, 0)
+    others = (context_of(library, ordinal) for ordinal in range(1, _count(library)))
+    return (first.name, *(each.name for each in others))
+
+
+def _count(library: Library) -> int:
+    count = c_int()
+    library.cuDeviceGetCount(byref(count))
+    return count.value
+
+
 def _check_number(library: Library, ordinal: int) -> None:
     """Check that there is a GPU with a number."""
     status = library.started()
     if status:
         problem = f"{library.text_of(status)} ({library.name_of(status)})"
         raise library.missing_device(problem).at(None)
-    count = c_int()
-    library.cuDeviceGetCount(byref(count))
-    if count.value == 0:
+    count = _count(library)
+    if count == 0:
         raise library.missing_device("the driver knows none").at(None)
-    if not 0 <= ordinal < count.value:
-        raise NoSuchDevice(ordinal, count.value).at(None)
+    if not 0 <= ordinal < count:
+        raise NoSuchDevice(ordinal, count).at(None)
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
