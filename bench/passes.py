@@ -94,14 +94,14 @@ class Counting:
 
         return run
 
-    def finish(self, module: Module, stage: Stage, *, apart: bool = False) -> Module:
+    def finish(self, module: Module, stage: Stage, *, noalias: bool = False) -> Module:
         """Finish a module for each of the machines; the result is for this one."""
         for name, machine in MACHINES.items():
             self.machine = name
             if machine is not None:
-                self._finish(copy_module(module), Stage(machine), apart=apart)
+                self._finish(copy_module(module), Stage(machine), noalias=noalias)
         self.machine = "cpu"
-        return self._finish(module, stage, apart=apart)
+        return self._finish(module, stage, noalias=noalias)
 
 
 def leave_out(name: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from octants.tools import reference
-from tests.apart import ON_GPU
+from tests.devices import ON_GPU
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]

@@ -367,14 +367,14 @@ def verifies_passes() -> bool:
     return os.environ.get("OCTANTS_VERIFY", "") not in ("", "0")
 
 
-def keeps_memory_apart() -> bool:
-    """Whether the CPU stands for a device whose memory the host cannot touch: tests ask for it."""
-    return os.environ.get("OCTANTS_APART", "") not in ("", "0")
+def has_discrete_memory() -> bool:
+    """Whether the CPU gets memory that the host cannot touch, as a GPU has: for tests."""
+    return os.environ.get("OCTANTS_DISCRETE", "") not in ("", "0")
 
 
 def raises_late() -> bool:
-    """Whether that device raises errors of launches when the host looks: tests ask for it."""
-    return os.environ.get("OCTANTS_APART", "") == "late"
+    """Whether that device raises errors of launches at the next synchronisation: for tests."""
+    return os.environ.get("OCTANTS_DISCRETE", "") == "late"
 
 
 def frames() -> tuple[str | None, int | None]:

@@ -119,7 +119,7 @@ LOWER = (
 def _gather_sums(module: Module, machine: Capabilities) -> None:
     splits = _splits(machine)
     fills = machine.fills // SHARERS if splits else machine.fills
-    gather_sums(module, module.apart, 0 if machine.deterministic else fills, shared=splits)
+    gather_sums(module, module.noalias, 0 if machine.deterministic else fills, shared=splits)
 
 
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
@@ -127,13 +127,13 @@ def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     return (
         Pass(
             "collect_sums",
-            lambda m, machine: collect_sums(m, m.apart, machine.deterministic),
+            lambda m, machine: collect_sums(m, m.noalias, machine.deterministic),
             reason,
             when,
         ),
         Pass(
             "demote_atomics",
-            lambda m, _: demote_atomics(m, m.apart),
+            lambda m, _: demote_atomics(m, m.noalias),
             "after sums have left their loops: one update may remain of many",
             when,
         ),
@@ -151,7 +151,7 @@ FINISH = (
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     Pass(
         "fix_order",
-        lambda m, machine: fix_order(m, m.apart, many=machine.fills > 0),
+        lambda m, machine: fix_order(m, m.noalias, many=machine.fills > 0),
         "when it is known which updates only one work item makes",
         _deterministic,
     ),
@@ -182,13 +182,13 @@ FINISH = (
     ),
     Pass(
         "split_sums",
-        lambda m, machine: split_sums(m, m.apart, machine.fills),
+        lambda m, machine: split_sums(m, m.noalias, machine.fills),
         "when a loop holds all its sums",
         _splits,
     ),
     Pass(
         "delay_stores",
-        lambda m, _: delay_stores(m, m.apart),
+        lambda m, _: delay_stores(m, m.noalias),
         "last: it moves what others would look for",
         _is_gpu,
     ),
@@ -210,14 +210,14 @@ def lower(module: Module, stage: Stage) -> None:
     _run(LOWER, module, stage)
 
 
-def finish(module: Module, stage: Stage, *, apart: bool = False) -> Module:
+def finish(module: Module, stage: Stage, *, noalias: bool = False) -> Module:
     """A copy of a lowered or differentiated module after the passes of `FINISH`.
 
-    ``apart`` says that no two of its arrays share memory.
+    ``noalias`` says that no two of its arrays share memory.
     """
     with timed("finish", module.name, module.size) as note:
         result = copy_module(module)
-        result.apart = apart
+        result.noalias = noalias
         _run(FINISH, result, stage)
         note.gives(result.size)
     stage.see("finish", result)
@@ -283,8 +283,8 @@ def _for_lanes(
 
     def in_lanes(module: Module) -> int:
         tasks = [task for task in module.tasks if task.name in names]
-        finished = finish(Module(module.name, module.arrays, None, tasks), plain, apart=True)
-        return sum(bool(choose(task, vectors, apart=True).lanes) for task in finished.tasks)
+        finished = finish(Module(module.name, module.arrays, None, tasks), plain, noalias=True)
+        return sum(bool(choose(task, vectors, noalias=True).lanes) for task in finished.tasks)
 
     found = in_lanes(stored.module)
     if found == len(names):

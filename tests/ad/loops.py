@@ -11,7 +11,7 @@ import numpy as np
 
 import octants as qd
 from octants import driver
-from tests.apart import ON_GPU
+from tests.devices import ON_GPU
 
 N = 4
 Loop = Callable[[Callable[[int], Any], int], Any]

@@ -10,7 +10,7 @@ import numpy as np
 from octants import driver
 from octants.ir import ops
 from octants.ir.parser import parse
-from tests.apart import ON_GPU
+from tests.devices import ON_GPU
 
 
 class _Uncounted:

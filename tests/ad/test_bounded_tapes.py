@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from tests.ad.tapes import check_gradient, iteration_bytes, tape_bytes
-from tests.apart import ON_GPU, beyond_llvmpipe, on_cpu
+from tests.devices import ON_GPU, beyond_llvmpipe, on_cpu
 
 
 def start(budget: int = 0, **others: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.diagnostics.exceptions import OctantsError
 from tests.ad.loops import Chain, decay, in_place
-from tests.apart import APART
+from tests.devices import DISCRETE
 from tests.golden_files import check_golden
 
 
@@ -176,7 +176,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "OCT334_budget": too_large,
     "OCT335_arguments": argument_gradients,
 }
-if APART:  # where nobody else can write
+if DISCRETE:  # where nobody else can write
     del MISTAKES["OCT320_in_a_step"]
 
 

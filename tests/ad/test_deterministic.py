@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants.options import Options
-from tests.apart import ON_GPU, beyond_llvmpipe
+from tests.devices import ON_GPU, beyond_llvmpipe
 
 N = 20_000  # enough work items for several threads
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import APART, shares_memory
+from tests.devices import DISCRETE, shares_memory
 from tests.golden_files import check_golden
 
 
@@ -160,7 +160,7 @@ def test_a_host_write_ends_the_tangent(kind: str) -> None:
         for I in qd.grouped(x):
             loss[None] += qd.Vector([1.0, 1.0]).dot(x[I]) if qd.static(width) else x[I]
 
-    ways = [*WAYS, *(["component"] if width else []), *([] if APART else ["view"])]
+    ways = [*WAYS, *(["component"] if width else []), *([] if DISCRETE else ["view"])]
     if kind == "field of vectors":
         ways.append("scalar field")
     for way, is_parameter in itertools.product(ways, (False, True)):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import ARCH
+from tests.devices import ARCH
 
 N = 37
 

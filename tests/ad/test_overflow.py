@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.driver import state
-from tests.apart import APART, ON_GPU, on_cpu
+from tests.devices import DISCRETE, ON_GPU, on_cpu
 from tests.golden_files import check_golden
 
 N = 6
@@ -459,7 +459,7 @@ LOOKS = {
     "asarray": lambda x, y: np.asarray(y),
     # On a GPU the host sees nothing of a copy, or of memory that it lends.
     **({} if ON_GPU else {"copy_from": lambda x, y: x.copy_from(y)}),
-    **({} if APART else {"dlpack": lambda x, y: x.to_dlpack()}),
+    **({} if DISCRETE else {"dlpack": lambda x, y: x.to_dlpack()}),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants.launch.taped_memory import TapedMemory, _close_pairs, memory_of
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from octants import driver
 from octants.ad import fast_path
 from octants.ad import tape as tapes
 from octants.ad.memory_versions import Content
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 
 
 @qd.kernel

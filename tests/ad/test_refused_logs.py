@@ -16,7 +16,7 @@ import pytest
 import octants as qd
 from octants import driver
 from tests.ad.heaps import Heap
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 pytestmark = on_cpu
 

@@ -15,7 +15,7 @@ import octants as qd
 from octants import driver
 from tests.ad.heaps import Heap
 from tests.ad.tapes import check_gradient
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 pytestmark = on_cpu
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 from tests.golden_files import check_golden
 
 START = np.array([0.5, 1.0, 1.5])

@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants import api
-from tests.apart import APART, on_cpu
+from tests.devices import DISCRETE, on_cpu
 from tests.golden_files import check_golden
 
 
@@ -122,7 +122,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_foreign_dtype": lambda: scale(ones(2, dtype=np.complex64), 1.0),
     "OCT414_rank": lambda: scale(ones(2, 2), 1.0),
     "OCT414_shared_elements": lambda: scale(shared_elements(), 1.0),
-    "OCT414_shared_memory" + "_of_the_host" * APART: lambda: differences(*swapped_and_not()),
+    "OCT414_shared_memory" + "_of_the_host" * DISCRETE: lambda: differences(*swapped_and_not()),
     "OCT414_read_only": lambda: scale(read_only(), 1.0),
     "OCT414_not_an_array": lambda: scale([1.0, 2.0], 1.0),
     "OCT414_own_dtype": lambda: scale(qd.ndarray(qd.i32, 2), 1.0),

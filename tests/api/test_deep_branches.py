@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 import octants as qd
 from octants.autodiff import deep_branches
-from tests.apart import beyond_llvmpipe, on_cpu
 from tests.api.test_deep_programs import define
+from tests.devices import beyond_llvmpipe, on_cpu
 
 DEPTH = deep_branches.MAX_DEPTH + 2
 POINTS = np.linspace(0.0213717, 0.9677731, 10)  # none of them is a limit of a branch

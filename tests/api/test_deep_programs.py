@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics import recursion
-from tests.apart import beyond_llvmpipe
+from tests.devices import beyond_llvmpipe
 from tests.golden_files import check_golden
 
 HEAD = """\

@@ -17,8 +17,8 @@ from octants.runtime.arguments import parameters
 from octants.runtime.arguments.staging_copies import DeviceArray
 from octants.runtime.memory.host import address_of, describe
 from octants.types.companions import Companion
-from tests.apart import on_cpu
 from tests.api import fake_torch
+from tests.devices import on_cpu
 
 pytestmark = on_cpu
 
@@ -26,7 +26,7 @@ pytestmark = on_cpu
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device, which counts the bytes that cross from or to the host."""
-    monkeypatch.setenv("OCTANTS_APART", "1")
+    monkeypatch.setenv("OCTANTS_DISCRETE", "1")
     monkeypatch.setattr(parameters, "_ARRAY_KEYS", dict(parameters._ARRAY_KEYS))
     qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error")
     found: Any = driver.device()

@@ -15,7 +15,7 @@ import pytest
 
 import octants as qd
 from octants.runtime.interop import dlpack
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 pytestmark = on_cpu
 
@@ -314,7 +314,7 @@ def test_what_is_in_use_at_the_end_of_the_process() -> None:
 
 
 def test_memory_that_the_host_cannot_touch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OCTANTS_APART", "1")
+    monkeypatch.setenv("OCTANTS_DISCRETE", "1")
     qd.init(arch=qd.cpu, log_level="error")
     x = qd.ndarray(qd.f64, 3)
     x.fill(2.0)

@@ -16,7 +16,7 @@ import octants as qd
 from octants import driver, options
 from octants.launch.kernel import Kernel
 from octants.pipeline import FINISH, LOWER
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 OFFSET = 1.0
 

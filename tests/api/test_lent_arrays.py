@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import ARCH
+from tests.devices import ARCH
 from tests.golden_files import check_golden
 
 pytestmark = pytest.mark.usefixtures("session")

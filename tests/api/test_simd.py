@@ -14,7 +14,7 @@ from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.vectors import lanes_of_target
 from octants.launch.explain_report import Storing
 from octants.options import make_options
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 pytestmark = on_cpu
 

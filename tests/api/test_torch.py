@@ -12,8 +12,8 @@ import pytest
 
 import octants as qd
 from octants.runtime.arguments import parameters
-from tests.apart import on_cpu, shares_memory
 from tests.api import fake_torch
+from tests.devices import on_cpu, shares_memory
 
 
 @pytest.fixture(autouse=True)

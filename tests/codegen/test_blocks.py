@@ -273,8 +273,8 @@ def test_a_thread_that_is_alone_reads_no_other_lanes() -> None:
     arguments = np.zeros(8), np.zeros(8), np.zeros(1, np.int32)
     module, stage = compile_kernel(totals, *arguments), Stage(Capabilities(deterministic=True))
     lower(module, stage)
-    module = finish(module, stage, apart=True)
-    assert find_reductions(module.tasks[0], apart=True)
+    module = finish(module, stage, noalias=True)
+    assert find_reductions(module.tasks[0], noalias=True)
     artifact = nvptx.compile_module(module, nvptx.target(80))
     assert [dispatch.threads for dispatch in artifact.dispatches] == [1]
     assert "shfl" not in artifact.code.decode()

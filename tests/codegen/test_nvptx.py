@@ -173,7 +173,7 @@ def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 
     for each, loads in ((body, 4), (branches, 1)):
         module = Module("k", [x, places], tasks=[parallel("t", bounds, each)])
-        module.apart = True
+        module.noalias = True
         for capability in CAPABILITIES:
             text = assemble(module, capability, tmp_path)
         assert text.count("bar.red.or.pred") == 2
@@ -202,7 +202,7 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
             build.atomic(fn, table, [place], build.load(x, [i]))
 
         module = Module("k", [table, at, x], tasks=[parallel("t", bounds, body)])
-        module.apart = True
+        module.noalias = True
         for capability in CAPABILITIES:
             text = assemble(module, capability, tmp_path)
         return text

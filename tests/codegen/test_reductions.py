@@ -145,7 +145,7 @@ def test_where_the_register_would_be_seen_through() -> None:
     for body in (two_arguments, two_arguments_in_a_loop):
         module = module_with(body, x, y)
         assert updates_in_loop(module)
-        module.apart = True
+        module.noalias = True
         assert not updates_in_loop(module)
     module = module_with(two_arguments, x, y)
     data = np.ones(N, np.int64)

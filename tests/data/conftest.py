@@ -10,11 +10,11 @@ from octants.data import current
 from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
 from octants.types.scalars import f32, i32
-from tests.apart import APART, ApartNullDevice
+from tests.devices import DISCRETE, DiscreteNullDevice
 
 
 @pytest.fixture(autouse=True)
 def runtime() -> Iterator[current.Runtime]:
     default_types.set_defaults(i32, f32)
-    yield current.start(ApartNullDevice() if APART else NullDevice())
+    yield current.start(DiscreteNullDevice() if DISCRETE else NullDevice())
     current.stop()

@@ -22,7 +22,7 @@ from octants.runtime.devices.null import NullDevice
 from octants.types.enums import Layout
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, i8, i32
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 from tests.golden_files import check_golden
 
 CASES: dict[str, Callable[[], Any]] = {}

@@ -19,7 +19,7 @@ from octants.types.companions import Companion
 from octants.types.matrix_types import vector
 from octants.types.scalars import f32, f64, i32
 from octants.types.structs import Struct
-from tests.apart import APART
+from tests.devices import DISCRETE
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_every_read_is_announced() -> None:
         lambda: np.asarray(x),
         lambda: field(f32, 3).copy_from(x),
     ]
-    if not APART:
+    if not DISCRETE:
         reads += [lambda: x.to_dlpack(), lambda: x.to_numpy(copy=False)]
     seen.clear()
     for count, read in enumerate(reads, 1):
@@ -201,7 +201,7 @@ def test_save_and_restore_of_interleaved_arrays() -> None:
         assert not chosen.read().any()
         assert all((each.read() == 7).all() for each in arrays if each is not chosen)
     assert v.nbytes == 6 * 2 * 2 * 4
-    assert APART or saved[x].flags.owndata or saved[x].base is not x.window().storage.bytes
+    assert DISCRETE or saved[x].flags.owndata or saved[x].base is not x.window().storage.bytes
 
 
 @both

@@ -23,7 +23,7 @@ from octants.diagnostics.exceptions import (
 from octants.types.enums import Layout
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import ALL, f16, f32, f64, i8, i32, i64, integer_range, u1, u8, u64
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 
 MAKERS = [
     pytest.param(make_field, id="field"),

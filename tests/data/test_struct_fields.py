@@ -23,7 +23,7 @@ from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, f64, i8, i32
 from octants.types.signature import FieldHandle, StructHandle
 from octants.types.structs import Struct, struct
-from tests.apart import shares_memory
+from tests.devices import shares_memory
 
 MEMBERS = {
     "mass": f64,

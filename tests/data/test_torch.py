@@ -16,7 +16,7 @@ from octants.types.enums import Layout  # noqa: E402
 from octants.types.matrix_types import vector  # noqa: E402
 from octants.types.scalars import ALL, f32, f64, i32  # noqa: E402
 from octants.types.structs import Struct  # noqa: E402
-from tests.apart import shares_memory  # noqa: E402
+from tests.devices import shares_memory  # noqa: E402
 
 MAKERS = [
     pytest.param(make_field, id="field"),

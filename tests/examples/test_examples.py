@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = on_cpu

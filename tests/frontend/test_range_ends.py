@@ -10,8 +10,8 @@ import pytest
 
 import octants as qd
 from octants.types.scalars import DType, convert, i64, integer_range
-from tests.apart import ON_GPU
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.devices import ON_GPU
 
 _FEW = 40
 """Iterations: longer ranges are left out."""

@@ -14,7 +14,7 @@ from octants.fuzz.checks import CHECKS, Checker
 from octants.fuzz.compare import Status
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
-from tests.apart import ARCH
+from tests.devices import ARCH
 from tests.fuzz.helpers import make
 
 SOURCE = """

@@ -7,7 +7,7 @@ import pytest
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.report import Report
-from tests.apart import ARCH, on_cpu
+from tests.devices import ARCH, on_cpu
 
 PARTS, PROGRAMS = 20, 100 if ARCH == "cpu" else 50  # more by `python -m octants.fuzz`
 QUICK = 12  # programs of a test that always runs; half of them in f64

@@ -12,7 +12,7 @@ from octants.fuzz.compare import Status
 from octants.fuzz.generator.build import generate
 from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.report import Report
-from tests.apart import ARCH
+from tests.devices import ARCH
 
 FIRST = 200_106  # of a hundred that are compiled at the quickest: see `backends.options`
 QUICK, MORE = 4, 90

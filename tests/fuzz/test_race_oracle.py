@@ -9,7 +9,7 @@ from octants.fuzz.backends import BACKENDS, VALIDATED, Actual
 from octants.fuzz.compare import Status, check, expect
 from octants.fuzz.program import Outcome, Program, Undefined
 from octants.fuzz.report import Report
-from tests.apart import ARCH
+from tests.devices import ARCH
 from tests.fuzz.helpers import make
 
 pytestmark = pytest.mark.filterwarnings("ignore::octants.OctantsWarning")

@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.runtime.capture import captures
-from tests.apart import APART
+from tests.devices import DISCRETE
 
 SIZE = 8
 
@@ -416,7 +416,7 @@ def test_arrays_live_as_long_as_the_graph() -> None:
     assert not any(other.to_numpy().any() for other in others)
 
 
-@pytest.mark.skipif(APART, reason="arrays of numpy are copied there")
+@pytest.mark.skipif(DISCRETE, reason="arrays of numpy are copied there")
 def test_numpy_arrays_are_used_where_they_are() -> None:
     x = np.zeros(4, np.float32)
 
@@ -485,7 +485,7 @@ def test_kernels_as_graphs() -> None:
     assert arrays[0].to_numpy().tolist() == arrays[1].to_numpy().tolist()
 
 
-@pytest.mark.skipif(not APART, reason="kernels work on arrays of the host there")
+@pytest.mark.skipif(not DISCRETE, reason="kernels work on arrays of the host there")
 def test_kernels_as_graphs_take_no_arrays_of_the_host() -> None:
     @qd.kernel(graph=True)
     def add(a: qd.types.NDArray[qd.f32, 1]):
@@ -504,7 +504,7 @@ def test_tensors_of_torch() -> None:
         if not torch.cuda.is_available():
             pytest.skip("torch has no GPU")
         place = "cuda"
-    elif APART:
+    elif DISCRETE:
         pytest.skip("tensors of the CPU are sent there")
     x = torch.ones(5, device=place, requires_grad=True)
     y = torch.zeros(5, device=place, requires_grad=True)
@@ -560,7 +560,7 @@ def test_reads_are_refused() -> None:
         split.to_numpy,
         lambda: np.asarray(x),
     ]
-    if not APART:
+    if not DISCRETE:
         reads.append(lambda: x.to_numpy(copy=False))
     for read in reads:
         refused(read, "the host cannot read")
@@ -621,7 +621,7 @@ def test_logs_are_refused() -> None:
     refused(differentiate, "what atomics return")
 
 
-@pytest.mark.skipif(not APART, reason="kernels work on arrays of the host there")
+@pytest.mark.skipif(not DISCRETE, reason="kernels work on arrays of the host there")
 def test_arrays_of_the_host_are_refused() -> None:
     @qd.kernel
     def add(a: qd.types.NDArray[qd.f32, 1]):

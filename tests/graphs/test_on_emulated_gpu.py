@@ -29,7 +29,7 @@ _ELSEWHERE = (
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
     monkeypatch.setattr(qd, "cpu", qd.cuda)
-    monkeypatch.setattr(test_graphs, "APART", True)
+    monkeypatch.setattr(test_graphs, "DISCRETE", True)
     monkeypatch.setattr(tape_growth, "_GUESS", 16)
     with emulated_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.cuda)

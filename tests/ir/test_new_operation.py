@@ -38,8 +38,8 @@ from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.target import Capabilities
 from octants.types.scalars import f32
-from tests.apart import on_cpu
 from tests.codegen.compiled import Compiled
+from tests.devices import on_cpu
 from tests.vulkan.compiled import OnVulkan
 
 
@@ -150,7 +150,7 @@ def check(run: Any) -> None:
 
 def finished(module: Module) -> Module:
     """The module that code is generated from, where the arrays may share memory."""
-    return finish(module, Stage(Capabilities(contracts=True), verifies=True), apart=True)
+    return finish(module, Stage(Capabilities(contracts=True), verifies=True), noalias=True)
 
 
 def test_it_is_printed_parsed_verified_and_interpreted() -> None:

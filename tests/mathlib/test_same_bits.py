@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 from tests.golden_files import check_golden
 
 COUNT = 1024  # arguments of each kind

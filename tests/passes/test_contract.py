@@ -11,7 +11,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.contract import contract
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 
 HEAD = "kernel @k\narray @x: {0}, 1, ndarray, () [primal]\nserial @k_0 {{\n"
 LOADS = "".join(

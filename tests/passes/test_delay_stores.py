@@ -28,11 +28,11 @@ STORE = "  store<@x, primal>(%3, %2)\n"
 END = "  yield()\n}\n"
 
 
-def delayed(*lines: str, apart: bool = True, first: str = STORE) -> str:
+def delayed(*lines: str, noalias: bool = True, first: str = STORE) -> str:
     """What follows the load, after the pass."""
     body = "".join(f"  {line}\n" for line in lines)
     module = parse(HEAD + first + body + END)
-    delay_stores(module, apart)
+    delay_stores(module, noalias)
     verify(module)
     text = to_text(module)
     return text[text.index("load<@x, primal>(%2)\n") + len("load<@x, primal>(%2)\n") :]
@@ -87,9 +87,9 @@ def test_what_holds_it(lines: Any) -> None:
 
 def test_arguments_may_be_one_array() -> None:
     line = "%5: f32 = load<@y, primal>(%2)"
-    assert delayed(line, apart=False) == STORE + f"  {line}\n" + END
+    assert delayed(line, noalias=False) == STORE + f"  {line}\n" + END
     line = "%5: f32 = load<@z, primal>(%2)"
-    assert delayed(line, apart=False) == STORE + f"  {line}\n" + END
+    assert delayed(line, noalias=False) == STORE + f"  {line}\n" + END
 
 
 def test_other_stores_stay() -> None:

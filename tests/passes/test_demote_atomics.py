@@ -32,8 +32,8 @@ from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.target import Capabilities
 from octants.types.scalars import f16, f32, i32
-from tests.apart import on_cpu
 from tests.autodiff.random_ir import Generator, forward, inputs
+from tests.devices import on_cpu
 
 ADJOINT, PRIMAL = Companion.ADJOINT, Companion.PRIMAL
 N, M = 12, 5
@@ -350,17 +350,17 @@ def test_one_array_for_two_arguments() -> None:
 
 
 def texts(kernel: Any, arguments: tuple[Any, ...]) -> tuple[bool, str]:
-    """Whether the arrays of a launch are apart, and its reverse kernel."""
+    """Whether no arrays of a launch alias, and its reverse kernel."""
     specialisation = kernel.specialise(arguments)
     merged = differentiable(specialisation, memories_of(specialisation, arguments))
     program = bare_reverse(merged).program
-    return merged.apart, to_text(program.module)
+    return merged.noalias, to_text(program.module)
 
 
 def test_merged_arguments_collide() -> None:
     a, out = (qd.ndarray(qd.f64, 6, needs_grad=True) for _ in range(2))
-    apart, text = texts(add_product, (a, a, out))
-    assert apart
+    noalias, text = texts(add_product, (a, a, out))
+    assert noalias
     assert "atomic<add, @a, adjoint>" in text
 
 
@@ -368,8 +368,8 @@ def test_a_gradient_that_is_an_argument_too() -> None:
     a, out = (qd.ndarray(qd.f64, 6, needs_grad=True) for _ in range(2))
     b = qd.ndarray(qd.f64, 6, needs_grad=True)
     for other, wanted in ((b, True), (a.grad, False)):
-        apart, _ = texts(add_product, (a, other, out))
-        assert apart is wanted
+        noalias, _ = texts(add_product, (a, other, out))
+        assert noalias is wanted
 
 
 def test_primal_updates_where_arguments_may_be_the_same() -> None:
@@ -587,7 +587,7 @@ def test_fixed_order_leaves_no_order_to_chance(fills: int) -> None:
         module = Generator(seed).module()
         simplify(module)
         stage = Stage(Capabilities(deterministic=True, fills=fills), verifies=True)
-        module = finish(module, stage, apart=True)
+        module = finish(module, stage, noalias=True)
         for task in module.tasks:
             left = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
             kept = find_sums(task, True) if task.options.get("fixed_order") else PrivatisedSums()

@@ -14,7 +14,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.fold_zero_products import drop_zeros
-from tests.apart import tells_infinities
+from tests.devices import tells_infinities
 
 HEAD = """\
 kernel @k

@@ -15,7 +15,7 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.expand_powers import expand_powers
 from octants.passes.relax_divisions import relax_divisions
-from tests.apart import ARCH
+from tests.devices import ARCH
 from tests.mathlib.compiled_functions import units
 
 EACH_ROOT = 1.75 if ARCH == "vulkan" else 1.7

@@ -17,10 +17,10 @@ from octants.ir.verifier import verify
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
-from tests.apart import on_cpu
 from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import Compiled
 from tests.codegen.test_blocks import CASES
+from tests.devices import on_cpu
 from tests.simt import test_derivatives
 from tests.simt.kernels import compile_kernel, interpret, lowered
 

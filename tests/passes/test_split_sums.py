@@ -15,7 +15,7 @@ from octants.ir.core import Module
 from octants.ir.printer import to_text
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.split_sums import split_sums
-from tests.apart import on_cpu
+from tests.devices import on_cpu
 from tests.machines import pretend
 
 pytestmark = on_cpu  # which stands for a GPU here
@@ -29,8 +29,8 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """The CPU as a GPU that so many threads fill; lanes run one after the other."""
     fills: int = request.param
 
-    def split_and_serialise(module: Module, apart: bool, fills: int) -> None:
-        split_sums(module, apart, fills)
+    def split_and_serialise(module: Module, noalias: bool, fills: int) -> None:
+        split_sums(module, noalias, fills)
         TEXTS[module.name] = to_text(module)
         serialise_blocks(module)
 

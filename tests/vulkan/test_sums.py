@@ -203,8 +203,8 @@ def test_a_failure_in_a_condition_ends_the_loop() -> None:
 
     task = parallel("t", lambda build: (build.index(0), build.index(5)), body)
     module = Module("counts", [marks, total], tasks=[task])
-    module.apart = True
-    assert find_reductions(task, apart=True)
+    module.noalias = True
+    assert find_reductions(task, noalias=True)
     kernel = compiled.OnVulkan(module)
     data = {"marks": np.zeros(8, np.int32), "total": np.zeros(1, np.int32)}
     with pytest.raises(OctantsAssertionError):

@@ -11,15 +11,15 @@ from __future__ import annotations
 from octants.ir.core import ArrayRef, Space
 
 
-def never_alias(first: ArrayRef | None, second: ArrayRef | None, apart: bool = False) -> bool:
+def never_alias(first: ArrayRef | None, second: ArrayRef | None, noalias: bool = False) -> bool:
     """Whether two array references never overlap.
 
     Args:
         first: an array and a companion, or None for the tape.
         second: likewise.
-        apart: no two arrays of the module share memory.
+        noalias: no two arrays of the module share memory.
     """
-    if first is None or second is None or apart:
+    if first is None or second is None or noalias:
         return first != second
     if first[0] is second[0]:
         return first[1] is not second[1]

@@ -29,11 +29,11 @@ _CONTROL = (ops.For, ops.While, ops.If)
 
 
 class PairLoops:
-    """Facts of a task; with ``apart`` no two of its arrays share memory."""
+    """Facts of a task; with ``noalias`` no two of its arrays share memory."""
 
-    def __init__(self, task: Task, apart: bool) -> None:
+    def __init__(self, task: Task, noalias: bool) -> None:
         self.task = task
-        self._apart = apart
+        self._noalias = noalias
         self._used = {value for op in task.body.walk() for value in op.operands}
         self.numbers = numbers_of(task.body)
         self._written: set[ArrayRef] = set()
@@ -137,7 +137,7 @@ class PairLoops:
         """Whether a reference may alias one of others."""
         if target in others:
             return True
-        return not self._apart and any(
+        return not self._noalias and any(
             other[0] is not target[0] and may_overlap(other[0], target[0]) for other in others
         )
 

@@ -57,12 +57,12 @@ class PrivatisedSums:
         return target in self.alternating or target in self.private_copies
 
 
-def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) -> PrivatisedSums:
+def find_sums(task: Task, noalias: bool, collected: Collection[Operation] = ()) -> PrivatisedSums:
     """Find the sums of a task that need no atomics.
 
     Args:
         task: the task.
-        apart: no two arrays of its kernel share memory.
+        noalias: no two arrays of its kernel share memory.
         collected: updates that are collected in registers anyway.
 
     Returns:
@@ -75,7 +75,7 @@ def find_sums(task: Task, apart: bool, collected: Collection[Operation] = ()) ->
         for target, accesses in groups.items()
         if any(op not in collected for op in accesses)
         and _is_sum(target, accesses, used)
-        and (apart or not _overlaps_another(target, groups))
+        and (noalias or not _overlaps_another(target, groups))
     ]
     if not found:
         return PrivatisedSums()

@@ -85,19 +85,19 @@ def neutral(fn: str, dtype: DType) -> Any:
     return identity_of(fn, dtype)
 
 
-def find_reductions(task: Task, apart: bool = False) -> list[Reduction]:
+def find_reductions(task: Task, noalias: bool = False) -> list[Reduction]:
     """The reductions of a parallel task.
 
     Args:
         task: the task.
-        apart: no two arrays of its kernel share memory.
+        noalias: no two arrays of its kernel share memory.
 
     Returns:
         At most `_MAXIMUM` of them.
     """
     if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
         return []
-    return list(_Finder(task, apart).find())[:_MAXIMUM]
+    return list(_Finder(task, noalias).find())[:_MAXIMUM]
 
 
 def find_shared(block: Block) -> set[Operation]:
@@ -142,8 +142,8 @@ def _unread_updates(block: Block) -> list[ops.Atomic]:
 
 
 class _Finder:
-    def __init__(self, task: Task, apart: bool) -> None:
-        self.apart = apart
+    def __init__(self, task: Task, noalias: bool) -> None:
+        self.noalias = noalias
         self.forms = AffineForms(task)
         self.used = {value for op in task.body.walk() for value in op.operands}
         self.accesses: dict[ArrayRef, list[ops.Access]] = {}
@@ -200,7 +200,7 @@ class _Finder:
         if self.forms.is_uniform(value):
             return True
         if isinstance(op, ops.Load):
-            is_unchanged = all(never_alias(op.ref, ref, self.apart) for ref in self.written)
+            is_unchanged = all(never_alias(op.ref, ref, self.noalias) for ref in self.written)
             return is_unchanged and all(map(self._is_uniform, op.indices))
         return op is not None and op.is_pure and all(map(self._is_uniform, op.operands))
 
@@ -224,7 +224,7 @@ class _Finder:
             return True
         return all(
             other == target
-            or never_alias(target, other, self.apart)
+            or never_alias(target, other, self.noalias)
             or all(self._commutes(op, target, fn) for op in group)
             for other, group in self.accesses.items()
         )

@@ -137,9 +137,9 @@ class Backend(ABC):
         """How the tasks of a finished module are run, as far as that depends on its code."""
         return [choice.LaneChoice("each has a thread") for _ in module.tasks]
 
-    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
-        """How workers update what they share; ``apart`` says that no two arrays share memory."""
-        found = reductions.find_reductions(task, apart)
+    def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
+        """How workers update what they share; ``noalias``: no two arrays share memory."""
+        found = reductions.find_reductions(task, noalias)
         return Updates(
             {op for each in found for op in each.atomics}, privatisation.PrivatisedSums()
         )

@@ -38,7 +38,7 @@ class CpuBackend(Backend):
     def make_device(self, chosen: Options) -> Device:
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())
-        if options.keeps_memory_apart():
+        if options.has_discrete_memory():
             device = discrete.DiscreteDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()
             return device
@@ -85,13 +85,13 @@ class CpuBackend(Backend):
 
     def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
         vectors = vectors_of(host_target(), chosen.simd)
-        return [choice.choose(task, vectors, module.apart) for task in module.tasks]
+        return [choice.choose(task, vectors, module.noalias) for task in module.tasks]
 
-    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
+    def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
         fixed = FIXED_PARTS if task.options.get("fixed_order") else 0
         workers = device.threads if isinstance(device, CpuDevice) else 1
-        collected = super().updates(task, apart, device).collected
-        return Updates(collected, cpu.sums_of(task, apart), (fixed or workers) - 1)
+        collected = super().updates(task, noalias, device).collected
+        return Updates(collected, cpu.sums_of(task, noalias), (fixed or workers) - 1)
 
 
 @functools.cache

@@ -52,7 +52,7 @@ class PythonBackend(Backend):
     def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
         return [choice.LaneChoice("the interpreter has no lanes") for _ in module.tasks]
 
-    def updates(self, task: Task, apart: bool, device: Device | None) -> Updates:
+    def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
         return Updates(set(), privatisation.PrivatisedSums())
 
 

@@ -21,10 +21,10 @@ _MOST_BYTES = 1 << 13
 """
 
 
-def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> list[ArrayRef]:
+def find_copies(task: Task, noalias: bool, collected: Collection[Operation]) -> list[ArrayRef]:
     """Return the targets of sums that are small, but for those ``collected`` otherwise.
 
-    ``apart`` means that no two arrays share memory. Where they may, a block adds only after all its
+    With ``noalias`` no two arrays share memory. Where they may, a block adds only after all its
     work items have made their other accesses.
     """
     sums = find_sums(task, True, collected)
@@ -34,7 +34,7 @@ def find_copies(task: Task, apart: bool, collected: Collection[Operation]) -> li
         if 0 < nbytes <= left:
             small.append(target)
             left -= nbytes
-    if apart or not small:
+    if noalias or not small:
         return small
     forms, accesses = (
         AffineForms(task),

@@ -11,7 +11,7 @@ def may_overlap(first: Array, second: Array) -> bool:
     """Whether an access to one array may touch an element of the other.
 
     Array arguments may be given the same memory, or that of a field, also as views of different
-    types. Two fields lie apart.
+    types. Two fields never overlap.
     """
     if first is second:
         return True

@@ -361,7 +361,7 @@ class Task:
 class Module:
     """A kernel: the arrays that it names, and its code as one body or as tasks.
 
-    Of one that is `apart`, no two arrays, nor their companions, share memory in any launch.
+    Of one that is `noalias`, no two arrays, nor their companions, share memory in any launch.
     """
 
     name: str
@@ -369,7 +369,7 @@ class Module:
     body: Block | None = None
     tasks: list[Task] = field(default_factory=list)
     location: Span | None = None
-    apart: bool = False
+    noalias: bool = False
 
     @property
     def kernel(self) -> str:

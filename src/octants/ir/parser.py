@@ -77,7 +77,7 @@ class Parser:
     def module(self) -> Module:
         self._expect("kernel")
         module = Module(self._next()[1:])
-        module.apart = self._take("apart")
+        module.noalias = self._take("noalias")
         while self._peek():
             head = self._next()
             if head == "array":

@@ -31,7 +31,7 @@ class Printer:
         self._lines: list[str] = []
 
     def module(self, module: Module) -> str:
-        self._lines = [f"kernel @{module.name}" + " apart" * module.apart]
+        self._lines = [f"kernel @{module.name}" + " noalias" * module.noalias]
         self._lines.extend(_array(array) for array in module.arrays)
         body_start = len(self._lines)
         if module.body is not None:

@@ -69,8 +69,8 @@ class Owner(Protocol):
 class BoundKernelCode:
     """A compiled module, with the function that launches it on the arguments of a kernel.
 
-    ``apart`` states that no two of its arrays share memory in a launch. `module` is None where the
-    code comes from the cache.
+    With ``noalias`` no two of its arrays share memory in a launch. `module` is None where the code
+    comes from the cache.
     """
 
     module: Module | None = None
@@ -82,11 +82,11 @@ class BoundKernelCode:
         results: Sequence[int] = (),
         persistent: Mapping[ArrayRef, int] | None = None,
         *,
-        apart: bool = False,
+        noalias: bool = False,
     ) -> None:
         chosen = owner.options
         self.owner = owner
-        self.module = module = pipeline.finish(module, driver.stage_of(chosen), apart=apart)
+        self.module = module = pipeline.finish(module, driver.stage_of(chosen), noalias=noalias)
         with driver.state.compiling:
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}

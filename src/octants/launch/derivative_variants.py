@@ -23,7 +23,7 @@ from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.read_fingerprint import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import TapedMemory, aliases_of, are_apart
+from octants.launch.taped_memory import TapedMemory, aliases_of, is_alias_free
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -370,7 +370,9 @@ def _backward(
     specialisation: Specialisation, result: Reversed, layout: PersistentLayout
 ) -> BoundKernelCode:
     places = layout.places(result.module)
-    return BoundKernelCode(specialisation, result.module, (), places, apart=specialisation.apart)
+    return BoundKernelCode(
+        specialisation, result.module, (), places, noalias=specialisation.noalias
+    )
 
 
 def _written_temporaries(module: Module) -> list[Array]:
@@ -393,15 +395,15 @@ def differentiable(
         found: Specialisation = known[1]
         return found
     aliases = aliases_of(specialisation, memories)
-    apart = are_apart(specialisation, memories, aliases)
-    found = merge_aliases(specialisation, aliases, apart=apart)
+    noalias = is_alias_free(specialisation, memories, aliases)
+    found = merge_aliases(specialisation, aliases, noalias=noalias)
     if not any(memory.is_foreign for memory in memories.values()):
         specialisation.fast_paths["differentiable"] = keys, found
     return found
 
 
 def merge_aliases(
-    specialisation: Specialisation, aliases: Sequence[int], *, apart: bool = True
+    specialisation: Specialisation, aliases: Sequence[int], *, noalias: bool = True
 ) -> Specialisation:
     """The kernel in which arrays with the same memory are one array.
 
@@ -412,15 +414,15 @@ def merge_aliases(
         specialisation: The kernel.
         aliases: For each position of the module's arrays, that of the first array with the same
             memory.
-        apart: Whether all other arrays, and their companions, share no memory.
+        noalias: Whether all other arrays, and their companions, share no memory.
     """
-    if apart and all(first == position for position, first in enumerate(aliases)):
+    if noalias and all(first == position for position, first in enumerate(aliases)):
         return specialisation
-    key = ("merged", tuple(aliases), apart)
+    key = ("merged", tuple(aliases), noalias)
     merged: Specialisation | None = specialisation.programs.get(key)
     if merged is None:
         merged = specialisation.with_module(key, lambda: _merged(specialisation.module, aliases))
-        merged.apart = apart
+        merged.noalias = noalias
         specialisation.programs[key] = merged
     return merged
 

@@ -114,7 +114,9 @@ class _Run:
     def _counting(self, module: Module) -> Counting:
         """The counting variant of a reverse kernel, scheduled as the kernel itself."""
         counting, chosen = count_records(module), self.specialisation.options
-        finished = pipeline.finish(module, driver.stage_of(chosen), apart=self.specialisation.apart)
+        finished = pipeline.finish(
+            module, driver.stage_of(chosen), noalias=self.specialisation.noalias
+        )
         choices = dict(
             zip(
                 (task.name for task in finished.tasks),
@@ -184,9 +186,9 @@ class _Run:
         }
         counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)
         self._parts.clear(counts)
-        apart = self.specialisation.apart
+        noalias = self.specialisation.noalias
         self._launch(
-            BoundKernelCode(specialisation, counting.module, (), places, apart=apart), number
+            BoundKernelCode(specialisation, counting.module, (), places, noalias=noalias), number
         )
         rows = self._parts.read(counts[: PER_RECORD * len(counting.records)])
         return rows.reshape(-1, PER_RECORD)
@@ -404,7 +406,7 @@ def _privatised_bytes(
 
 def _updates(specialisation: Specialisation, task: Task) -> Updates:
     backend = backend_of(specialisation.options.arch)
-    return backend.updates(task, specialisation.apart, driver.device())
+    return backend.updates(task, specialisation.noalias, driver.device())
 
 
 def _update_of(

@@ -89,5 +89,5 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
         module = pipeline.differentiate_reverse(module, stage, saved=False, part=False).module
     elif mode == "forward":
         module = pipeline.differentiate_forward(module, stage)
-    module = pipeline.finish(module, stage, apart=mode == "reverse")
+    module = pipeline.finish(module, stage, noalias=mode == "reverse")
     return Inspection(stages, module, chosen)

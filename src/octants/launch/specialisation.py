@@ -138,12 +138,12 @@ class Specialisation:
         born: The number of the last launch of any kernel before this one was compiled.
         numbers: The reads of numbers. The kernel is not specialised for those in `varying`, which
             launches `evaluate`.
-        apart: For a kernel that is differentiated: no two of its arrays or their companions share
+        noalias: For a kernel that is differentiated: no two of its arrays or their companions share
             memory.
         fast_paths: What fast paths of launches have found out, by their keys.
     """
 
-    apart = True
+    noalias = True
     entry: Callable[..., Any] | None = None
     recognition: Recognition | None = None
     key: tuple[Any, ...] = ()

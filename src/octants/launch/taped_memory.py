@@ -291,7 +291,7 @@ def _close_pairs(memories: Mapping[int, TapedMemory]) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def are_apart(
+def is_alias_free(
     specialisation: Specialisation, memories: Mapping[int, TapedMemory], aliases: Sequence[int]
 ) -> bool:
     """Whether no two arrays of a launch, or their gradients, share memory, except for ``aliases``.

@@ -19,7 +19,7 @@ def lower(module: Module, legal: Legal) -> Module:
         domain = None if task.domain is None else _lowered(build, task.domain, values)
         body = _lowered(build, task.body, values)
         tasks.append(Task(task.name, body, domain, task.location, task.options))
-    return Module(module.name, list(module.arrays), None, tasks, module.location, module.apart)
+    return Module(module.name, list(module.arrays), None, tasks, module.location, module.noalias)
 
 
 @functools.cache

@@ -78,15 +78,15 @@ Address = tuple[Array, Companion, tuple[Value, ...]]
 
 
 @staged("collect_sums")
-def collect_sums(module: Module, apart: bool = True, deterministic: bool = False) -> None:
-    """Collect in all loops, in place; ``apart`` says that no two arrays share memory.
+def collect_sums(module: Module, noalias: bool = True, deterministic: bool = False) -> None:
+    """Collect in all loops, in place; ``noalias``: no two arrays share memory.
 
     Where it is `deterministic`, the length of blocks of a loop decides no order of a sum.
     """
     used = {value for op in module.walk() for value in op.operands}
     for task in module.tasks:
         blocks = BlocksOfLoops(task.body) if deterministic else None
-        _Collector(used, apart, blocks).block(task.body)
+        _Collector(used, noalias, blocks).block(task.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class _Sum:
 
 
 class _Collector:
-    def __init__(self, used: set[Value], apart: bool, blocks: BlocksOfLoops | None) -> None:
+    def __init__(self, used: set[Value], noalias: bool, blocks: BlocksOfLoops | None) -> None:
         self.used = used
-        self.apart = apart
+        self.noalias = noalias
         self.blocks = blocks
         self._inner: dict[Operation, dict[Address, int]] = {}
         """The loops that sum up, with the position of each total among what they carry."""
@@ -156,7 +156,7 @@ class _Collector:
         if other.companion is not op.companion or self._is_sum(other):
             return True
         return other.array is not op.array and (
-            self.apart or not may_overlap(other.array, op.array)
+            self.noalias or not may_overlap(other.array, op.array)
         )
 
     # -- how ---------------------------------------------------------------------------------------

@@ -56,15 +56,15 @@ from octants.types.scalars import u1
 
 
 @staged("demote_atomics")
-def demote_atomics(module: Module, apart: bool = True) -> None:
-    """Demote what can be, in place; ``apart`` says that no two arrays share memory."""
+def demote_atomics(module: Module, noalias: bool = True) -> None:
+    """Demote what can be, in place; ``noalias``: no two arrays share memory."""
     for task in module.tasks:
-        owned = owned_targets(task, apart)
+        owned = owned_targets(task, noalias)
         if owned:
             _rewrite(task.body, owned)
 
 
-def owned_targets(task: Task, apart: bool) -> set[ArrayRef]:
+def owned_targets(task: Task, noalias: bool) -> set[ArrayRef]:
     """The targets of updates that no two work items write at one place."""
     writes: dict[ArrayRef, list[ops.Write]] = {}
     for op in task.body.walk():
@@ -77,7 +77,7 @@ def owned_targets(task: Task, apart: bool) -> set[ArrayRef]:
     return {
         target
         for target in updated
-        if (apart or not _meets_another(target, writes)) and places.is_owned(writes[target])
+        if (noalias or not _meets_another(target, writes)) and places.is_owned(writes[target])
     }
 
 

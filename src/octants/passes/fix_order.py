@@ -112,24 +112,24 @@ PRIMAL = Companion.PRIMAL
 
 
 @staged("fix_order")
-def fix_order(module: Module, apart: bool = False, many: bool = False) -> None:
-    """Fix the order of updates, in place; ``apart`` says that no two arrays share memory.
+def fix_order(module: Module, noalias: bool = False, many: bool = False) -> None:
+    """Fix the order of updates, in place; ``noalias``: no two arrays share memory.
 
     ``many`` says that it takes many threads to keep the machine busy.
     """
     tasks: list[Task] = []
     for task in module.tasks:
-        updates = _unordered(task, apart)
+        updates = _unordered(task, noalias)
         if not updates:
             tasks.append(task)
             continue
         refuse_cooperation(task)
-        parts = _parts(task, updates, apart) if many else None
+        parts = _parts(task, updates, noalias) if many else None
         if parts is not None:
             tasks += parts.tasks(module)
-        elif _are_shared_sums(task, updates, apart):
+        elif _are_shared_sums(task, updates, noalias):
             tasks += _Chunks(module, task, updates).tasks()
-        elif _are_plain_sums(task, updates, apart):
+        elif _are_plain_sums(task, updates, noalias):
             task.options = {**task.options, "fixed_order": True}
             tasks.append(task)
         else:
@@ -140,13 +140,13 @@ def fix_order(module: Module, apart: bool = False, many: bool = False) -> None:
 # -- which -----------------------------------------------------------------------------------------
 
 
-def _unordered(task: Task, apart: bool) -> list[Operation]:
+def _unordered(task: Task, noalias: bool) -> list[Operation]:
     """The updates of a task whose outcome depends on the order of its work items."""
     if not task.is_parallel:
         return []
     used = {value for op in task.body.walk() for value in op.operands}
     found = [op for op in task.body.walk() if _depends_on_order(op, used)]
-    owned = owned_targets(task, apart) if found else set()
+    owned = owned_targets(task, noalias) if found else set()
     return [op for op in found if op.ref not in owned]  # type: ignore[attr-defined]
 
 
@@ -156,20 +156,20 @@ def _depends_on_order(op: Operation, used: set[Value]) -> bool:
     return op.array.dtype.is_float or op.fn == "exchange" or op.result in used
 
 
-def _parts(task: Task, updates: list[Operation], apart: bool) -> OrderedParts | None:
+def _parts(task: Task, updates: list[Operation], noalias: bool) -> OrderedParts | None:
     """What many threads add to for all updates; None if there are others than sums.
 
     A work item that records may have to run again, which a thread with several of them cannot.
     """
     if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
         return None
-    sums, targets = find_sums(task, apart), dict[ArrayRef, list[Operation]]()
+    sums, targets = find_sums(task, noalias), dict[ArrayRef, list[Operation]]()
     for op in updates:
         targets.setdefault(op.ref, []).append(op)  # type: ignore[attr-defined]
     shared: list[Operation] = []
     spread: list[Operation] = []
     for target, own in targets.items():
-        if _are_shared_sums(task, own, apart):
+        if _are_shared_sums(task, own, noalias):
             shared += own
         elif target in sums:
             spread += own
@@ -178,13 +178,13 @@ def _parts(task: Task, updates: list[Operation], apart: bool) -> OrderedParts | 
     return find_parts(task, shared, spread)
 
 
-def _are_plain_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
+def _are_plain_sums(task: Task, updates: list[Operation], noalias: bool) -> bool:
     """Whether workers can add to all of their targets plainly."""
-    sums = find_sums(task, apart)
+    sums = find_sums(task, noalias)
     return all(op.ref in sums for op in updates)  # type: ignore[attr-defined]
 
 
-def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
+def _are_shared_sums(task: Task, updates: list[Operation], noalias: bool) -> bool:
     """Whether all of them add to uniform addresses whose values before are unused."""
     forms = AffineForms(task)
     used = {value for op in task.body.walk() for value in op.operands}
@@ -195,15 +195,15 @@ def _are_shared_sums(task: Task, updates: list[Operation], apart: bool) -> bool:
             return False
     known = set(updates)
     others = [op for op in task.body.walk() if isinstance(op, ops.Access) and op not in known]
-    return not any(_minds(forms, op, other, apart) for op in updates for other in others)
+    return not any(_minds(forms, op, other, noalias) for op in updates for other in others)
 
 
-def _minds(forms: AffineForms, op: Operation, other: ops.Access, apart: bool) -> bool:
+def _minds(forms: AffineForms, op: Operation, other: ops.Access, noalias: bool) -> bool:
     """Whether an access may see that an update of its work item comes late."""
     assert isinstance(op, ops.Atomic)
     if op.companion is not other.companion or other.array is op.array:
         return other.companion is op.companion
-    if apart or not may_overlap(op.array, other.array):
+    if noalias or not may_overlap(op.array, other.array):
         return False
     return not (isinstance(other, ops.Load) and forms.precedes(other, op))
 

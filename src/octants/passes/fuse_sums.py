@@ -151,12 +151,12 @@ class _Sums:
         gone: list[Operation] = []
         is_first = op.lhs is before
         added = op.rhs if is_first else op.lhs
-        self._take_apart(added, op.fn == "sub", terms, gone)
+        self._decompose(added, op.fn == "sub", terms, gone)
         free = sum(isinstance(each, ops.Unary) for each in gone)  # a sign is part of an operation
         step = _Step(op, before, terms, gone)
         return step if len(terms) < 1 + len(gone) - free and len(gone) <= _MOST else None
 
-    def _take_apart(
+    def _decompose(
         self, value: Value, minus: bool, terms: list[_Term], gone: list[Operation]
     ) -> None:
         """The terms of a value, and the operations that nobody needs who adds these."""
@@ -179,7 +179,7 @@ class _Sums:
                 return
         gone.append(op)
         for part, sign in parts:
-            self._take_apart(part, sign, terms, gone)
+            self._decompose(part, sign, terms, gone)
 
 
 def _adds_to(op: Operation, value: Value) -> bool:

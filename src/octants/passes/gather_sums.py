@@ -89,9 +89,9 @@ _LONGEST = 24  # operations that are rather run again for each pair than not gat
 
 @staged("gather_sums")
 def gather_sums(
-    module: Module, apart: bool = True, fills: int = 0, *, shared: bool = False
+    module: Module, noalias: bool = True, fills: int = 0, *, shared: bool = False
 ) -> None:
-    """Gather what can be, in place; ``apart`` says that no two arrays share memory.
+    """Gather what can be, in place; ``noalias``: no two arrays share memory.
 
     Where there are fewer sums than ``fills`` they are taken in parts, which add up in any order. If
     threads share them afterwards (``shared``) that is only done where their number is known: a loop
@@ -99,7 +99,7 @@ def gather_sums(
     """
     tasks: list[Task] = []
     for task in module.tasks:
-        facts = PairLoops(task, apart)
+        facts = PairLoops(task, noalias)
         made = [_gathered(facts, loop, sums, fills, shared) for loop, sums in list(facts.find())]
         gathers = [gather for gather in made if gather is not None]
         if not gathers or prune_block(task.body, task.domain):

@@ -54,26 +54,26 @@ from octants.ir.core import Block, Module, Operation
 
 
 @staged("delay_stores")
-def delay_stores(module: Module, apart: bool = False) -> None:
-    """Delay in all parallel tasks, in place; ``apart`` says that no two arrays share memory."""
+def delay_stores(module: Module, noalias: bool = False) -> None:
+    """Delay in all parallel tasks, in place; ``noalias``: no two arrays share memory."""
     for task in module.tasks:
         if task.is_parallel:
-            _delay(task.body, apart)
+            _delay(task.body, noalias)
 
 
-def _delay(block: Block, apart: bool) -> None:
+def _delay(block: Block, noalias: bool) -> None:
     waiting: list[ops.Store] = []
     constants = set[object]()
     result: list[Operation] = []
     for op in block.ops:
         for region in op.regions:
-            _delay(region, apart)
+            _delay(region, noalias)
         if isinstance(op, ops.Constant):
             constants.add(op.result)
         if isinstance(op, ops.Store) and op.value in constants and _loads(result, op):
-            waiting = [*(w for w in waiting if not _leave(w, op, apart, result)), op]
+            waiting = [*(w for w in waiting if not _leave(w, op, noalias, result)), op]
             continue
-        waiting = [store for store in waiting if not _leave(store, op, apart, result)]
+        waiting = [store for store in waiting if not _leave(store, op, noalias, result)]
         if isinstance(op, ops.Yield):
             result += waiting
             waiting = []
@@ -89,26 +89,26 @@ def _loads(before: list[Operation], store: ops.Store) -> bool:
     )
 
 
-def _leave(store: ops.Store, op: Operation, apart: bool, result: list[Operation]) -> bool:
+def _leave(store: ops.Store, op: Operation, noalias: bool, result: list[Operation]) -> bool:
     """Put a store that waits before an operation that may tell the difference."""
-    if _passes(store, op, apart):
+    if _passes(store, op, noalias):
         return False
     result.append(store)
     return True
 
 
-def _passes(store: ops.Store, op: Operation, apart: bool) -> bool:
+def _passes(store: ops.Store, op: Operation, noalias: bool) -> bool:
     """Whether nobody can tell if a store comes after an operation."""
     if isinstance(op, ops.Access):
-        return not _meets(store, op, apart)
+        return not _meets(store, op, noalias)
     if isinstance(op, (ops.If, ops.For)):
-        return all(_passes(store, each, apart) for region in op.regions for each in region.ops)
+        return all(_passes(store, each, noalias) for region in op.regions for each in region.ops)
     return op.is_scalar or isinstance(op, ops.Yield)
 
 
-def _meets(store: ops.Store, op: Operation, apart: bool) -> bool:
+def _meets(store: ops.Store, op: Operation, noalias: bool) -> bool:
     assert isinstance(op, ops.Access)
     if op.array is store.array:
         return op.companion is store.companion
     is_other = op.array.dtype is not store.array.dtype  # of one type may be one by two names
-    return not apart and not (is_other and not may_overlap(op.array, store.array))
+    return not noalias and not (is_other and not may_overlap(op.array, store.array))

@@ -112,13 +112,13 @@ _FEW = 16  # iterations
 
 
 @staged("split_sums")
-def split_sums(module: Module, apart: bool = True, fills: int = 1 << 18) -> None:
+def split_sums(module: Module, noalias: bool = True, fills: int = 1 << 18) -> None:
     """Split where there are less than ``fills`` work items, in place.
 
-    ``apart`` says that no two arrays share memory.
+    ``noalias``: no two arrays share memory.
     """
     for task in module.tasks:
-        facts = PairLoops(task, apart)
+        facts = PairLoops(task, noalias)
         if not facts.is_free() or facts.fills(fills // 2 + 1):
             continue
         if loops := _loops_to_split(task, facts):

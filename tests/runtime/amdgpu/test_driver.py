@@ -41,7 +41,7 @@ SIZE = 40
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHip]:
     monkeypatch.setattr(qd, "cpu", qd.amdgpu)
-    monkeypatch.setattr(test_graphs, "APART", True)
+    monkeypatch.setattr(test_graphs, "DISCRETE", True)
     monkeypatch.setattr(tape_growth, "_GUESS", 16)
     with fake_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.amdgpu)

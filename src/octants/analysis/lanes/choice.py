@@ -29,13 +29,13 @@ _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
 """The share of lanes with a work item, in rows of unknown length."""
 
 
-def choose(task: Task, vectors: Vectors, apart: bool = False) -> LaneChoice:
+def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     """Choose how a task runs.
 
     Args:
         task: the task. Its option "choice" holds a choice that was made before.
         vectors: the vectors of the machine, and the option `simd`.
-        apart: no two arrays of the kernel share memory.
+        noalias: no two arrays of the kernel share memory.
 
     Returns:
         The choice, with its reason.
@@ -57,7 +57,7 @@ def choose(task: Task, vectors: Vectors, apart: bool = False) -> LaneChoice:
     lanes = _width(task, facts, vectors.lanes, count)
     if wanted is not None and wanted is not True:
         lanes = int(wanted)
-    updates = _updates(task, apart)
+    updates = _updates(task, noalias)
     gain, rows = LaneCost(task, facts, lanes, vectors, updates).gain, find_rows(task)
     if rows is not None:
         of_rows = Uniformity(task.body, rows.numbers)
@@ -87,9 +87,9 @@ def may_run(task: Task, vectors: Vectors) -> bool:
     return is_wanted and vectors.lanes > 0
 
 
-def _updates(task: Task, apart: bool) -> CheapUpdates:
-    collected = {op for found in find_reductions(task, apart) for op in found.atomics}
-    sums = find_sums(task, apart, collected)
+def _updates(task: Task, noalias: bool) -> CheapUpdates:
+    collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
+    sums = find_sums(task, noalias, collected)
     return CheapUpdates(collected, {*sums.private_copies, *sums.alternating})
 
 

@@ -17,10 +17,10 @@ class Scopes:
     """The alias metadata for loads and stores of each array, and of the tape."""
 
     def __init__(
-        self, metadata: Callable[[str], str], arrays: list[Array], apart: bool = False
+        self, metadata: Callable[[str], str], arrays: list[Array], noalias: bool = False
     ) -> None:
         self._metadata = metadata
-        self._apart = apart
+        self._noalias = noalias
         self._places: list[ArrayRef] = [
             ArrayRef(array, companion) for array in arrays for companion in array.layouts
         ]
@@ -44,9 +44,9 @@ class Scopes:
 
     def _make_suffix(self, place: ArrayRef | None) -> str:
         others = [other for other in self._scopes if other is not place]
-        apart = [other for other in others if never_alias(place, other, self._apart)]
+        disjoint = [other for other in others if never_alias(place, other, self._noalias)]
         scope = self._metadata(f"!{{{self._scopes[place]}}}")
-        if not apart:
+        if not disjoint:
             return f", !alias.scope {scope}"
-        listed = self._metadata("!{" + ", ".join(self._scopes[other] for other in apart) + "}")
+        listed = self._metadata("!{" + ", ".join(self._scopes[other] for other in disjoint) + "}")
         return f", !alias.scope {scope}, !noalias {listed}"

@@ -177,8 +177,8 @@ def _write(
     for number, module in enumerate(modules):
         kernel = KernelText(text, module)
         vectors = vectors_of(target, simd)
-        kernel.choices = [choose(task, vectors, module.apart) for task in module.tasks]
-        kernel.sums = [sums_of(task, module.apart) for task in module.tasks]
+        kernel.choices = [choose(task, vectors, module.noalias) for task in module.tasks]
+        kernel.sums = [sums_of(task, module.noalias) for task in module.tasks]
         name = _entry_name(module, number)
         _write_entry(FunctionText(kernel, machine, TABLE, 0), name)
         for position in range(len(module.tasks)):
@@ -188,14 +188,14 @@ def _write(
     return text, kernels
 
 
-def sums_of(task: Task, apart: bool) -> PrivatisedSums:
+def sums_of(task: Task, noalias: bool) -> PrivatisedSums:
     """Return the sums to which workers add plainly, except those collected in registers."""
     if not any(isinstance(op, ops.Atomic) for op in task.body.walk()):
         return PrivatisedSums()
     if task.options.get("fixed_order"):  # even those need an order there
-        return find_sums(task, apart)
-    collected = {op for found in find_reductions(task, apart) for op in found.atomics}
-    return find_sums(task, apart, collected)
+        return find_sums(task, noalias)
+    collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
+    return find_sums(task, noalias, collected)
 
 
 def _entry_name(module: Module, number: int) -> str:

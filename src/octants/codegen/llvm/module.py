@@ -97,7 +97,7 @@ class KernelText:
         self.costs = Costs(module)
         self.choices: list[LaneChoice] = []  # of each task: how its work items run
         self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
-        self.scopes = Scopes(text.metadata, module.arrays, module.apart)
+        self.scopes = Scopes(text.metadata, module.arrays, module.noalias)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}
 

@@ -14,7 +14,7 @@ def write_items(
     f: FunctionText, task: Task, write: Callable[[FunctionText, Task], None] | None = None
 ) -> None:
     """Write all items of [begin, end), at least one; ``write`` writes the loop, up to "return"."""
-    reductions = find_reductions(task, f.kernel.module.apart)
+    reductions = find_reductions(task, f.kernel.module.noalias)
     for reduction in reductions:
         f.table[Collect](f, Collect(reduction))
     if write is None:

@@ -55,7 +55,7 @@ class WorkerTape(TapeMemory):
         suffix = f.kernel.scopes.suffix(None)
         for offset, slots in record.members().items():
             dtype = record.slots[slots[0]]
-            stored = together(f, dtype, [operands[slot] for slot in slots])
+            stored = pack(f, dtype, [operands[slot] for slot in slots])
             place = f.code.at(start, offset)
             f.emit(f"store {memory_type(f, dtype)} {stored}, ptr {place}, align 1{suffix}")
 
@@ -66,7 +66,7 @@ class WorkerTape(TapeMemory):
             dtype = record.slots[slots[0]]
             place = f.code.at(start, offset)
             stored = f.assign(f"load {memory_type(f, dtype)}, ptr {place}, align 1{suffix}")
-            found |= zip(slots, apart(f, dtype, len(slots), stored), strict=True)
+            found |= zip(slots, unpack(f, dtype, len(slots), stored), strict=True)
         return [found[slot] for slot in range(len(record.slots))]
 
     def quota(self) -> str:
@@ -116,7 +116,7 @@ class WorkerTape(TapeMemory):
         return self._f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")
 
 
-def together(f: FunctionText, dtype: DType, operands: list[str]) -> str:
+def pack(f: FunctionText, dtype: DType, operands: list[str]) -> str:
     """Return an operand as it is stored; truth values become the bits of a byte."""
     stored = to_memory(f, dtype, operands[0])
     for bit, operand in enumerate(operands[1:], 1):
@@ -124,7 +124,7 @@ def together(f: FunctionText, dtype: DType, operands: list[str]) -> str:
     return stored
 
 
-def apart(f: FunctionText, dtype: DType, count: int, stored: str) -> list[str]:
+def unpack(f: FunctionText, dtype: DType, count: int, stored: str) -> list[str]:
     """Return the operand of a stored number, or its truth values."""
     if count == 1:
         return [from_memory(f, dtype, stored)]

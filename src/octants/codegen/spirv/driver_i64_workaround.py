@@ -34,23 +34,23 @@ class SplitCode(SpirvCode):
         super().__init__(assembly, entry)
         self._halves: dict[int, Pair] = {}  # of numbers that were made of them
 
-    def _apart(self, x: int) -> Pair:
+    def _known_halves(self, x: int) -> Pair:
         known = self.known(x)
         if known is not None:
             low, high = (self.constant(half, u32) for half in (known % _HALF, known // _HALF))
             return Pair(low, high, known)
-        return self._halves.get(x) or self._taken_apart(x)
+        return self._halves.get(x) or self._split(x)
 
     def _hidden(self, x: int) -> Pair:
         """The halves, which the driver's compiler cannot follow back to the whole number."""
-        halves = self._apart(x)
+        halves = self._known_halves(x)
         if halves.value is not None or x in self._halves:
             return halves
         zero = self.workgroup_row()
         low, high = (self.apply("xor", u32, half, zero) for half in (halves.low, halves.high))
         return Pair(low, high)
 
-    def _taken_apart(self, x: int) -> Pair:
+    def _split(self, x: int) -> Pair:
         vector = self.assign(Op.BITCAST, self.assembly.vector(2), x)
         word = self.assembly.type(u32)
         return Pair(*(self.assign(Op.COMPOSITE_EXTRACT, word, vector, k) for k in (0, 1)))
@@ -83,7 +83,7 @@ class SplitCode(SpirvCode):
     def compare(self, fn: str, dtype: DType, a: int, b: int) -> Any:
         if not is_wide(dtype):
             return super().compare(fn, dtype, a, b)
-        return i64_bits.compare(self, fn, dtype, self._apart(a), self._apart(b))
+        return i64_bits.compare(self, fn, dtype, self._known_halves(a), self._known_halves(b))
 
     def convert(self, x: int, source: DType, target: DType) -> int:
         if source.is_float or target.is_float or source.bits == target.bits:

@@ -121,7 +121,7 @@ def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
     """
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
-    return find_reductions(task, kernel.module.apart)
+    return find_reductions(task, kernel.module.noalias)
 
 
 def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
@@ -129,7 +129,7 @@ def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
     collected = {op for found in _collects(kernel, task) for op in found.atomics}
-    found = find_copies(task, kernel.module.apart, collected)
+    found = find_copies(task, kernel.module.noalias, collected)
     return [target for target in found if target[0].dtype.bits == 32]
 
 

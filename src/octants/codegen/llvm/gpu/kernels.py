@@ -224,11 +224,11 @@ def _skip_if_stopped(f: ThreadText) -> None:
 def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     """Write the thread's loop over items; with ``again`` it runs only those that are retried."""
     is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to reduce with
-    found = [] if is_alone else find_reductions(task, f.kernel.module.apart)
+    found = [] if is_alone else find_reductions(task, f.kernel.module.noalias)
     for reduction in found:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
-    targets = find_copies(task, f.kernel.module.apart, f.collected) if has_copies else []
+    targets = find_copies(task, f.kernel.module.noalias, f.collected) if has_copies else []
     block_shared_copies.begin(f, targets)
 
     def begin(item: str) -> None:

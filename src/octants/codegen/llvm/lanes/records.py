@@ -11,7 +11,7 @@ from octants.codegen.llvm import memory as scalar_memory
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
-from octants.codegen.llvm.worker_tape import WorkerTape, apart, together
+from octants.codegen.llvm.worker_tape import WorkerTape, pack, unpack
 from octants.codegen.recording_facts import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
@@ -35,7 +35,7 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     suffix = f.kernel.scopes.suffix(None)
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
-        stored = together(f, dtype, [f.use(op.values[slot]) for slot in slots])
+        stored = pack(f, dtype, [f.use(op.values[slot]) for slot in slots])
         place = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
         memory.store_to(f, place, stored_as, stored, dtype.size, suffix)
@@ -55,7 +55,7 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
         place = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
         stored = memory.load_from(f, place, stored_as, dtype.size, suffix)
-        for slot, operand in zip(slots, apart(f, dtype, len(slots), stored), strict=True):
+        for slot, operand in zip(slots, unpack(f, dtype, len(slots), stored), strict=True):
             f.bind(op.results[slot], operand)
     f.mask = mask
 

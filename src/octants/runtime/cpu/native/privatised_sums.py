@@ -119,8 +119,8 @@ choose:
   store i32 %mode, ptr &context.sum_mode
   call void @begin_share(ptr %context, ptr %worker)
   %is_shared = icmp eq i32 %mode, {SHARED}
-  %is_apart = xor i1 %is_shared, true
-  %turns = and i1 %takes_turns, %is_apart
+  %is_unshared = xor i1 %is_shared, true
+  %turns = and i1 %takes_turns, %is_unshared
   %wraps_bit = and i32 %flags, 2
   %may_wrap = icmp ne i32 %wraps_bit, 0
   %wraps = and i1 %may_wrap, %turns

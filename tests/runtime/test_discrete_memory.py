@@ -1,6 +1,6 @@
-"""Some of the tests of what is above a device, on one whose memory the host cannot touch.
+"""Run some tests of arrays, launches and tapes on a device whose memory the host cannot touch.
 
-``OCTANTS_APART=1 python -m pytest`` runs all of them so.
+``OCTANTS_DISCRETE=1 python -m pytest`` runs all of them so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apart import APART
+from tests.devices import DISCRETE
 
 ROOT = Path(__file__).parents[2]
 PARTS = {
@@ -22,14 +22,14 @@ PARTS = {
 }
 
 
-@pytest.mark.skipif(APART, reason="the tests themselves run so")
+@pytest.mark.skipif(DISCRETE, reason="the tests themselves run so")
 @pytest.mark.parametrize("part", PARTS)
 def test_memory_that_the_host_cannot_touch(part: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     found = subprocess.run(
         [*command, *(f"tests/{part}/{name}.py" for name in PARTS[part])],
         cwd=ROOT,
-        env={**os.environ, "OCTANTS_APART": "1"},
+        env={**os.environ, "OCTANTS_DISCRETE": "1"},
         capture_output=True,
         text=True,
         timeout=600,

@@ -1,7 +1,7 @@
-"""Tests on a device whose memory the host cannot touch.
+"""The device that the tests run on, and marks for tests that only some devices can pass.
 
-``OCTANTS_APART=1`` lets all run on a CPU that stands for one, ``OCTANTS_TEST_ARCH=cuda`` on a GPU,
-``OCTANTS_TEST_ARCH=vulkan`` on whatever Vulkan has.
+``OCTANTS_DISCRETE=1`` gives the CPU memory that the host cannot touch, ``OCTANTS_TEST_ARCH=cuda``
+runs the tests on a GPU, ``OCTANTS_TEST_ARCH=vulkan`` on the Vulkan device that is chosen.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from octants.runtime.vulkan import physical_devices
 
 ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")
 ON_GPU = ARCH not in ("cpu", "python")
-APART = options.keeps_memory_apart() or ON_GPU
+DISCRETE = options.has_discrete_memory() or ON_GPU
 
-shares_memory: Any = pytest.mark.skipif(APART, reason="it is about memory that the host shares")
+shares_memory: Any = pytest.mark.skipif(DISCRETE, reason="it is about memory that the host shares")
 
 
 def _is_llvmpipe() -> bool:
@@ -39,5 +39,5 @@ tells_infinities: Any = pytest.mark.skipif(
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")
 
 
-class ApartNullDevice(DiscreteMemory, NullDevice):
+class DiscreteNullDevice(DiscreteMemory, NullDevice):
     """Memory that the host cannot touch, kernels that do nothing."""
