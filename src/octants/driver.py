@@ -136,8 +136,8 @@ class State:
         self.specialisations.clear()
         cache.start(chosen)
         self.device = make_device(chosen)
-        self.device.pending.watch = _begin_to_look
-        self.device.pending.unwatch = _end_looking
+        self.device.pending.watch = _watch_reads
+        self.device.pending.unwatch = _unwatch_reads
         return self.device
 
     def stop(self) -> OctantsError | None:
@@ -155,8 +155,8 @@ class State:
             device.close()
         return None
 
-    def look(self) -> None:
-        """Raise what launches have left, before the host is given what they computed."""
+    def synchronize(self) -> None:
+        """Wait for launches, and raise the first error of one."""
         if self.device is not None:
             self.device.synchronize()
 
@@ -169,18 +169,18 @@ state = events.Clock.launches = State()
 observe_ends(state.forget_addresses)
 
 
-def _begin_to_look() -> None:
-    """Let each read of the host be a synchronisation, since there is something to be raised."""
-    _end_looking()
-    observe_reads(_look)
+def _watch_reads() -> None:
+    """Synchronise at each read of the host, since an error waits to be raised."""
+    _unwatch_reads()
+    observe_reads(_synchronize)
 
 
-def _end_looking() -> None:
-    forget_observer(_look)
+def _unwatch_reads() -> None:
+    forget_observer(_synchronize)
 
 
-def _look(_: Any) -> None:
-    state.look()
+def _synchronize(_: Any) -> None:
+    state.synchronize()
 
 
 def warn_of(unraised: OctantsError | None) -> None:

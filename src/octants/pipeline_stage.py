@@ -1,4 +1,4 @@
-"""How the passes of one compilation are run, and who looks on."""
+"""How the passes of one compilation are run, and who observes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Observer = Callable[[str, Module], None]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """For which machine the passes of one compilation run, and who looks on.
+    """For which machine the passes of one compilation run, and who observes them.
 
     The verifier, if it `verifies`, and `observe` see the module after each pass.
     """

@@ -1,4 +1,4 @@
-"""Records of a forced size: what fits is right, what does not is an error of the next look."""
+"""Records of a forced size: overflow is an error of the next synchronisation."""
 
 from __future__ import annotations
 
@@ -452,7 +452,7 @@ def overflow() -> tuple[Any, Any, Any]:
     return x, y, kernel
 
 
-LOOKS = {
+SYNCHRONISATIONS = {
     "sync": lambda x, y: qd.sync(),
     "element": lambda x, y: y[0],
     "to_numpy": lambda x, y: x.grad.to_numpy(),
@@ -463,16 +463,16 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_every_look_raises_it_once(look: str) -> None:
+@pytest.mark.parametrize("way", SYNCHRONISATIONS)
+def test_every_synchronisation_raises_it_once(way: str) -> None:
     x, y, kernel = overflow()
     with pytest.raises(qd.OctantsAssertionError, match="OCT423"):
-        LOOKS[look](x, y)
-    for other in LOOKS.values():
+        SYNCHRONISATIONS[way](x, y)
+    for other in SYNCHRONISATIONS.values():
         other(x, y)
     x.grad.fill(0.0)
     y.grad.fill(1.0)
-    kernel(4)  # as one of the looks has written `x`
+    kernel(4)  # as one of the ways has written `x`
     kernel.grad(4)
     qd.sync()
     assert (x.grad.to_numpy() != 0.0).all()
@@ -513,7 +513,7 @@ def test_launches_and_host_writes_go_on() -> None:
     qd.sync()
 
 
-def test_under_a_tape_the_look_after_it_raises() -> None:
+def test_under_a_tape_the_synchronisation_after_it_raises() -> None:
     start(4)
     x, y = fields()
     loss = qd.field(qd.f64, shape=(), needs_grad=True)

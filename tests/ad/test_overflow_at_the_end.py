@@ -76,7 +76,7 @@ def test_other_ends(tmp_path: Path, last: str, wanted: int) -> None:
     assert err.count("OCT423") == (wanted != 4)
 
 
-def test_a_look_while_another_exception_is_on_its_way(tmp_path: Path) -> None:
+def test_a_synchronisation_while_another_exception_is_on_its_way(tmp_path: Path) -> None:
     code, _, err = run(
         tmp_path,
         """

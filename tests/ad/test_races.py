@@ -61,7 +61,7 @@ def refused(body: Callable[[], Any], x: Any, loss: Any, code: str, **options: An
     return str(caught.value)
 
 
-def test_the_text_for_a_device_that_cannot_look() -> None:
+def test_the_text_for_a_device_that_cannot_check() -> None:
     check_golden("errors/OCT306_no_race_check", str(NoRaceCheck("k", "A GPU").at(None)))
 
 
@@ -349,7 +349,7 @@ def test_elements_of_vectors(loss: Any) -> None:
         same_component()
 
 
-def test_launches_are_looked_at_now_and_then_and_always_if_validated(x: Any, loss: Any) -> None:
+def test_launches_are_checked_now_and_then_and_always_if_validated(x: Any, loss: Any) -> None:
     a = indices(0, 1, 2, 3, 4, 5, 6, 7)
 
     def body() -> None:
@@ -419,7 +419,7 @@ def test_debug_mode_does_not_warn_of_what_is_no_race() -> None:
     scatter(x, a)  # all store the same
 
 
-def test_debug_mode_looks_at_each_launch_on_a_tape() -> None:
+def test_debug_mode_checks_each_launch_on_a_tape() -> None:
     qd.init(arch=qd.cpu, debug=True, default_fp=qd.f64, log_level="error")
     x = qd.field(qd.f64, (4, N), needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)

@@ -1,4 +1,4 @@
-"""What decides how much tape work items need, and that the host does not look where it knows."""
+"""The inputs that decide how much tape work items need, and when the host need not read them."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_decides(fake: AddressableCuda, recorded: list[Dispatch], name: str
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_host_looks_once(fake: AddressableCuda, name: str) -> None:
+def test_the_host_synchronises_once(fake: AddressableCuda, name: str) -> None:
     world = World()
     kernel = getattr(world, name)
     rng = np.random.default_rng(3)
@@ -205,7 +205,7 @@ def _check_that_none_was_refused(fake: AddressableCuda) -> None:
     fake.launches.clear()
 
 
-def test_gradients_are_the_same_without_looks(fake: AddressableCuda) -> None:
+def test_gradients_are_the_same_without_synchronisation(fake: AddressableCuda) -> None:
     world = World()
     found = []
     for _ in range(3):

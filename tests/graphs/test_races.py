@@ -1,4 +1,4 @@
-"""Launches of a capture are looked at for races as others are, and the look is not replayed."""
+"""Launches of a capture are checked for races as others are, and the check is not replayed."""
 
 from __future__ import annotations
 

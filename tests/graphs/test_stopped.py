@@ -120,7 +120,7 @@ def test_replays_that_follow_one_another() -> None:
     assert world.n[0] == 1024
 
 
-def test_replays_with_looks_between() -> None:
+def test_replays_with_synchronisations_between() -> None:
     def run(world: Growing, step: Callable[[], None]) -> None:
         for k in range(10):
             step()

@@ -102,8 +102,8 @@ def test_a_device_that_becomes_idle_need_not_wait_for_a_full_batch(
     double(a)
     before = idle(device)
     double(a)
-    monkeypatch.setattr(device.context, "is_idle", lambda: len(looks) == 2 or looks.append(0))
-    looks: list[int] = []
+    monkeypatch.setattr(device.context, "is_idle", lambda: len(polls) == 2 or polls.append(0))
+    polls: list[int] = []
     for _ in range(3 * queues.EARLY_COMMANDS):
         double(a)
     assert device.context.submitted == before + 1
@@ -177,7 +177,7 @@ def test_parameters_that_fill_the_memory_of_a_batch(
     assert device.context.submitted > before + 1
 
 
-def test_a_gpu_is_looked_at_before_the_host_sleeps(
+def test_a_gpu_is_polled_before_the_host_sleeps(
     device: VulkanDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = qd.ndarray(qd.f32, 3)
@@ -190,15 +190,15 @@ def test_a_gpu_is_looked_at_before_the_host_sleeps(
     assert not slept
 
 
-def test_who_looks_at_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDevice) -> None:
-    """Else a launch that records and a look of another thread could wait for each other."""
+def test_a_check_of_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDevice) -> None:
+    """Else a launch that records and a check by another thread could wait for each other."""
     device.tape.clean_report(1)
     device.tape.trust("k")
-    look = threading.Thread(target=device.deliver)
+    check = threading.Thread(target=device.deliver)
     with device.queue.lock:
-        look.start()
-        look.join(0.1)
+        check.start()
+        check.join(0.1)
         assert device.tape.lock.acquire(timeout=3)  # as a launch does that has the queue
         device.tape.lock.release()
-    look.join()
+    check.join()
     assert not device.tape.is_trusted

@@ -258,7 +258,7 @@ class Tape:
         persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
-        self._look_for_races(specialisation, number, arguments)
+        self._check_races(specialisation, number, arguments)
         results: tuple[Any, ...] = ()
         for memory in memories.values():
             self.touch(memory)
@@ -275,7 +275,7 @@ class Tape:
             results = persistent.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
 
-    def _look_for_races(
+    def _check_races(
         self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
     ) -> None:
         """Raise an error if the derivative of a launch depends on which work item is first."""
@@ -318,7 +318,7 @@ class Tape:
         persistent = PersistentStorage(path.persistent) if path.persistent is not None else None
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
-            self._look_for_races(specialisation, number, arguments)
+            self._check_races(specialisation, number, arguments)
         entry = LaunchEntry(specialisation, path.step, arguments, number, persistent)
         results = entry.run_unprepared()
         self._ledger.note(entry, touched.needed)

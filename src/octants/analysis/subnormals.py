@@ -26,7 +26,7 @@ def normal_numbers(block: Block) -> set[Value]:
     known = _Known()
     for op in block.walk():
         if len(op.results) == 1 and op.results[0].type is f32:
-            known.look(op, op.results[0])
+            known.visit(op, op.results[0])
     return known.normal
 
 
@@ -38,7 +38,7 @@ class _Known:
         self.least: dict[Value, float] = {}
         self.normal: set[Value] = set()
 
-    def look(self, op: Operation, result: Value) -> None:
+    def visit(self, op: Operation, result: Value) -> None:
         if isinstance(op, ops.Constant):
             self.constants[result] = op.value
         least = self._least(op)

@@ -42,14 +42,14 @@ def stop_if_failed(f: ThreadFunction, module: Module) -> None:
         return
     code, buffer = f.code, f.messages()
 
-    def look() -> None:
+    def check_task() -> None:
         code.fence()
         task = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILURE_TASK), u32)
         is_earlier = code.compare("lt", u32, task, code.constant(f.task, u32))
         code.branch(is_earlier, f.leave)
 
     failed = code.atomic_load(code.at(buffer, abi.MESSAGES_FAILED), u32)
-    code.branch(code.compare("ne", u32, failed, code.constant(0, u32)), look, rare=True)
+    code.branch(code.compare("ne", u32, failed, code.constant(0, u32)), check_task, rare=True)
 
 
 def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
@@ -76,7 +76,7 @@ def is_wanted(code: ThreadCode, number: Operand) -> Operand:
     wanted = code.variable(u1)
     code.write(wanted, code.constant(True, u1))
 
-    def look() -> None:
+    def check_bit() -> None:
         word, bit = retry_bit(code, code.launch_address(abi.LAUNCH_REFUSED), number)
         found = code.apply("and", u32, code.atomic_load(word, u32), bit)
         code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))
@@ -84,5 +84,5 @@ def is_wanted(code: ThreadCode, number: Operand) -> Operand:
         code.branch(code.read(wanted), lambda: code.atomic("and", u32, word, others))
 
     again = code.launch_word(abi.LAUNCH_AGAIN)
-    code.branch(code.compare("ne", i64, again, code.constant(0, i64)), look)
+    code.branch(code.compare("ne", i64, again, code.constant(0, i64)), check_bit)
     return code.read(wanted)

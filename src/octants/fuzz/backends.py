@@ -248,7 +248,7 @@ class Session:
         self._gradients(actual, "tape with loss" if has_loss else "tape", after)
 
     def validated(self, actual: Actual) -> None:
-        """A tape that looks at each launch for races."""
+        """A tape that checks each launch for races."""
         found = Actual()
         self.tape(found, False, {"validation": True})
         actual.gradients[VALIDATED] = found.gradients["tape"]

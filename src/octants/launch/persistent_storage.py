@@ -123,7 +123,7 @@ def argument_gradients(
     They are numbers, vectors or matrices of the arguments' types; a member of a struct has the name
     ``struct.member``.
     """
-    driver.state.look()
+    driver.state.synchronize()
     sources = enumerate(specialisation.sources)
     places = {(s.position, s.path): k for k, s in sources if isinstance(s, ArgumentSource)}
     found = {}

@@ -227,11 +227,11 @@ def check_before_gradient(
     check = gradient_check(specialisation, effects=effects, companion=companion)
     if check.program is None:
         return
-    looked: dict[Any, int] = specialisation.fast_paths.setdefault(("looked", companion), {})
+    checked: dict[Any, int] = specialisation.fast_paths.setdefault(("checked", companion), {})
     key = tuple(each if type(each) is int else getattr(each, "shape", None) for each in arguments)
-    if key not in looked and len(looked) >= _MOST_KEYS:
+    if key not in checked and len(checked) >= _MOST_KEYS:
         key = ()
-    count = looked[key] = looked.get(key, 0) + 1
+    count = checked[key] = checked.get(key, 0) + 1
     if always or count & (count - 1) == 0:
         race = check.find(specialisation, driver.state.seed, number, arguments)
         if race is not None:

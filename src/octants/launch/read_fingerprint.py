@@ -51,14 +51,14 @@ def make_fingerprint(
     launched, sums = read_fingerprint.add_fingerprint(module, reads, effects=True)
     if not sums:
         return None
-    looking, others = read_fingerprint.add_fingerprint(module, reads, effects=False)
+    checking, others = read_fingerprint.add_fingerprint(module, reads, effects=False)
     layout = PersistentLayout(launched.arrays)
     for array in sums.values():
         layout.put(launched.arrays.index(array), PRIMAL)
     returned = specialisation.returned
     return ReadFingerprint(
         BoundKernelCode(specialisation, launched, returned, layout.places(launched)),
-        BoundKernelCode(specialisation, looking, (), layout.places(looking)),
+        BoundKernelCode(specialisation, checking, (), layout.places(checking)),
         layout,
         tuple(array.name for array in others),
     )

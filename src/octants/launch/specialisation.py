@@ -452,7 +452,7 @@ class Specialisation:
         """Make the returned value of the flat results."""
         device = driver.device()
         if device.shares_memory or device.pending:  # else reading the results has synchronised
-            driver.state.look()
+            driver.state.synchronize()
         if len(results) == 1 and not self._rebuilds:
             return results[0]
         left = iter(results)

@@ -33,12 +33,12 @@ class ItemNumbers:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._found: _Numbering | None = None
-        self._has_looked = False
+        self._is_numbered = False
 
     def can_keep(self, value: Value) -> bool:
         """Whether there can be an array for a value of each work item."""
-        if not self._has_looked:
-            self._found, self._has_looked = self._look(), True
+        if not self._is_numbered:
+            self._found, self._is_numbered = self._number(), True
         if self._found is None:
             return False
         extent = self._found.extent
@@ -58,7 +58,7 @@ class ItemNumbers:
         assert self._found is not None
         return builder.binary("add", item, builder.constant(self._found.offset, item.type))
 
-    def _look(self) -> _Numbering | None:
+    def _number(self) -> _Numbering | None:
         task = self._task
         assert task.domain is not None
         forms = AffineForms(task)

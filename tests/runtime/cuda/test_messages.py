@@ -86,7 +86,7 @@ def test_an_overflow_is_pending(device: CudaDevice, kernel: CudaKernel) -> None:
     device.pending.watch = lambda: seen.append(True)
     launch(kernel, OVERFLOWS, 77)
     launch(kernel, OVERFLOWS, 78)
-    device.look()
+    device.wait_for_launches()
     assert seen
     with pytest.raises(OctantsAssertionError, match="needs 77 slots") as caught:
         device.synchronize()

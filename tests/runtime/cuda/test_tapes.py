@@ -273,23 +273,23 @@ def known_artifact(by_item: bool = False, bounds: str = "(slots[3], slots[4])") 
     return artifact("r", [Dispatch("run", 0, bounds, records=True, needs=needs)], 3)
 
 
-def test_the_host_does_not_look_where_it_knows(fake: FakeCuda, reverse: Any) -> None:
+def test_the_host_does_not_synchronise_where_it_knows(fake: FakeCuda, reverse: Any) -> None:
     device, made = make_device(fake), reverse(lambda item, share: 0)
     kernel = device.load(known_artifact())
-    for need, looks in ((700, 2), (700, 0), (20, 1), (700, 0), (9000, 2), (20, 0), (9000, 0)):
+    for need, reads in ((700, 2), (700, 0), (20, 1), (700, 0), (9000, 2), (20, 0), (9000, 0)):
         made.need = lambda item, share: need
         fake.calls.clear()
         launch(kernel, 0, 100, need)
-        assert fake.calls["cuMemcpyDtoHAsync"] == looks
+        assert fake.calls["cuMemcpyDtoHAsync"] == reads
         device.synchronize()
         check_done(made, 0, 100)
 
 
 def test_it_knows_for_other_bounds_unless_items_differ(fake: FakeCuda, reverse: Any) -> None:
     device, made = make_device(fake), reverse(lambda item, share: 64)
-    for by_item, looks in ((False, [1, 0, 0]), (True, [1, 1, 0])):
+    for by_item, reads in ((False, [1, 0, 0]), (True, [1, 1, 0])):
         kernel = device.load(known_artifact(by_item))
-        for bounds, expected in zip([(0, 100), (7, 99), (0, 100)], looks, strict=True):
+        for bounds, expected in zip([(0, 100), (7, 99), (0, 100)], reads, strict=True):
             fake.calls.clear()
             launch(kernel, *bounds, 0)
             assert fake.calls["cuMemcpyDtoHAsync"] == expected
@@ -322,7 +322,7 @@ def test_what_is_known_and_refused_memory(fake: FakeCuda, reverse: Any) -> None:
     del memory
 
 
-def test_launches_that_are_not_looked_at_leave_nothing(fake: FakeCuda, reverse: Any) -> None:
+def test_launches_that_are_not_checked_leave_nothing(fake: FakeCuda, reverse: Any) -> None:
     device, made = make_device(fake), reverse(lambda item, share: 0)
     known, other = device.load(known_artifact()), device.load(make_artifact())
     for need in (600, 40, 5000, 40, 600):

@@ -56,7 +56,7 @@ class LaunchContext(GpuDevice):
         staging: PinnedStaging = kept("staging", ordinal, lambda: PinnedStaging(context))
         self.streams = Streams(context, self.memory, staging)
         self.messages = MessageQueue(
-            self.memory, self.streams.default.transfers, self.pending, self.look
+            self.memory, self.streams.default.transfers, self.pending, self.wait_for_launches
         )
         self.tape_budget = tape_budget or context.total_memory // 64
         self.tape_limit = tape_limit or context.total_memory // 10 * 9
@@ -127,7 +127,7 @@ class LaunchContext(GpuDevice):
         yield
         self.streams.catch_up()
 
-    def look(self) -> None:
+    def wait_for_launches(self) -> None:
         """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
         self.streams.wait()
         self.context.launched.clear()

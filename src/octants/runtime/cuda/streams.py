@@ -285,7 +285,7 @@ class Streams:
             self.become_busy(1)
 
     def become_busy(self, count: int) -> None:
-        """Count a state that launches must look at."""
+        """Count a state that launches must check."""
         with self._lock:
             self.is_busy += count
 

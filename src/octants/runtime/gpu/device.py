@@ -39,8 +39,8 @@ class GpuDevice:
 
     # -- implemented by a driver ----------------------------------------------------------------
 
-    def look(self) -> None:
-        """Synchronise: wait for all launches, write what kernels printed, raise the first failure.
+    def wait_for_launches(self) -> None:
+        """Wait for all launches, write what kernels printed, raise the first failure.
 
         Raises:
             OctantsError: an assertion or bounds check of a kernel failed, or the device was lost.
@@ -121,7 +121,7 @@ class GpuDevice:
         Raises:
             OctantsError: a kernel failed, or a tape overflowed.
         """
-        self.look()
+        self.wait_for_launches()
         self.pending.raise_first()
 
     def confirm_tapes(self) -> None:
@@ -147,7 +147,7 @@ class GpuDevice:
     def close(self) -> None:
         """Free retained memory; live allocations stay valid, and kernels can still be launched."""
         with contextlib.suppress(OctantsError):
-            self.look()
+            self.wait_for_launches()
         self.messages.forget()
         self.free_tapes()
         if self.context.lost is None:
@@ -163,6 +163,6 @@ def _at_exit() -> None:
     for device in list(_devices):
         try:
             if device.context.lost is None:
-                device.look()
+                device.wait_for_launches()
         except OctantsError as error:
             device.pending.add(error)

@@ -47,14 +47,18 @@ class MessageQueue:
         memory: Allocates the buffers.
         queue: Reads and clears them.
         pending: Receives tape overflows.
-        look: Waits for all launches, and calls `deliver`.
+        wait_for_launches: Waits for all launches, and calls `deliver`.
     """
 
     def __init__(
-        self, memory: DeviceMemory, queue: Queue, pending: Pending, look: Callable[[], None]
+        self,
+        memory: DeviceMemory,
+        queue: Queue,
+        pending: Pending,
+        wait_for_launches: Callable[[], None],
     ) -> None:
         self._memory, self._queue = memory, queue
-        self._pending, self._look = pending, look
+        self._pending, self._wait_for_launches = pending, wait_for_launches
         self._clean: dict[int, list[DeviceBuffer]] = {0: [], PRINT_WORDS: []}
         self._flying: deque[tuple[Artifact, DeviceBuffer]] = deque()
         self._owners: set[object] = set()
@@ -72,7 +76,7 @@ class MessageQueue:
             OctantsMemoryError: there is no memory for a buffer.
         """
         if len(self._flying) >= MOST_IN_FLIGHT:
-            self._look()
+            self._wait_for_launches()
         capacity = capacity_for(artifact)
         try:
             return self._clean[capacity].pop()
@@ -80,7 +84,7 @@ class MessageQueue:
             try:
                 return self._make(capacity)
             except OctantsMemoryError:
-                self._look()
+                self._wait_for_launches()
         clean = self._clean[capacity]
         return clean.pop() if clean else self._make(capacity)
 

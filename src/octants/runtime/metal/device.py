@@ -74,7 +74,9 @@ class MetalDevice(GpuDevice, SerialLaunches):
         self.tape = DeviceTape(self.heap, self.transfers, total // 10 * 9)
         self.fill = _BLOCKS
         self.pending = Pending()
-        self.messages = MessageQueue(self.heap, self.transfers, self.pending, self.look)
+        self.messages = MessageQueue(
+            self.heap, self.transfers, self.pending, self.wait_for_launches
+        )
         self.bounds: SubAllocation = self.heap.allocate(32, "bounds of loops")
         self.versions = Versions(self.heap.live.find)
 
@@ -110,7 +112,7 @@ class MetalDevice(GpuDevice, SerialLaunches):
         self.deliver()
         self.pending.raise_first()
 
-    def look(self) -> None:
+    def wait_for_launches(self) -> None:
         """Wait, print what kernels have printed, and raise the first failure."""
         self.queue.finish()
         self.deliver()

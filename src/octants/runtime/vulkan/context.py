@@ -178,8 +178,8 @@ class Context:
     def _count(self) -> int:
         """The number of the last complete submission."""
         counter = c_uint64()
-        look = self.functions.vkGetSemaphoreCounterValue
-        look(self.handle, self._timeline, byref(counter))
+        query = self.functions.vkGetSemaphoreCounterValue
+        query(self.handle, self._timeline, byref(counter))
         return counter.value
 
     def is_idle(self) -> bool:

@@ -118,7 +118,7 @@ class LaunchContext(GpuDevice):
         self.fill = _FEW_BLOCKS if self.hardware.is_cpu else _MANY_BLOCKS
         self.pending = Pending()
         mapped = Transfers(self.queue, shared.mapped)
-        self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.look)
+        self.messages = MessageQueue(shared.mapped, mapped, self.pending, self.wait_for_launches)
         self.bounds: SubAllocation = self.heap.allocate(32, "bounds of loops")
         self.cut: SubAllocation = shared.mapped.allocate(
             4, "loops cut short"
@@ -143,7 +143,7 @@ class LaunchContext(GpuDevice):
         """What a launch pushes: the words of `PUSHED`."""
         return (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), self.cut.address)
 
-    def look(self) -> None:
+    def wait_for_launches(self) -> None:
         """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
         self.queue.finish()
         self.deliver()

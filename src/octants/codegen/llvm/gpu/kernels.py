@@ -209,10 +209,10 @@ class _Writer:
 
 def _skip_if_stopped(f: ThreadText) -> None:
     """Skip the node of a graph if an earlier node ran out of tape."""
-    look, run = f.fresh_label("look"), f.fresh_label("run")
+    check, run = f.fresh_label("check"), f.fresh_label("run")
     stop = f.launch_value(abi.LAUNCH_STOP, "ptr")
-    f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, look, likely=True)
-    f.start(look)
+    f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, check, likely=True)
+    f.start(check)
     place = f.in_global(stop)
     number = f.assign(f"load atomic i64, ptr {place} {f.order}, align 8")
     is_on = f.apply("icmp eq", "i64", number, 0)

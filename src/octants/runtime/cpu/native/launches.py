@@ -49,11 +49,11 @@ define internal i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interrup
   call void %kernel(ptr %block, ptr %context)
   %parts = load i64, ptr &context.part_capacity
   %is_much = icmp ugt i64 %parts, {KEPT}
-  br i1 %is_much, label %free, label %look
+  br i1 %is_much, label %free, label %check_guard
 free:
   call void @octants_free_parts(ptr %context)
-  br label %look
-look:
+  br label %check_guard
+check_guard:
   %guarded = load i32, ptr &context.guarded
   %is_guarded = icmp ne i32 %guarded, 0
   br i1 %is_guarded, label %unguard, label %report

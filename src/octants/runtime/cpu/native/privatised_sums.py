@@ -179,8 +179,8 @@ define internal void @run_strided(ptr %context, ptr %task, ptr %parameters, \
 i64 %first, i64 %upper, i64 %chunk, i64 %stride) {{
 entry:
   %own = load ptr, ptr &context.worker
-  br label %look
-look:
+  br label %next
+next:
   %begin = phi i64 [ %first, %entry ], [ %following, %run ]
   %more = icmp slt i64 %begin, %upper
   br i1 %more, label %poll, label %exit
@@ -193,7 +193,7 @@ run:
   call void @take_part(ptr %context, ptr %own, i64 %begin)
   call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
   %following = add i64 %begin, %stride
-  br label %look
+  br label %next
 exit:
   ret void
 }}

@@ -158,8 +158,8 @@ exit:
 define internal void @wait_for_others(ptr %context) {{
 entry:
   %pool = load ptr, ptr &context.pool
-  br label %look
-look:
+  br label %poll
+poll:
   %turn = phi i32 [ 0, %entry ], [ %turns, %sleep ]
   %bytes = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
   %others = icmp sgt i64 %bytes, 0
@@ -173,7 +173,7 @@ sleep:
   %slept = call i32 @usleep(i32 1000)
   call void @relieve(ptr %pool)
   %turns = add i32 %turn, 1
-  br label %look
+  br label %poll
 exit:
   ret void
 }}

@@ -83,8 +83,8 @@ exit:
 define internal void @wake(ptr %pool) {{
   %wakes = load i32, ptr &pool.wakes
   %shall = icmp ne i32 %wakes, 0
-  br i1 %shall, label %look, label %exit
-look:
+  br i1 %shall, label %check, label %exit
+check:
   %sleepers = load atomic i32, ptr &pool.sleepers seq_cst, align 4
   %some = icmp sgt i32 %sleepers, 0
   br i1 %some, label %signal, label %exit
@@ -163,8 +163,8 @@ exit:
 define internal ptr @work(ptr %worker) {{
 entry:
   %pool = load ptr, ptr &worker.pool
-  br label %look
-look:
+  br label %poll
+poll:
   %last = phi i64 [ -1, %entry ], [ %last, %again ], [ %last, %lost ], [ %last, %awake ], \
 [ %job, %left ]
   %turn = phi i32 [ 0, %entry ], [ %turns, %again ], [ 0, %lost ], [ 0, %awake ], [ 0, %left ]
@@ -184,7 +184,7 @@ count:
   br i1 %patient, label %again, label %park
 again:
   PAUSE
-  br label %look
+  br label %poll
 park:
   %locked = call i32 @pthread_mutex_lock(ptr &pool.mutex)
   %one_more = atomicrmw add ptr &pool.sleepers, i32 1 seq_cst
@@ -203,7 +203,7 @@ sleep:
 awake:
   %one_less = atomicrmw sub ptr &pool.sleepers, i32 1 seq_cst
   %unlocked = call i32 @pthread_mutex_unlock(ptr &pool.mutex)
-  br label %look
+  br label %poll
 ask:
   %inside = trunc i64 %state to i32
   %allowed = load i32, ptr &pool.allowed
@@ -215,7 +215,7 @@ join:
   %won = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %won, label %run, label %lost
 lost:
-  br label %look
+  br label %poll
 run:
   call void @wake(ptr %pool)
   call void @take_chunks(ptr %pool, ptr %worker)
@@ -234,7 +234,7 @@ tell:
   %unlock = call i32 @pthread_mutex_unlock(ptr &pool.mutex)
   br label %left
 left:
-  br label %look
+  br label %poll
 exit:
   ret ptr null
 }}

@@ -50,7 +50,7 @@ class CudaGraph:
         """Queue a replay, whose launches have numbers that are larger by ``later``."""
         machine, graph = self._machine, self._graph
         if graph is not None and graph.prints and machine.messages.awaits(graph):
-            machine.look()  # so that the output of two replays is not mixed
+            machine.wait_for_launches()  # so that the output of two replays is not mixed
             graph = self._graph
         if graph is None:
             self._run_commands(later)

@@ -1,4 +1,4 @@
-"""The host looks at a tape only if what decides how large it must be may have changed."""
+"""The host reads the state of a tape only if an input of its size may have changed."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def _has_vulkan() -> bool:
 
 
 @pytest.fixture(params=["cuda", "vulkan"])
-def looks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the host has looked at, on a GPU that the CPU stands for."""
+def checks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the host has read, on a GPU that the CPU stands for."""
     found: list[str] = []
     read_failures, read_bounds = DeviceTape.read_failures, DeviceTape.read_bounds
 
-    def look(self: DeviceTape) -> tuple[int, int]:
+    def watch_failures(self: DeviceTape) -> tuple[int, int]:
         found.append("refused")
         return read_failures(self)
 
-    def look_at_bounds(self: DeviceTape, address: int) -> tuple[int, int]:
+    def watch_bounds(self: DeviceTape, address: int) -> tuple[int, int]:
         found.append("bounds")
         return read_bounds(self, address)
 
-    monkeypatch.setattr(DeviceTape, "read_failures", look)
-    monkeypatch.setattr(DeviceTape, "read_bounds", look_at_bounds)
+    monkeypatch.setattr(DeviceTape, "read_failures", watch_failures)
+    monkeypatch.setattr(DeviceTape, "read_bounds", watch_bounds)
     with contextlib.ExitStack() as stack:
         if request.param == "cuda":
             stack.enter_context(emulated_gpu(total=1 << 28))
@@ -137,26 +137,26 @@ class World:
         np.testing.assert_allclose(self.gradient(), expected, rtol=1e-4, atol=1e-6)
 
 
-def looked(looks: list[str], differentiate: Callable[[], None], world: World) -> int:
-    """How often the host has looked during a gradient."""
+def count_checks(checks: list[str], differentiate: Callable[[], None], world: World) -> int:
+    """How often the host has read the state of a tape during a gradient."""
     world.x.grad.fill(0)
     world.y.grad.fill(1)
-    looks.clear()
+    checks.clear()
     differentiate()
-    return len(looks)
+    return len(checks)
 
 
-def test_a_field(looks: list[str]) -> None:
+def test_a_field(checks: list[str]) -> None:
     world = World()
     run = world.of_field.grad
-    assert looked(looks, run, world) > 0
+    assert count_checks(checks, run, world) > 0
     for _ in range(3):
-        assert looked(looks, run, world) == 0
+        assert count_checks(checks, run, world) == 0
     world.write(world.other, 5)
     world.other.fill(6)
     world.x.fill(0.4)
     world.of_field()
-    assert looked(looks, run, world) == 0
+    assert count_checks(checks, run, world) == 0
     world.check(30)
     changes: list[tuple[Callable[[], None], int]] = [
         (lambda: world.write(world.n, 700), 700),
@@ -166,35 +166,35 @@ def test_a_field(looks: list[str]) -> None:
     ]
     for change, length in changes:
         change()
-        assert looked(looks, run, world) > 0
+        assert count_checks(checks, run, world) > 0
         world.check(length)
-        assert looked(looks, run, world) == 0
+        assert count_checks(checks, run, world) == 0
         world.check(length)
     world.n[7] = 5000
-    assert looked(looks, run, world) > 0
+    assert count_checks(checks, run, world) > 0
     world.check(np.where(np.arange(SIZE) == 7, 5000, 6))
 
 
-def test_members_that_stand_between_each_other(looks: list[str]) -> None:
+def test_members_that_stand_between_each_other(checks: list[str]) -> None:
     world = World()
     run = world.of_members.grad
-    looked(looks, run, world)
-    assert looked(looks, run, world) == 0
+    count_checks(checks, run, world)
+    assert count_checks(checks, run, world) == 0
     world.write_b(3)  # which is in the same piece of memory
-    assert looked(looks, run, world) > 0
+    assert count_checks(checks, run, world) > 0
     world.pairs.a.fill(900)
-    assert looked(looks, run, world) > 0
+    assert count_checks(checks, run, world) > 0
     world.check(900)
 
 
-def test_arguments(looks: list[str]) -> None:
+def test_arguments(checks: list[str]) -> None:
     world = World()
     arrays = [qd.ndarray(qd.i32, SIZE) for _ in range(2)]
     arrays[0].fill(10)
     arrays[1].fill(400)
 
     def run(k: int) -> int:
-        return looked(looks, lambda: world.of_argument.grad(arrays[k]), world)
+        return count_checks(checks, lambda: world.of_argument.grad(arrays[k]), world)
 
     assert run(0) > 0
     assert run(1) > 0
@@ -212,46 +212,46 @@ def test_arguments(looks: list[str]) -> None:
     world.check(5000)
 
 
-def test_the_host_writes_the_array_that_decides_each_time(looks: list[str]) -> None:
+def test_the_host_writes_the_array_that_decides_each_time(checks: list[str]) -> None:
     world = World()
     for length in (10, 400, 10, 2000):
         n = np.full(SIZE, length, np.int32)
-        assert looked(looks, lambda n=n: world.of_argument.grad(n), world) > 0
+        assert count_checks(checks, lambda n=n: world.of_argument.grad(n), world) > 0
         world.check(length)
 
 
-def test_bounds_that_the_device_computes(looks: list[str]) -> None:
+def test_bounds_that_the_device_computes(checks: list[str]) -> None:
     world = World()
     run = lambda: world.of_count.grad(50)  # noqa: E731
-    assert looked(looks, run, world) == 2
-    assert looked(looks, run, world) == 0
+    assert count_checks(checks, run, world) == 2
+    assert count_checks(checks, run, world) == 0
     world.check(50)
     world.count[None] = 7
-    assert looked(looks, run, world) == 1  # at the bounds, but what items need is known
+    assert count_checks(checks, run, world) == 1  # at the bounds, but what items need is known
     assert (world.gradient() != 0).sum() == 7
-    assert looked(looks, run, world) == 0
+    assert count_checks(checks, run, world) == 0
     assert (world.gradient() != 0).sum() == 7
-    assert looked(looks, lambda: world.of_count.grad(900), world) == 1
+    assert count_checks(checks, lambda: world.of_count.grad(900), world) == 1
     assert (world.gradient() != 0).sum() == 7
     world.count[None] = 0
-    looked(looks, run, world)
+    count_checks(checks, run, world)
     assert not world.gradient().any()
     world.count[None] = SIZE
-    looked(looks, run, world)
+    count_checks(checks, run, world)
     world.check(50)
 
 
-def test_a_condition_on_what_changes(looks: list[str]) -> None:
+def test_a_condition_on_what_changes(checks: list[str]) -> None:
     world = World()
-    assert looked(looks, world.until.grad, world) > 0
+    assert count_checks(checks, world.until.grad, world) > 0
     first = world.gradient()
-    assert looked(looks, world.until.grad, world) == 0
+    assert count_checks(checks, world.until.grad, world) == 0
     np.testing.assert_array_equal(world.gradient(), first)
     world.x.fill(0.001)
-    assert looked(looks, world.until.grad, world) > 0
+    assert count_checks(checks, world.until.grad, world) > 0
 
 
-def test_a_tape(looks: list[str]) -> None:
+def test_a_tape(checks: list[str]) -> None:
     world = World()
     loss = qd.field(qd.f32, (), needs_grad=True)
 
@@ -261,28 +261,28 @@ def test_a_tape(looks: list[str]) -> None:
             loss[None] += world.y[i]
 
     for k in range(4):
-        looks.clear()
+        checks.clear()
         with qd.ad.Tape(loss=loss):
             world.of_field()
             total()
-        assert bool(looks) == (k == 0)
+        assert bool(checks) == (k == 0)
         world.check(30)
 
 
-def test_what_was_written_while_nobody_was_told(looks: list[str]) -> None:
+def test_what_was_written_while_nobody_was_told(checks: list[str]) -> None:
     world = World()
-    looked(looks, world.of_field.grad, world)
+    count_checks(checks, world.of_field.grad, world)
     qd.sync()
     versions = driver.device().versions
     wrote, versions.wrote = versions.wrote, lambda *_: None
     world.n.fill(20_000)
     versions.wrote = wrote
-    assert looked(looks, world.of_field.grad, world) == 0
+    assert count_checks(checks, world.of_field.grad, world) == 0
     with pytest.raises(OctantsRuntimeError, match="OCT425"):
         qd.sync()
     qd.sync()
     world.n.fill(100)
-    looked(looks, world.of_field.grad, world)
+    count_checks(checks, world.of_field.grad, world)
     world.check(100)
 
 
@@ -367,7 +367,7 @@ class Mixture(World):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_changes(looks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_random_changes(checks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(tape_growth, "_GUESS", 16)
     rng, world = np.random.default_rng(seed), Mixture()
     spared = 0
@@ -375,11 +375,11 @@ def test_random_changes(looks: list[str], monkeypatch: pytest.MonkeyPatch, seed:
         if rng.random() < 0.5:
             world.change(rng)
         run = world.runs(rng)
-        spared += looked(looks, run, world) == 0
+        spared += count_checks(checks, run, world) == 0
         found = world.gradient()  # raises if what was trusted is wrong
         with monkeypatch.context() as patch:
             patch.setattr(Versions, "of", lambda *_: None)
-            looked(looks, run, world)
+            count_checks(checks, run, world)
         np.testing.assert_array_equal(found, world.gradient())
     assert 5 < spared < 55
 
