@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 namespace {
 
 const unsigned LANES = 32, MOST = 1024;
-const size_t STACK = 1 << 18;
+const size_t STACK = 1 << 20, GUARD = 1 << 12;
 enum { BLOCK_BARRIER, SUBGROUP_BARRIER, SHUFFLE, FIRST, BALLOT };
 enum State { RUNNABLE, WAITING, ENDED };
 
@@ -47,7 +48,13 @@ void body()
 void start(unsigned t)
 {
     Fibre& fibre = fibres[t];
-    if (!fibre.stack) fibre.stack = static_cast<char*>(malloc(STACK));
+    if (!fibre.stack) {
+        void* memory = mmap(
+            nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) abort();
+        mprotect(memory, GUARD, PROT_NONE);  // a stack that is too small ends the process
+        fibre.stack = static_cast<char*>(memory) + GUARD;
+    }
     getcontext(&fibre.context);
     fibre.context.uc_stack.ss_sp = fibre.stack;
     fibre.context.uc_stack.ss_size = STACK;

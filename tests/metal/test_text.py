@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,32 +13,9 @@ from octants.codegen.structured.features import Features
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.types.scalars import f32, i8, i64, u1
 from tests.metal import compiled
-from tests.metal.cpp import CppLibrary, check_address_spaces, need_compiler
+from tests.metal.checked import check_address_spaces, problems
+from tests.metal.cpp import CppLibrary, need_compiler
 from tests.metal.emulated import emulated_metal
-
-FORBIDDEN = (
-    r"\b(double|goto|new|delete|virtual|throw|try|dynamic_cast|typeid|static_cast|long long)\b"
-)
-_FUNCTION = re.compile(r"^(?:static \w+|.*void) (\w+)\(", re.MULTILINE)
-_POINTER = re.compile(r"(\w+) (\w+)\*")
-SPACES = ("device", "constant", "threadgroup", "thread")
-
-
-def problems(text: str) -> list[str]:
-    """What of a text Metal's language forbids."""
-    found = [f"`{match[0]}`" for match in re.finditer(FORBIDDEN, text)]
-    found += [
-        f"`{m[0]}` has no address space" for m in _POINTER.finditer(text) if m[1] not in SPACES
-    ]
-    starts = list(_FUNCTION.finditer(text))
-    for number, start in enumerate(starts):
-        end = starts[number + 1].start() if number + 1 < len(starts) else len(text)
-        body = text[start.end() : end]
-        for other in starts[number:]:
-            if re.search(rf"\b{other[1]}\(", body):
-                found.append(f"`{start[1]}` calls `{other[1]}`, which is not written before it")
-        found += [f"`&{m[1]}` is a pointer to a function" for m in re.finditer(r"&(f_\w+)", body)]
-    return found
 
 
 @pytest.fixture(autouse=True)
@@ -125,10 +101,30 @@ def test_nothing_forbidden_is_in_the_text(
 def test_address_spaces(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for text in texts(everything, monkeypatch):
-        check_address_spaces(text)
-    with pytest.raises(AssertionError, match="address_space"):
-        check_address_spaces("#include <metal_stdlib>\nvoid f(device uint* x) { uint* y = x; }\n")
+    check_address_spaces(texts(everything, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "uint* y = x;",
+        "threadgroup uint* y = (threadgroup uint*)(x);",
+        "device uint* y = (device uint*)shared;",
+        "uint z = 0; device uint* y = (device uint*)(&z);",
+        "device uint* y = (device uint*)(&self->words[0]);",
+        "uint z = 0; atomic_load_explicit((thread atomic_uint*)(&z), memory_order_relaxed);",
+        (
+            "atomic_fetch_add_explicit("
+            "(threadgroup atomic_float*)(shared), 1.0f, memory_order_relaxed);"
+        ),
+    ],
+)
+def test_mistakes_with_address_spaces_are_found(line: str) -> None:
+    head = "#include <metal_stdlib>\nusing namespace metal;\nstruct Launch { ulong words[3]; };\n"
+    head += "void f(constant Launch* self, device uint* x)\n{\n    threadgroup ulong shared[1];\n"
+    check_address_spaces([head + "}\n"])
+    with pytest.raises(AssertionError, match="error:"):
+        check_address_spaces([head + f"    {line}\n}}\n"])
 
 
 @pytest.mark.parametrize(
