@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,3 +25,10 @@ def check_golden(name: str, text: str) -> None:
         path.write_text(text + "\n")
     assert path.exists(), f"{path} is missing: run with OCTANTS_UPDATE_GOLDEN=1"
     assert text + "\n" == path.read_text()
+
+
+def without_lines(text: str) -> str:
+    """A message with its places moved to line 1 of ``kernels.py``, so that tests may be added."""
+    text = re.sub(r"--> .*:\d+", "--> kernels.py:1", text)
+    text = re.sub(r"^\d+ \|", "1 |", text, flags=re.MULTILINE)
+    return re.sub(r"^ +(?=\||-->|note:|help:)", "  ", text, flags=re.MULTILINE)

@@ -155,6 +155,7 @@ from octants.lang.memory import random as random
 from octants.lang.memory import rescale_index as rescale_index
 from octants.lang.memory import volatile_load as volatile_load
 from octants.lang.syntax import *  # noqa: F403
+from octants.launch.graph_status import GraphStatus as GraphStatus
 from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
@@ -169,6 +170,8 @@ from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
 graph_do_while = graph.do_while
+graph_parallel = graph.parallel
+graph_parallel_context = graph.parallel_context
 _IMPORTED_WHEN_USED = ("_lib", "algorithms", "compat", "linalg", "tools", "ui")
 _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 

@@ -24,10 +24,10 @@ from octants.types.scalars import DType
 if TYPE_CHECKING:
     import logging
 
-    from octants.launch import repeated_kernel
+    from octants.launch import segmented_kernel
 else:
     logging = Deferred("logging")
-    repeated_kernel = Deferred("octants.launch.repeated_kernel")
+    segmented_kernel = Deferred("octants.launch.segmented_kernel")
 
 __all__ = [
     "CRITICAL",
@@ -289,14 +289,15 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         function: the function, if the decorator has no keywords.
         steering: ``graph=True`` launches the top-level loops as one, if the device has graphs; such
             a kernel returns nothing, and takes no host arrays on a device with its own memory.
-            `pure` and `fastcache` are ignored; `checkpoints` gives a warning.
+            `gpu_graph` is its older name. ``checkpoints=True`` lets the kernel pause at each
+            `checkpoint`: it returns a `GraphStatus`, and ``kernel.resume`` continues it. `pure` and
+            `fastcache` are ignored.
 
     Raises:
         TypeError: if what is decorated is not a function, or for an unknown keyword.
     """
-    _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "checkpoints"))
-    if steering.get("checkpoints"):
-        warn_at_caller(IneffectiveOption("checkpoints", "True", _NO_CHECKPOINTS))
+    _check_keywords("kernel", steering, ("pure", "fastcache", "graph", "gpu_graph", "checkpoints"))
+    wants_graph = bool(steering.get("graph") or steering.get("gpu_graph"))
     frame = inspect.currentframe()
     around = frame.f_back if frame is not None else None
 
@@ -306,17 +307,18 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
         names = lambda: {} if around is None else around.f_locals  # noqa: E731
-        repeats = not _REPEATING.isdisjoint(given.__code__.co_names)
-        kind = repeated_kernel.RepeatedKernel if repeats else Kernel
-        return kind(given, names, wants_graph=bool(steering.get("graph")))
+        kind = Kernel
+        if steering.get("checkpoints"):
+            kind = segmented_kernel.CheckpointedKernel
+        elif not _REPEATING.isdisjoint(given.__code__.co_names):
+            kind = segmented_kernel.SegmentedKernel
+        return kind(given, names, wants_graph=wants_graph)
 
     return decorate if function is None else decorate(function)
 
 
 _REPEATING = frozenset(("do_while", "graph_do_while"))
 """The names by which kernels call `graph.do_while`."""
-
-_NO_CHECKPOINTS = "kernels of a graph run to their ends: there is no `qd.checkpoint`"
 
 
 def func(function: Any = None, **steering: Any) -> Any:

@@ -27,6 +27,8 @@ from octants.diagnostics.graph_errors import (
     NotCaptured,
 )
 from octants.lang.syntax import do_while as do_while
+from octants.lang.syntax import parallel as parallel
+from octants.lang.syntax import parallel_context as parallel_context
 from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.capture import Capture, CommandReplay, captures, own_capture
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from octants.graph_builder import GraphBuilder as GraphBuilder
     from octants.launch.specialisation import Specialisation
 
-__all__ = ["Graph", "capture", "do_while"]
+__all__ = ["Graph", "capture", "do_while", "parallel", "parallel_context"]
 __path__: list[str] = []  # Python then asks `absent.Finder` for names that are not here
 
 

@@ -71,14 +71,6 @@ def test_the_environment_asks_too() -> None:
     assert ineffective({"kernel_profiler": False}, environment) == []
 
 
-def test_checkpoints_of_a_kernel() -> None:
-    with pytest.warns(OctantsWarning, match="`checkpoints=True` has no effect"):
-
-        @qd.kernel(graph=True, checkpoints=True)
-        def kernel() -> None:
-            pass
-
-
 def test_the_gradient_of_a_kernel_without_gradients() -> None:
     qd.init(arch=qd.cpu, log_level="error")
 

@@ -146,6 +146,16 @@ PROGRAMS: dict[str, str] = {
     "OCT157_nested": (
         "with syntax.stream_parallel():\n    with syntax.stream_parallel():\n        x[0] = 1"
     ),
+    "OCT157_region": (
+        "with syntax.parallel_context():\n    with syntax.parallel():\n"
+        "        with syntax.parallel_context():\n            x[0] = 1"
+    ),
+    "OCT160_alone": "with syntax.parallel():\n    x[0] = 1",
+    "OCT160_other": "with syntax.parallel_context():\n    x[0] = 1",
+    "OCT160_stream": (
+        "with syntax.parallel_context():\n    with syntax.stream_parallel():\n        x[0] = 1"
+    ),
+    "OCT161_loop": "for i in range(n):\n    with syntax.checkpoint(0, x):\n        x[i] = 1",
     "OCT157_given": "with syntax.stream_parallel(2):\n    x[0] = 1",
     "OCT101_other_with": "with syntax.ndrange(3):\n    x[0] = 1",
 }

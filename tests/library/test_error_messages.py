@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from octants import types
 from octants.diagnostics import library_errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
-from tests.golden_files import check_golden, codes_of
+from tests.golden_files import check_golden, codes_of, without_lines
 from tests.library.kernels import run
 
 CASES: dict[str, Callable[..., Any]] = {}
@@ -115,14 +114,7 @@ def test_text_in_a_kernel(name):
         run(CASES[name], np.zeros(3))
     diagnostic = raised.value.diagnostic
     assert diagnostic is not None
-    check_golden(f"library/{diagnostic.code}_{name}", _without_lines(str(raised.value)))
-
-
-def _without_lines(text: str) -> str:
-    """The message with its places moved to line 1 of the file, so that tests may be added."""
-    text = re.sub(r"--> .*:\d+", "--> kernels.py:1", text)
-    text = re.sub(r"^\d+ \|", "1 |", text, flags=re.MULTILINE)
-    return re.sub(r"^ +(?=\||-->|note:|help:)", "  ", text, flags=re.MULTILINE)
+    check_golden(f"library/{diagnostic.code}_{name}", without_lines(str(raised.value)))
 
 
 HOST = {

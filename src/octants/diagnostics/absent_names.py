@@ -27,8 +27,6 @@ _SCANS = (
 )
 _REDUCTIONS = "write a loop with `+=`, `qd.atomic_max` or `qd.atomic_min` into one element"
 _SORTS = "call `qd.algorithms.sort` at the top level of a kernel"
-_SECTIONS = "put independent loops into `with qd.stream_parallel():`"
-_PAUSES = "split the kernel in two, and look at the array on the host in between"
 _CLOCKS = "time launches around `qd.sync()`"
 _FILES = "write `to_numpy()` with meshio or numpy; `qd.tools.PLYWriter` writes points and meshes"
 _PACKS = "pass a Python dataclass or a struct of arguments"
@@ -49,8 +47,6 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(
         ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE
     ),
-    **dict.fromkeys(("graph_parallel", "graph_parallel_context", "graph.parallel"), _SECTIONS),
-    **dict.fromkeys(("checkpoint", "GraphStatus"), _PAUSES),
     **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
     **dict.fromkeys(("tools.write_vtk", "tools.vtk", "tools.np2ply"), _FILES),
     "algorithms.parallel_sort": _SORTS,

@@ -176,13 +176,39 @@ class WrongLoopConfig(UserError):
 
 
 class WrongStreamBlock(UserError):
-    """A ``with stream_parallel()`` that stands where it cannot, or that is given something."""
+    """A block of concurrent loops that stands where it cannot, or that is given something."""
 
     problem: str
+    word: str = "stream_parallel"
     code = "OCT157"
     exception = OctantsSyntaxError
-    title = "`with qd.stream_parallel():` {problem}"
+    title = "`with qd.{word}():` {problem}"
     remedy = "write it at the top level of the kernel, around loops"
+
+
+class WrongParallelSection(UserError):
+    """A section without a region around it, or something else than sections in a region."""
+
+    problem: str
+    code = "OCT160"
+    exception = OctantsSyntaxError
+    title = "{problem}"
+    remedy = (
+        "write `with qd.graph.parallel():` blocks, and nothing else, directly in"
+        " `with qd.graph.parallel_context():`"
+    )
+
+
+class UncutCheckpoint(UserError):
+    """A ``with checkpoint()`` where a kernel cannot pause."""
+
+    code = "OCT161"
+    exception = OctantsSyntaxError
+    title = "`with qd.checkpoint(...):` stands where the kernel cannot pause"
+    remedy = (
+        "write it in a kernel with `@qd.kernel(graph=True, checkpoints=True)`, at its top level or"
+        " directly in `while qd.graph.do_while(...):`, and not in a function"
+    )
 
 
 # -- names -----------------------------------------------------------------------------------------

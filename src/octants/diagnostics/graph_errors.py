@@ -1,4 +1,4 @@
-"""The mistakes with graphs: OCT46x."""
+"""The mistakes with graphs: OCT46x, and with checkpoints: OCT482 to OCT487."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from octants.diagnostics.exceptions import (
     OctantsCompilationError,
     OctantsMemoryError,
     OctantsRuntimeError,
+    OctantsSyntaxError,
 )
 
 
@@ -107,3 +108,74 @@ class WrongGraphArgument(UserError):
     exception = OctantsArgumentError
     title = "argument `{name}` of the graph: {problem}"
     remedy = "{advice}"
+
+
+class WrongCheckpoint(UserError):
+    """A ``with checkpoint(...)`` with a wrong label, or with something that it cannot contain."""
+
+    problem: str
+    code = "OCT482"
+    exception = OctantsSyntaxError
+    title = "this checkpoint {problem}"
+    remedy = (
+        "write `with qd.checkpoint(label, yield_on=flag):` around loops, with a label of its own,"
+        " an integer or a member of an `IntEnum`"
+    )
+
+
+class WrongFlag(UserError):
+    """A counter or a ``yield_on`` that is no array of shape ()."""
+
+    what: str
+    given: str
+    code = "OCT483"
+    exception = OctantsArgumentError
+    title = "the {what} is no array of shape (), but of type `{given}`"
+    remedy = "pass `qd.ndarray(qd.i32, shape=())`, or a field of that shape"
+
+
+class UncutVariable(UserError):
+    """A variable that is needed on both sides of a place where the host decides what runs next."""
+
+    name: str
+    code = "OCT484"
+    exception = OctantsSyntaxError
+    title = "variable `{name}` is needed across the end of a checkpoint or of `graph.do_while`"
+    label = "the launch that begins here needs it"
+    notes = ("a kernel with checkpoints is several launches, with the host in between",)
+    remedy = "keep it in an array of one element; extents and constants may be used anywhere"
+
+
+class CheckpointsReturn(UserError):
+    """``checkpoints=True`` for a kernel that returns something."""
+
+    kernel: str
+    code = "OCT485"
+    exception = OctantsCompilationError
+    title = "kernel `{kernel}` has `checkpoints=True`, but returns a value"
+    notes = ("such a kernel returns a `GraphStatus`",)
+    remedy = "let it write to an array of one element"
+
+
+class NotResumable(UserError):
+    """``resume`` with a label that the kernel does not have, or of a kernel without checkpoints."""
+
+    kernel: str
+    problem: str
+    code = "OCT486"
+    exception = OctantsRuntimeError
+    title = "kernel `{kernel}` cannot be resumed: {problem}"
+    remedy = (
+        "decorate it with `@qd.kernel(graph=True, checkpoints=True)`, and pass the `checkpoint` of"
+        " the `GraphStatus` that its last launch returned"
+    )
+
+
+class WholeCheckpoints(UserError):
+    """A kernel with checkpoints where it would have to be one launch."""
+
+    kernel: str
+    code = "OCT487"
+    exception = OctantsRuntimeError
+    title = "kernel `{kernel}` has checkpoints, so that it is several launches, not one"
+    remedy = "for its gradient, launch it under `qd.ad.Tape`; it cannot be inspected as a whole"

@@ -93,8 +93,11 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self._conditions = 0  # how many conditions that are known, but not static, are around
-        self.side = 0  # which block of `stream_parallel` is around, counted from 1; 0: none
+        self.side = 0  # which block of `concurrent_blocks` is around, counted from 1; 0: none
         self._sides = 0
+        self.in_region = False  # whether a region of sections is around, and no section
+        self._is_section = False  # whether the block around is a section of a region
+        self.regions = 0  # how many regions have begun
         self.draw = Variable("$draw", 0, ("$draw",), i32)
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
@@ -319,13 +322,32 @@ class Context:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Build loops that may run at the same time as others; see `syntax.stream_parallel`."""
+        """Build loops that may run at the same time as others; see `concurrent_blocks`."""
         self._sides += 1
-        self.side = self._sides
+        self.side, self._is_section = self._sides, self.in_region
+        self.in_region = False
         try:
             yield
         finally:
-            self.side = 0
+            self.side, self.in_region = 0, self._is_section
+
+    @property
+    def concurrency(self) -> dict[str, Any]:
+        """The options of a loop that say which others it may overlap."""
+        if not self.side:
+            return {}
+        region = {"region": self.regions} if self._is_section else {}
+        return {"side": self.side, **region}
+
+    @contextmanager
+    def sections(self) -> Iterator[None]:
+        """Build sections that begin and end together; see `syntax.parallel_context`."""
+        self.regions += 1
+        self.in_region = True
+        try:
+            yield
+        finally:
+            self.in_region = False
 
     @contextmanager
     def serial(self) -> Iterator[None]:

@@ -44,8 +44,7 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
         context.fail(LoopElse("for"), node)
     frame = context.scopes.frame
     options, frame.loop_options = frame.loop_options, {}
-    if context.side:
-        options["side"] = context.side
+    options |= context.concurrency
     value, is_static = _iterated(context, node, guard)
     nest = None if is_static else domains.domain(context, value, node.iter)
     if nest is None:

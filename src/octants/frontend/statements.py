@@ -10,10 +10,10 @@ from octants.diagnostics.errors import (
     BreakInParallel,
     ReturnInParallel,
     UnsupportedSyntax,
-    WrongStreamBlock,
 )
 from octants.frontend import (
     assignments,
+    concurrent_blocks,
     conditions,
     early_exits,
     joins,
@@ -30,7 +30,6 @@ from octants.frontend.expressions import binary_operation
 from octants.frontend.scope import UNDEFINED, VariableRegion
 from octants.frontend.values import ElementReference, VariableReference
 from octants.ir.core import Block, Value
-from octants.lang import syntax
 
 # -- one after the other ---------------------------------------------------------------------------
 
@@ -271,21 +270,9 @@ def _add_message(context: Context, message: messages.Message, node: ast.expr) ->
 
 
 def with_(context: Context, node: ast.With) -> bool:
-    """``with stream_parallel():``: its loops may overlap with those of its neighbours."""
-    item = node.items[0]
-    call = item.context_expr
-    if len(node.items) > 1 or not isinstance(call, ast.Call):
-        return unsupported(context, node)
-    if context.evaluate(call.func) is not syntax.stream_parallel:
-        return unsupported(context, node)
-    if call.args or call.keywords or item.optional_vars:
-        context.fail(WrongStreamBlock("takes nothing, and gives nothing"), node)
-    if context.side:
-        context.fail(WrongStreamBlock("stands within another one"), node)
-    if not context.is_top_level:
-        context.fail(WrongStreamBlock("stands in a loop or a condition"), node)
-    with context.beside():
-        return build(context, node.body)
+    """A ``with``: blocks of loops that may run at the same time, and nothing else."""
+    is_block = concurrent_blocks.with_(context, node)
+    return unsupported(context, node) if is_block is None else is_block
 
 
 UNSUPPORTED: dict[str, tuple[str, str]] = {

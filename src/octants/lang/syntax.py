@@ -18,6 +18,7 @@ __all__ = [
     "block_dim",
     "block_local",
     "cache_read_only",
+    "checkpoint",
     "grouped",
     "loop_config",
     "ndrange",
@@ -171,6 +172,49 @@ def stream_parallel() -> Iterator[None]:
     last block waits for all. Loops of which one writes what another reads or writes run in order
     anyway; only that no two arguments share memory is taken for granted. They run at the same
     time on CUDA, in kernels that print and check nothing. On the host it does nothing.
+    """
+    yield
+
+
+@contextlib.contextmanager
+def parallel_context() -> Iterator[None]:
+    """``with graph.parallel_context():`` - a region of sections that may run at the same time.
+
+    It stands at the top level of a kernel, or directly in the body of `do_while`, and contains
+    blocks ``with graph.parallel():``, conditions in `static` around them, and nothing else. The
+    sections begin when everything before the region is complete, and everything after it waits for
+    all of them. On CUDA they overlap as blocks of `stream_parallel` do; elsewhere they run in
+    order. On the host it does nothing.
+    """
+    yield
+
+
+@contextlib.contextmanager
+def parallel() -> Iterator[None]:
+    """``with graph.parallel():`` - a section of a `parallel_context`, whose code runs in order.
+
+    No section may write what another one reads or writes. Where the compiler sees that one does,
+    the sections run in order. On the host it does nothing.
+    """
+    yield
+
+
+@contextlib.contextmanager
+def checkpoint(cp_id: int, yield_on: Any) -> Iterator[None]:  # noqa: ARG001
+    """``with checkpoint(label, yield_on=flag):`` - a part of a kernel after which it may pause.
+
+    If ``flag`` is not 0 when the part is complete, the launch ends there and returns a
+    `GraphStatus` with the label. ``kernel.resume(..., from_checkpoint=label)`` then continues from
+    the beginning of the part. Only the host sets the flag back to 0.
+
+    The kernel is decorated with ``@qd.kernel(checkpoints=True)``. Checkpoints stand at its top
+    level or directly in the body of `do_while`, also in conditions in `static`. On the host this
+    does nothing.
+
+    Args:
+        cp_id: the label, an integer or a member of an ``IntEnum`` that no other checkpoint of the
+            kernel has.
+        yield_on: an array of integers of shape (), which the part sets to pause.
     """
     yield
 

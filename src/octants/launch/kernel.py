@@ -21,6 +21,7 @@ from octants import driver, options
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.function_heads import Definition
+from octants.diagnostics.graph_errors import NotResumable
 from octants.diagnostics.launch_errors import MissingMethodOwner
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.diagnostics.user_frames import levels_to_the_user
@@ -146,6 +147,14 @@ class Kernel:
     def grad(self) -> Gradient:
         """The reverse of the kernel, to be called with the same arguments."""
         return Gradient(self)
+
+    def resume(self, *_: Any, from_checkpoint: int, **__: Any) -> Any:  # noqa: ARG002
+        """Refuse: the kernel has no ``checkpoints=True``; see `CheckpointedKernel`.
+
+        Raises:
+            OctantsRuntimeError: Always.
+        """
+        raise NotResumable(self.name, "it has no checkpoints").at(Definition(self.function).span)
 
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
         """Compile the kernel for arguments like these."""
@@ -317,6 +326,10 @@ class BoundKernel:
     def grad(self) -> Gradient:
         """The reverse of the kernel on this object."""
         return Gradient(self.kernel, (self.owner,))
+
+    def resume(self, *arguments: Any, from_checkpoint: int, **named: Any) -> Any:
+        """See `CheckpointedKernel.resume`."""
+        return self.kernel.resume(self.owner, *arguments, from_checkpoint=from_checkpoint, **named)
 
     def inspect(self, *arguments: Any, **named: Any) -> Inspection:
         """See `Kernel.inspect`."""

@@ -261,6 +261,39 @@ def test_blocks_of_loops_run_at_the_same_time(gpu: Gpu) -> None:
         assert [call.entry[-1] for call in gpu.fake.launches] == ["0", "2"]
 
 
+def test_sections_run_at_the_same_time_and_regions_in_order(gpu: Gpu) -> None:
+    for number in range(4):
+        gpu.fake.kernels[f"octants_regions_task_{number}"] = lambda call: None
+    x = [qd.field(qd.f32, 4) for _ in range(4)]
+
+    @qd.kernel(graph=True)
+    def regions():
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in x[0]:
+                    x[0][i] = 2.0
+            with qd.graph.parallel():
+                for i in x[1]:
+                    x[1][i] = 2.0
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in x[2]:
+                    x[2][i] = 2.0
+                for i in x[3]:
+                    x[3][i] = 2.0
+
+    regions()
+    qd.sync()
+    launched = {call.entry[-1]: call.stream for call in gpu.fake.launches}
+    assert launched["2"] == 0
+    assert len(set(launched.values())) == 4
+    regions()
+    gpu.fake.launches.clear()
+    with gpu.device.context.active():
+        gpu.device.context.wait_for_stream(launched["2"])
+    assert sorted(call.entry[-1] for call in gpu.fake.launches) == ["0", "1", "2"]
+
+
 def test_blocks_that_depend_on_each_other_run_in_order(gpu: Gpu) -> None:
     for number in range(2):
         gpu.fake.kernels[f"octants_blocks_task_{number}"] = lambda call: None
