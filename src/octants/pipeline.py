@@ -27,14 +27,14 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.fold_doubles import fold_doubles
-from octants.passes.fold_zero_products import drop_zeros
+from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
-from octants.passes.sink_stores import delay_stores
+from octants.passes.sink_stores import sink_stores
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.pipeline_stage import Observer as Observer
 from octants.pipeline_stage import Stage as Stage
@@ -95,8 +95,8 @@ LOWER = (
         "when all is in place: what follows costs what is left",
     ),
     Pass(
-        "drop_zeros",
-        lambda module, _: drop_zeros(module),
+        "fold_zero_products",
+        lambda module, _: fold_zero_products(module),
         "before products are taken into sums",
         _contracts,
     ),
@@ -187,8 +187,8 @@ FINISH = (
         _splits,
     ),
     Pass(
-        "delay_stores",
-        lambda m, _: delay_stores(m, m.noalias),
+        "sink_stores",
+        lambda m, _: sink_stores(m, m.noalias),
         "last: it moves what others would look for",
         _is_gpu,
     ),

@@ -53,11 +53,11 @@ After::
 
 A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms
 are added in the order of execution: a loop that is reversed in blocks gives the same bits for each
-length of a block. With `deterministic`, a place that is known in a block only, or that the rest of
-the block touches, has no sum there, which would begin anew in each. Sums commute, so that others at
-places that vary may stay. Nothing in the loop may look at the place, or change it in another way.
-The flag says whether anything was added: if not, the place need not exist. Numbers of 16 bits are
-summed up in 32.
+length of a block. With `deterministic`, a location that is known in one block only, or that the
+rest of the block touches, gets no sum there, since that sum would start again in each block. Sums
+commute, so that atomics at varying locations may stay. Nothing in the loop may read the location,
+or change it in another way. The flag tells whether anything was added: if not, the location need
+not exist. Numbers of 16 bits are summed up in 32.
 """
 
 from __future__ import annotations
@@ -79,9 +79,12 @@ Address = tuple[Array, Companion, tuple[Value, ...]]
 
 @staged("collect_sums")
 def collect_sums(module: Module, noalias: bool = True, deterministic: bool = False) -> None:
-    """Collect in all loops, in place; ``noalias``: no two arrays share memory.
+    """Collect the atomic sums of all loops in registers, in place.
 
-    Where it is `deterministic`, the length of blocks of a loop decides no order of a sum.
+    Args:
+        module: what is rewritten.
+        noalias: no two arrays share memory.
+        deterministic: the order of each sum must not depend on the length of a loop's blocks.
     """
     used = {value for op in module.walk() for value in op.operands}
     for task in module.tasks:
@@ -91,7 +94,7 @@ def collect_sums(module: Module, noalias: bool = True, deterministic: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What is known of a place: the sum so far, and whether anything was added."""
+    """The sum of a location so far, and whether anything was added."""
 
     total: Value
     any: Value

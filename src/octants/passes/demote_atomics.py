@@ -57,7 +57,12 @@ from octants.types.scalars import u1
 
 @staged("demote_atomics")
 def demote_atomics(module: Module, noalias: bool = True) -> None:
-    """Demote what can be, in place; ``noalias``: no two arrays share memory."""
+    """Replace atomics at locations that one work item owns by loads and stores, in place.
+
+    Args:
+        module: what is rewritten.
+        noalias: no two arrays share memory.
+    """
     for task in module.tasks:
         owned = owned_targets(task, noalias)
         if owned:

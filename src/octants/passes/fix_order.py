@@ -113,9 +113,12 @@ PRIMAL = Companion.PRIMAL
 
 @staged("fix_order")
 def fix_order(module: Module, noalias: bool = False, many: bool = False) -> None:
-    """Fix the order of updates, in place; ``noalias``: no two arrays share memory.
+    """Fix the order of updates, in place.
 
-    ``many`` says that it takes many threads to keep the machine busy.
+    Args:
+        module: what is rewritten.
+        noalias: no two arrays share memory.
+        many: the device needs many threads to be busy, so that the parts of a sum are many too.
     """
     tasks: list[Task] = []
     for task in module.tasks:
@@ -195,11 +198,11 @@ def _are_shared_sums(task: Task, updates: list[Operation], noalias: bool) -> boo
             return False
     known = set(updates)
     others = [op for op in task.body.walk() if isinstance(op, ops.Access) and op not in known]
-    return not any(_minds(forms, op, other, noalias) for op in updates for other in others)
+    return not any(_conflicts(forms, op, other, noalias) for op in updates for other in others)
 
 
-def _minds(forms: AffineForms, op: Operation, other: ops.Access, noalias: bool) -> bool:
-    """Whether an access may see that an update of its work item comes late."""
+def _conflicts(forms: AffineForms, op: Operation, other: ops.Access, noalias: bool) -> bool:
+    """Whether an access and a delayed update of its work item may touch one location."""
     assert isinstance(op, ops.Atomic)
     if op.companion is not other.companion or other.array is op.array:
         return other.companion is op.companion

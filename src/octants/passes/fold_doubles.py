@@ -82,7 +82,7 @@ class _Doubles:
         block.ops[:] = [op for group in before for op in group]
 
     def _is_double(self, op: ops.Binary) -> bool:
-        """Whether it is the sum of something with itself, which nobody else uses."""
+        """Whether it is the sum of a value with itself, and the only use of that value."""
         return op.fn == "add" and op.lhs is op.rhs and self._uses[op.lhs] == 2
 
     def _factor(

@@ -37,8 +37,8 @@ from octants.ir.core import Block, Module, Operation, Value, replace_operands
 from octants.simplify.prune import prune
 
 
-@staged("drop_zeros")
-def drop_zeros(module: Module) -> None:
+@staged("fold_zero_products")
+def fold_zero_products(module: Module) -> None:
     """Drop products with zeros and sums with them from every task, in place."""
     dropped = False
     for task in module.tasks:

@@ -159,7 +159,7 @@ class _Sums:
     def _decompose(
         self, value: Value, minus: bool, terms: list[_Term], gone: list[Operation]
     ) -> None:
-        """The terms of a value, and the operations that nobody needs who adds these."""
+        """Add to the terms of a value, and to the operations that these terms replace."""
         op = self._makers.get(value)
         if self._uses[value] != 1 or len(gone) > _MOST:
             op = None

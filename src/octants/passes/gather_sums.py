@@ -91,11 +91,15 @@ _LONGEST = 24  # operations that are rather run again for each pair than not gat
 def gather_sums(
     module: Module, noalias: bool = True, fills: int = 0, *, shared: bool = False
 ) -> None:
-    """Gather what can be, in place; ``noalias``: no two arrays share memory.
+    """Replace scattered sums by tasks that gather them, in place.
 
-    Where there are fewer sums than ``fills`` they are taken in parts, which add up in any order. If
-    threads share them afterwards (``shared``) that is only done where their number is known: a loop
-    over all that a sum adds up is better for those.
+    Args:
+        module: what is rewritten.
+        noalias: no two arrays share memory.
+        fills: how many threads fill the device. Where there are fewer sums, each is split into
+            partial sums, which add up in any order.
+        shared: threads will share the sums of a work item (`split_sums`). Partial sums are then
+            made only where their number is known: one loop over all terms is better otherwise.
     """
     tasks: list[Task] = []
     for task in module.tasks:
@@ -214,20 +218,23 @@ class _Gather:
         used = (value for op in self.pairs.loop.body.walk() for value in op.operands)
         for value in dict.fromkeys(used):
             if value in self.definitions and value not in self.fixed:
-                recipe = self._recipe(value)
-                if recipe is not None and all(map(_only_reads, recipe)):
-                    self.again |= recipe
+                rematerialised = self._rematerialisation_slice(value)
+                if rematerialised is not None and all(map(_only_reads, rematerialised)):
+                    self.again |= rematerialised
                 elif self.numbers.can_keep(value):
                     name = f"{self.task.name}_kept{len(self.kept)}"
                     self.kept[value] = self.numbers.array(name, value)
-                elif recipe is not None and len(recipe) <= _LONGEST:
-                    self.again |= recipe
+                elif rematerialised is not None and len(rematerialised) <= _LONGEST:
+                    self.again |= rematerialised
                 else:
                     return False
         return True
 
-    def _recipe(self, value: Value) -> dict[Operation, None] | None:
-        """The operations that compute a value of a work item, in no order; None if that is much."""
+    def _rematerialisation_slice(self, value: Value) -> dict[Operation, None] | None:
+        """The operations that compute a value of a work item, in no order.
+
+        None if they contain a loop or must not run again.
+        """
         found: dict[Operation, None] = {}
         wanted = [value]
         while wanted:
@@ -267,7 +274,7 @@ class _Gather:
         prune_block(self.body, self.domain)
 
     def _sizes(self, builder: Builder, values: dict[Value, Value]) -> _Sizes:
-        """How many sums there are, of how many items; emits all that is one for all items."""
+        """How many sums there are, of how many items; emits what is uniform over the items."""
         domain, loop = self.task.domain, self.pairs.loop
         assert domain is not None
         before = [op for op in self.pairs.before if op.results and not op.regions]

@@ -22,7 +22,7 @@ from octants.passes.temporary_bounds import load_bounds, make_bounds, store_boun
 from octants.types.scalars import DType, f16, f32, i32, i64
 
 MOST, LEAST = 1 << 17, 1 << 6
-"""Threads; where there is no room for parts of so many, they are no use."""
+"""Threads, at most and at least: with fewer, a serial sum is as fast."""
 _BRANCHES = 1 << 6
 _BYTES = 1 << 28  # of all parts of a task, at most
 PRIMAL = Companion.PRIMAL
@@ -52,7 +52,7 @@ def find_parts(
 ) -> OrderedParts | None:
     """The parts for updates at places that are one for all work items, and for others.
 
-    None if they would take too much room, or if an array has no fixed number of elements.
+    None if they would take too much memory, or if an array has no fixed number of elements.
     """
     found = OrderedParts(task)
     for op in shared:
@@ -110,7 +110,7 @@ class OrderedParts:
 
     @property
     def threads(self) -> int:
-        """How many there are: as many as have room for their parts; a power of two."""
+        """How many there are: as many as `_BYTES` hold parts of; a power of two."""
         nbytes = sum(sums.nbytes for sums in self._all)
         return min(MOST, 1 << max(0, (_BYTES // max(1, nbytes)).bit_length() - 1))
 
@@ -160,16 +160,16 @@ class OrderedParts:
         first, step = builder.cast(thread, i64), builder.offset(self.threads)
         last = builder.binary("sub", builder.offset(self.threads - 1), first)
         rest = builder.binary("add", builder.binary("sub", upper, lower), last)
-        turns = builder.binary("max", builder.binary("floordiv", rest, step), builder.offset(0))
+        count = builder.binary("max", builder.binary("floordiv", rest, step), builder.offset(0))
         begin = builder.binary("add", lower, first)
-        body = Block([Value(i64, "turn")])
+        body = Block([Value(i64, "iteration")])
         with builder.into(body):
             before = builder.binary("mul", body.args[0], step)
             number = builder.cast(builder.binary("add", begin, before), item.type)
             if any(op.reports for op in self._task.body.walk()):
                 builder.append(ops.ActAs(number))
             self._copy(builder, self._task.body, {item: number}, thread)
-        builder.for_(builder.offset(0), turns, [], body)
+        builder.for_(builder.offset(0), count, [], body)
         builder.yield_()
         options = dict(self._task.options)
         return self._parallel(self._task.name, self.threads, builder.block, **options)
@@ -272,7 +272,7 @@ class OrderedParts:
         return self._parallel(name, sums.count, builder.block)
 
     def _left(self, builder: Builder, sums: Sums, number: Value) -> Value:
-        """The sum of what is left of the parts of a number."""
+        """The sum of the remaining parts of one element."""
         assert sums.parts is not None
         count = sums.parts.element_shape[1]
         return _total(builder, sums.parts, number, builder.index(0), count, 1)
@@ -291,7 +291,7 @@ class OrderedParts:
 
 
 def _type(array: Array) -> DType:
-    """In what a sum is taken."""
+    """The type that a sum is computed in."""
     return f32 if array.dtype is f16 else array.dtype
 
 
@@ -306,10 +306,10 @@ def _total(
 ) -> Value:
     """The sum of so many parts of a number, from the first one on, in steps."""
     zero, kind = builder.constant(0, parts.dtype), first.type
-    body = Block([Value(kind, "turn"), Value(parts.dtype, "total")])
-    turn, total = body.args
+    body = Block([Value(kind, "iteration"), Value(parts.dtype, "total")])
+    iteration, total = body.args
     with builder.into(body):
-        after = builder.binary("mul", turn, builder.constant(step, kind))
+        after = builder.binary("mul", iteration, builder.constant(step, kind))
         value = builder.load(parts, [number, builder.binary("add", first, after)])
         builder.yield_([builder.binary("add", total, value)])
     ends = builder.constant(0, kind), builder.constant(count, kind)

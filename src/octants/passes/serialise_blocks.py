@@ -87,13 +87,13 @@ After::
     }
 
 A work item of the task that is made is a block. What a work item of the block computes before a
-meeting and needs behind it is in a local array, which has an element for each of them. Loops and
-branches in which they meet run for all of them at once: each has a mask, of those that are in
-there, and a loop goes on while there is any. An array that they share is a local one as well, and
-nobody else updates it.
+convergent operation and needs after it is in a local array, with an element for each work item.
+Loops and branches with convergent operations run for all work items at once: each has a mask of
+the active ones, and a loop ends when none is active. Shared arrays become local ones, updated
+without atomics.
 
-That is slow, and does what the interpreter does, to the last bit. It is for machines without
-threads that could wait for each other at such places.
+That is slow, and gives the bits of the interpreter. It is for devices whose threads cannot wait
+for each other.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ PRIMAL = Companion.PRIMAL
 
 @staged("serialise_blocks")
 def serialise_blocks(module: Module) -> None:
-    """Replace the tasks whose work items work together, in place."""
+    """Replace the tasks whose work items cooperate by one work item for each block, in place."""
     tasks: list[Task] = []
     for task in module.tasks:
         tasks += _Blocks(module, task).tasks() if cooperates(task) else [task]

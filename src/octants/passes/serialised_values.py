@@ -1,7 +1,7 @@
-"""What the work items of a block have while one of them runs after the other.
+"""The values of a block's work items while these run one after the other.
 
-For each value that a work item still needs when the others have had their turn there is a local
-array, with an element for each of them; for branches and loops there are masks.
+A value that a work item needs after a convergent operation is in a local array, with an element
+for each work item; branches and loops have masks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BlockValues:
         self.index = task.body.args[0]
         self.constants = {op.result: op for op in task.body.walk() if isinstance(op, ops.Constant)}
         self._uses = Counter(value for op in task.body.walk() for value in op.operands)
-        self._arrays: dict[Value, Array] = {}  # of values that cross a meeting
+        self._arrays: dict[Value, Array] = {}  # of live values
         number = Value(i64, "block")
         build = self.builder = Builder(Block([number]))
         build.location = task.location
@@ -55,7 +55,7 @@ class BlockValues:
         return array
 
     def place(self, value: Value) -> Array:
-        """Where a value is kept that crosses a meeting."""
+        """The array of a value that is live across a convergent operation."""
         if value not in self._arrays:
             self._arrays[value] = self.array("value", value.type)
         return self._arrays[value]

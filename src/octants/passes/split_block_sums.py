@@ -1,8 +1,8 @@
-"""Work items that threads of a block share: neighbours have neighbouring work items.
+"""Work items that the threads of a block share: neighbours have neighbouring work items.
 
-So the threads of a subgroup come to the same iteration together, mostly, and what they load for it
-is one element for all of them. Each has a stretch of iterations, one after the other. At the end
-shares are added up in shared memory: half of them to the other half, and so on.
+So the threads of a subgroup mostly run the same iteration at a time and load one element for it.
+Each thread has a contiguous range of iterations. At the end the block adds up its threads' shares
+in shared memory, by a tree reduction.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BLOCK = 512  # threads, at most
 _ITEMS = 2  # of a thread, a power of two
 _SMALL = 96  # operations in loops
 _TOGETHER = 6  # sums that are added up at a time
-_ROOM = 48 * 1024  # bytes of shared memory
+_SHARED_BYTES = 48 * 1024  # bytes of shared memory
 _THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
 _TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
 
 
 class BlockShares(SharedItems):
-    """A block has as many work items as it has threads for, and each of them shares of all."""
+    """Splits sums so that the threads of a block share its work items."""
 
     scope = "block"
     shortest = 8
@@ -64,20 +64,23 @@ class BlockShares(SharedItems):
     @property
     def fits(self) -> bool:
         """Whether there is enough shared memory."""
-        kinds = [[_kept(value) for value in loop.results] * self.items for loop in self.loops]
+        kinds = [
+            [_stored_type(value) for value in loop.results] * self.items for loop in self.loops
+        ]
         most = {kind: max(each.count(kind) for each in kinds) for each in kinds for kind in each}
         words = sum(kind.size * min(count, _TOGETHER) for kind, count in most.items())
-        return words * self.block_dim <= _ROOM
+        return words * self.block_dim <= _SHARED_BYTES
 
     @property
-    def room(self) -> int:
-        """So many that each block begins at once."""
+    def most_threads(self) -> int:
+        """As many threads as run at a time, so that no block waits."""
         return self.fills // 2
 
     def balanced(self, builder: Builder, items: Value, longest: Value, shift: Value) -> Value:
-        """Some multiprocessors have a block more than others: less matters of smaller ones.
+        """Take smaller blocks where some multiprocessors would have one block more than others.
 
-        It has to save an eighth of the time to have twice as many, and shares to stay long.
+        Twice as many threads share an item only if that saves an eighth of the time and shares
+        stay long.
         """
         rounds = self._rounds(builder, items, shift)
         for _ in range(_TIMES):
@@ -105,16 +108,16 @@ class BlockShares(SharedItems):
         return builder.binary("floordiv", all_but_one, builder.offset(count))
 
     def _blocks(self, builder: Builder, items: Value, shift: Value) -> Value:
-        room, one = self._room(builder, shift, self.items), builder.offset(1)
-        most = builder.binary("sub", builder.binary("shl", one, room), one)
-        return builder.binary("shr", builder.binary("add", items, most), room)
+        log_items, one = self._log_items(builder, shift, self.items), builder.offset(1)
+        most = builder.binary("sub", builder.binary("shl", one, log_items), one)
+        return builder.binary("shr", builder.binary("add", items, most), log_items)
 
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         """Those of whole blocks."""
         blocks = self._blocks(builder, sizes.items, sizes.shift)
         return builder.binary("mul", blocks, builder.offset(self.block_dim))
 
-    def _room(self, builder: Builder, shift: Value, items: int) -> Value:
+    def _log_items(self, builder: Builder, shift: Value, items: int) -> Value:
         """The logarithm of how many work items a block has if a thread has so many."""
         most = self.powers + items.bit_length() - 1
         return builder.binary("sub", builder.offset(most), shift)
@@ -122,14 +125,14 @@ class BlockShares(SharedItems):
     def share_of(self, thread: Value, sizes: Sizes) -> Share:
         """Threads without a work item, of the last block, have its last one, and do not act."""
         builder, one = self.builder, self.builder.offset(1)
-        room = self._room(builder, sizes.shift, 1)
-        self._others = builder.binary("shl", one, room)
+        log_items = self._log_items(builder, sizes.shift, 1)
+        self._others = builder.binary("shl", one, log_items)
         self._thread = builder.binary("and", thread, builder.offset(self.block_dim - 1))
         self._place = builder.binary("and", thread, builder.binary("sub", self._others, one))
-        own = builder.binary("shr", self._thread, room)
+        own = builder.binary("shr", self._thread, log_items)
         is_first = builder.compare("eq", own, builder.offset(0))
         block = builder.binary("shr", thread, builder.offset(self.powers))
-        number = builder.binary("shl", block, self._room(builder, sizes.shift, self.items))
+        number = builder.binary("shl", block, self._log_items(builder, sizes.shift, self.items))
         number = builder.binary("add", number, self._place)
         last = builder.binary("sub", sizes.items, one)
         numbers, acts = list[Value](), list[Value]()
@@ -141,7 +144,7 @@ class BlockShares(SharedItems):
         count = builder.binary("shl", one, sizes.shift)
         return Share(count, sizes.shift, own, is_first, numbers, acts)
 
-    def turns(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
+    def iterations(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
         """Shares are some fours of iterations, and the last one has what is left."""
         builder, share = self.builder, self.share
         count = builder.binary("max", builder.binary("sub", upper, lower), builder.offset(0))
@@ -172,7 +175,7 @@ class BlockShares(SharedItems):
 
     def _totals(self, shares: list[Value]) -> list[Value]:
         builder = self.builder
-        kinds = [_kept(share) for share in shares]
+        kinds = [_stored_type(share) for share in shares]
         fns = ["or" if share.type is u1 else "add" for share in shares]
         arrays = [self._array(kind, kinds[:at].count(kind)) for at, kind in enumerate(kinds)]
         for array, share, kind in zip(arrays, shares, kinds, strict=True):
@@ -215,6 +218,6 @@ class BlockShares(SharedItems):
         return found
 
 
-def _kept(share: Value) -> DType:
-    """What a share is in shared memory."""
+def _stored_type(share: Value) -> DType:
+    """The type of a share in shared memory."""
     return i32 if share.type is u1 else share.type

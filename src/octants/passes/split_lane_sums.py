@@ -12,7 +12,7 @@ _POWERS = SUBGROUP.bit_length() - 1
 
 
 class LaneShares(SharedItems):
-    """The lanes of a work item are neighbours, and have every so many of its iterations each."""
+    """Splits sums so that neighbouring lanes share a work item and interleave its iterations."""
 
     scope = "subgroup"
     powers = _POWERS
@@ -33,13 +33,13 @@ class LaneShares(SharedItems):
         number = builder.binary("shr", thread, shift)
         return Share(count, shift, own, is_first, [number], [is_first])
 
-    def turns(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
+    def iterations(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
         builder, share = self.builder, self.share
         first = builder.binary("add", lower, share.own)
         rest = builder.binary("sub", upper, first)
         last = builder.binary("sub", share.count, builder.offset(1))
-        turns = builder.binary("shr", builder.binary("add", rest, last), share.shift)
-        return builder.offset(0), turns, first
+        count = builder.binary("shr", builder.binary("add", rest, last), share.shift)
+        return builder.offset(0), count, first
 
     def totals(self, shares: list[Value]) -> list[Value]:
         return [self._total(share) for share in shares]

@@ -1,4 +1,4 @@
-"""Has threads share the serial sums of a work item, where work items are few.
+"""Splits the serial sums of work items over threads, where work items are few.
 
 Before::
 
@@ -81,15 +81,15 @@ After::
       yield()
     }
 
-How many threads a work item has, a power of two, is decided by each launch: so many that the device
-has enough to do. They do all of it together; but each has its own iterations of the loops that sum
-up, and the first one alone has effects, before which all others have read what they need. Sums are
-added in another order then. So this is for who may round differently, and for loops of which only
-numbers hang: no branch, no trip count and no place, which a replay must find again.
+Each launch decides how many threads share a work item, a power of two: enough to fill the device.
+All of them run the whole work item, but each has its own iterations of the loops that sum up, and
+only the first one has effects, after the others have read what they need. That changes the order
+of the sums. So the pass runs only where rounding may differ, and only on sums that no branch, trip
+count or index depends on, since a replay must find those again.
 
 The threads of a work item are lanes of a subgroup here, which load what is side by side
-(`split_lane_sums`). If all that its loops load is one for all work items, `split_block_sums` is
-better.
+(`split_lane_sums`). If everything that its loops load is uniform over the work items, blocks share
+(`split_block_sums`).
 """
 
 from __future__ import annotations
@@ -113,9 +113,12 @@ _FEW = 16  # iterations
 
 @staged("split_sums")
 def split_sums(module: Module, noalias: bool = True, fills: int = 1 << 18) -> None:
-    """Split where there are less than ``fills`` work items, in place.
+    """Split the sums of tasks with fewer than ``fills`` work items, in place.
 
-    ``noalias``: no two arrays share memory.
+    Args:
+        module: what is rewritten.
+        noalias: no two arrays share memory.
+        fills: how many threads fill the device.
     """
     for task in module.tasks:
         facts = PairLoops(task, noalias)
@@ -134,7 +137,7 @@ def split_sums(module: Module, noalias: bool = True, fills: int = 1 << 18) -> No
 
 
 def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
-    """The loops of a task that sum up; none if it has others, or what lanes cannot do together."""
+    """The loops of a task that sum up; none if it has others, or cannot run in several threads."""
     used = {value for op in task.body.walk() for value in op.operands}
     if local_arrays(task) or any(
         op.has_effects and not used.isdisjoint(op.results) for op in task.body.walk()
@@ -160,7 +163,7 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
 
 
 def _are_uniform(task: Task, facts: PairLoops, loops: set[Operation]) -> bool:
-    """Whether what loops load is at places that are the same for all work items."""
+    """Whether loops load from the same locations for all work items."""
     known = facts.following(task.body)
     for loop in loops:
         assert isinstance(loop, ops.For)

@@ -16,7 +16,7 @@ from octants.simplify.prune import prune_block
 from octants.types.scalars import DType, i32, i64, u1
 
 SUBGROUP = 32
-"""Its lanes."""
+"""Lanes of a subgroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Sizes:
 class Share:
     """How many threads have a work item (i64), the logarithm of that, and which one this is.
 
-    The first one begins with what a sum begins with. It has the effects, unless it is there for
-    nothing: `acts` says so for each of the items of a thread, whose `numbers` are counted from 0.
+    The first thread starts from the initial value of a sum, and has the effects. `acts` is false
+    for an item of a thread that does not exist; `numbers` are those of the items, from 0.
     """
 
     count: Value
@@ -45,10 +45,10 @@ class Share:
 
 
 class SharedItems(ABC):
-    """Has threads work on the items of a task together."""
+    """Rewrites a task so that several threads share each work item."""
 
     scope: str
-    """Who meets at a barrier."""
+    """The group of threads that a barrier synchronises."""
     shortest = 0
     """Iterations of a share, where it is known how many there are."""
 
@@ -58,12 +58,12 @@ class SharedItems(ABC):
         self.values: list[dict[Value, Value]] = []  # for each item of a thread
         self.builder = Builder()
         self.arrays: list[Array] = []  # that are needed
-        self.known = facts.following(task.body)  # what is one for all items
-        self._late: list[Operation] = []  # effects that the first thread has yet to make
+        self.known = facts.following(task.body)  # uniform over the items
+        self._deferred: list[Operation] = []  # effects that are not emitted yet
 
     @property
     def options(self) -> dict[str, Any]:
-        """What else the task is told."""
+        """Further options of the task."""
         return {}
 
     @property
@@ -85,7 +85,7 @@ class SharedItems(ABC):
         """What a thread has to do with which work items."""
 
     @abstractmethod
-    def turns(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
+    def iterations(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
         """The bounds of a share of the iterations from ``lower`` to ``upper`` (i64).
 
         If there is a third value, an iteration is that, and the counter times how many share.
@@ -121,17 +121,17 @@ class SharedItems(ABC):
         longest = self._longest(builder, values)
         shift = builder.offset(0)
         for power in range(1, self.powers + 1):
-            has_room = builder.compare("le", items, builder.offset(self.room >> power))
+            fits = builder.compare("le", items, builder.offset(self.most_threads >> power))
             if longest is not None:
                 is_long = builder.compare("ge", longest, builder.offset(self.shortest << power))
-                has_room = builder.binary("and", has_room, is_long)
-            shift = builder.binary("add", shift, builder.cast(has_room, i64))
+                fits = builder.binary("and", fits, is_long)
+            shift = builder.binary("add", shift, builder.cast(fits, i64))
         if longest is not None:
             shift = self.balanced(builder, items, longest, shift)
         return Sizes(lower, items, shift)
 
     @property
-    def room(self) -> int:
+    def most_threads(self) -> int:
         """How many threads there should be at most, unless there are more work items."""
         return self.fills
 
@@ -142,7 +142,7 @@ class SharedItems(ABC):
         longest: Value,  # noqa: ARG002
         shift: Value,
     ) -> Value:
-        """The logarithm of how many threads share an item, or more if these end together then."""
+        """The logarithm of how many threads share an item, raised if that balances the load."""
         return shift
 
     @property
@@ -175,16 +175,16 @@ class SharedItems(ABC):
             inside = with_inner(op)
             is_late = op not in self.loops and any(each.has_effects for each in inside)
             if is_late:
-                self._late.append(op)
+                self._deferred.append(op)
                 continue
-            if self._minds(inside):
-                self._do_late()
+            if self._conflicts(inside):
+                self._emit_effects()
             if op in self.loops:
                 self._split(op)
             else:
                 for values in self.values:
                     emit(builder, op, values)
-        self._do_late(is_last=True)
+        self._emit_effects(is_last=True)
         builder.yield_()
 
     # -- sums --------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class SharedItems(ABC):
         builder, kind = self.builder, self._kind(op)
         bounds = (self.values[0][value] for value in (op.lower, op.upper))
         lower, upper = (builder.cast(value, i64) for value in bounds)
-        first, last, start = self.turns(lower, upper)
+        first, last, start = self.iterations(lower, upper)
         carried = op.body.args[1:]
         body = Block([Value(kind), *(Value(arg.type) for _ in self.values for arg in carried)])
         with builder.into(body):
@@ -208,7 +208,7 @@ class SharedItems(ABC):
                 own = body.args[1 + number * len(carried) :]
                 values.update(zip(carried, own, strict=False))
                 self._count(op, counter, upper, values)
-                ends += self._turn(op, values)
+                ends += self._emit_iteration(op, values)
             builder.yield_(ends)
         inits = [self._start(values[init]) for values in self.values for init in op.inits]
         ends = [builder.cast(end, kind) for end in (first, last)]
@@ -217,7 +217,7 @@ class SharedItems(ABC):
             values.update(zip(op.results, totals, strict=False))
             totals = totals[len(op.results) :]
 
-    def _turn(self, op: ops.For, values: dict[Value, Value]) -> list[Value]:
+    def _emit_iteration(self, op: ops.For, values: dict[Value, Value]) -> list[Value]:
         """Emit an iteration of one item; what it yields."""
         for each in op.body.ops[:-1]:
             if not each.results or each.results[0] not in values:
@@ -225,14 +225,14 @@ class SharedItems(ABC):
         return [values.get(value, value) for value in op.body.yielded]
 
     def _kind(self, op: ops.For) -> DType:
-        """What a loop counts in: i32 where that is known to do, so that places do not wrap."""
+        """The type of a loop's counter: i32 where no counter wraps."""
         upper = next((each for each in self.task.body.ops if op.upper in each.results), None)
         fits = isinstance(upper, ops.Cast) and upper.x.type is i32
         fits |= self.facts.numbers.get(op.upper, 1 << 31) < 1 << 31
         return i32 if fits and mirrored(op, self.facts.numbers) else op.lower.type
 
     def _count(self, op: ops.For, counter: Value, upper: Value, values: dict[Value, Value]) -> None:
-        """Bind the counter of a loop; of one that is mirrored the mirrored one goes up."""
+        """Bind the counter of a loop, or its mirrored counter, which then counts up."""
         builder, old = self.builder, op.body.args[0]
         down = mirrored(op, self.facts.numbers)
         if down is not None:
@@ -242,7 +242,7 @@ class SharedItems(ABC):
         values[old] = builder.cast(counter, old.type)
 
     def _start(self, init: Value) -> Value:
-        """What a thread begins with; flags are or-ed."""
+        """The initial value of a thread's share; flags are or-ed."""
         if init.type is u1:
             return init
         nothing = self.builder.constant(-0.0 if init.type.is_float else 0, init.type)
@@ -250,19 +250,19 @@ class SharedItems(ABC):
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _minds(self, inside: list[Operation]) -> bool:
-        """Whether operations must not come before the effects that stand in front of them."""
+    def _conflicts(self, inside: list[Operation]) -> bool:
+        """Whether operations must come after the deferred effects."""
         accesses = [op for op in inside if isinstance(op, ops.Access)]
         late = [
-            each for op in self._late for each in with_inner(op) if isinstance(each, ops.Access)
+            each for op in self._deferred for each in with_inner(op) if isinstance(each, ops.Access)
         ]
         return any(
             other.has_effects and self.facts.meet(op, other) for op in accesses for other in late
         )
 
-    def _do_late(self, *, is_last: bool = False) -> None:
-        """Have the first thread make the effects, when all have read what they change."""
-        builder, late = self.builder, self._late
+    def _emit_effects(self, *, is_last: bool = False) -> None:
+        """Emit the deferred effects for the first thread, after a barrier."""
+        builder, late = self.builder, self._deferred
         if not late:
             return
         builder.barrier(self.scope)
@@ -277,7 +277,7 @@ class SharedItems(ABC):
             builder.if_(acts, then, orelse)
         if not is_last:
             builder.barrier(self.scope)
-        self._late = []
+        self._deferred = []
 
 
 def with_inner(op: Operation) -> list[Operation]:

@@ -9,11 +9,11 @@ Before (`x` is watched)::
     }
 
 After: each watched access is followed by atomic maxima in a *shadow* of the element, `WORDS`
-numbers in the array `words`. They tell the least and the greatest work item that has stored the
+numbers in the array `words`. They hold the least and the greatest work item that has stored the
 element, that has read it, and that has updated it atomically, and the least and the greatest of
 what was stored. So what is found does not depend on the order of work items. A number is that of
 the work item and of the access (`item_of`, `site_of`); the shadows of an array begin where `starts`
-says. An access that is out of bounds is noted in the first shadow, which nobody looks at.
+says. An access that is out of bounds is noted in the first shadow, which is not read.
 
 Without `effects` the kernel writes nothing but that and its launch-temporary arrays. It then runs
 on memory as it is, before or after the launch; if that would decide otherwise who accesses what,

@@ -125,7 +125,7 @@ class Carried:
 
 def binary(f: LaneText, op: ops.Binary) -> None:
     """Write a binary function, unless it is the iteration number or a position in a row."""
-    known = f.turns.get(op.result) or f.in_row(op.result)
+    known = f.iterations.get(op.result) or f.in_row(op.result)
     if known is None:
         arithmetic.binary(f, op)
     else:
@@ -168,7 +168,7 @@ def _join(f: LaneText, op: ops.For) -> None:
     last = f.apply("sub", "i64", upper, 1)
     f.bind(op.body.args[0], f.apply("sub", "i64", last, turn.name))
     for number, more in f.uniformity.iteration_numbers[op]:
-        f.turns[number] = f.apply("add", "i64", turn.name, more)
+        f.iterations[number] = f.apply("add", "i64", turn.name, more)
     values = f.block(op.body)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
@@ -346,7 +346,7 @@ def _open_iteration(f: LaneText, op: ops.For, before: str) -> Phi | None:
     turn.incoming.append(("0", before))
     for value, _ in f.uniformity.iteration_numbers[op]:
         narrow = value.type.bits < 64
-        f.turns[value] = (
+        f.iterations[value] = (
             f.convert("trunc", "i64", turn.name, f.type(value.type)) if narrow else turn.name
         )
     return turn

@@ -13,7 +13,7 @@ from octants.codegen.llvm.cpu import has_fused, host_target
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.fold_zero_products import drop_zeros
+from octants.passes.fold_zero_products import fold_zero_products
 from tests.devices import tells_infinities
 
 HEAD = """\
@@ -42,7 +42,7 @@ def test_operations(line: str, expected: list[str] | None) -> None:
     text = HEAD + f"  %2: f32 = {line}\n  store<@x, primal>(%2)\n  yield()\n}}\n"
     module = parse(text)
     before = to_text(module)
-    drop_zeros(module)
+    fold_zero_products(module)
     verify(module)
     found = to_text(module)
     if expected is None:

@@ -9,7 +9,7 @@ import pytest
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.sink_stores import delay_stores
+from octants.passes.sink_stores import sink_stores
 
 HEAD = """\
 kernel @k
@@ -32,7 +32,7 @@ def delayed(*lines: str, noalias: bool = True, first: str = STORE) -> str:
     """What follows the load, after the pass."""
     body = "".join(f"  {line}\n" for line in lines)
     module = parse(HEAD + first + body + END)
-    delay_stores(module, noalias)
+    sink_stores(module, noalias)
     verify(module)
     text = to_text(module)
     return text[text.index("load<@x, primal>(%2)\n") + len("load<@x, primal>(%2)\n") :]
