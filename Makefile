@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-arm64 docs-test lint bench bench-gpu docs clean
+.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-compile-for test-arm64 docs-test lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -29,6 +29,15 @@ VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests
 
 test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
+
+# The same tests on the CPU, with each kernel compiled for these GPUs, too: tests/cross_compile.
+COMPILE_FOR ?= gfx942,gfx1100
+COMPILE_TESTS ?= $(filter-out tests/vulkan tests/fuzz/test_fuzz_run.py,$(VULKAN_TESTS)) tests/simplify \
+	tests/examples tests/graphs tests/compat tests/linalg tests/mathlib tests/names tests/passes
+
+test-compile-for: $(VENV)/stamp-test  ## compile the kernels of the tests for GPUs that are not at hand
+	@$(RUN) -m pytest -p tests.cross_compile.plugin --compile-for $(COMPILE_FOR) \
+		--compile-share $(or $(COMPILE_SHARE),1) $(PYTEST_ARGS) $(COMPILE_TESTS)
 
 # Each takes less than ten minutes. The rest of tests/ is about what the CPU runs, or about no device.
 VULKAN_PARTS ?= "tests/ad" "tests/api tests/data tests/frontend tests/library tests/simt" \

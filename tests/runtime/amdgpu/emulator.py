@@ -100,8 +100,9 @@ def _add_missing(emu: Any) -> None:
             inst, ctx = swapping[-1]
             field = type(inst).vsrc if hasattr(type(inst), "vsrc") else type(inst).data
             first, lane = ctx.inst_field(field), sources["laneId"]
-            words = (ctx.rvgpr_dyn(first + emu._c(k), lane) for k in (2, 3))
-            sources = {**sources, "DATA2": emu._u64(*words)}
+            words = [ctx.rvgpr_dyn(first + emu._c(k), lane) for k in range(4)]
+            operands = {"DATA": emu._u64(*words[:2]), "DATA2": emu._u64(*words[2:])}
+            sources = {**sources, **operands}
             meaning = _LOW_OPERAND.sub("DATA.u64", _HIGH_OPERAND.sub("DATA2.u64", meaning))
         return parse(meaning, sources)
 

@@ -1,0 +1,84 @@
+"""The GPUs that kernels of the tests are compiled for, without having one.
+
+`generate` gives the text that a target's backend makes of a module, in the process of the tests.
+`finish` makes code of such texts and checks it, in a process of its own: LLVM ends the process on
+what it cannot lower. To add a target, add a row to `TARGETS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from octants.backends import amdgpu as amdgpu_backend
+from octants.backends.base import Backend
+from octants.backends.table import backend_of
+from octants.codegen.llvm import backend as llvm
+from octants.codegen.llvm.amdgpu import code_objects
+from octants.codegen.llvm.amdgpu.targets import target as amd_target
+from octants.ir.core import Module
+from octants.options import Options
+from tests.runtime.amdgpu.code_reader import metadata_of, read_code
+from tests.runtime.amdgpu.fake_hip import FakeHip
+
+
+@dataclass(frozen=True)
+class CompiledFor:
+    """A GPU that kernels are compiled for.
+
+    ``pretend`` lets a backend answer as on a machine with that GPU. ``refusals`` are the codes of
+    the errors by which the backend may refuse a kernel.
+    """
+
+    arch: str
+    pretend: Callable[[pytest.MonkeyPatch], None]
+    generate: Callable[[Backend, Module, Options], str]
+    finish: Callable[[str], None]
+    refusals: tuple[str, ...] = ()
+
+    @contextlib.contextmanager
+    def backend(self) -> Iterator[Backend]:
+        """The backend, while it takes the machine for one with that GPU."""
+        with pytest.MonkeyPatch.context() as patch:
+            self.pretend(patch)
+            yield backend_of(self.arch)
+
+
+@functools.cache
+def _library(processor: str) -> Any:
+    return FakeHip(processor=processor.encode(), total=1 << 30).library()
+
+
+def _amdgpu(processor: str) -> CompiledFor:
+    def pretend(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(amdgpu_backend, "driver_library", lambda: _library(processor))
+
+    return CompiledFor(
+        "amdgpu",
+        pretend,
+        lambda backend, module, chosen: backend.llvm_text(module, chosen),
+        functools.partial(_code_object, processor),
+    )
+
+
+def _code_object(processor: str, text: str) -> None:
+    """Make a code object of LLVM IR, and check it."""
+    optimised, machine = llvm.optimised(text, amd_target(processor), 1)
+    code = code_objects.link(machine.emit_object(optimised))
+    read, metadata = read_code(code), metadata_of(code)
+    assert metadata["amdhsa.target"] == f"amdgcn-amd-amdhsa--{processor}"
+    for kernel in metadata["amdhsa.kernels"]:
+        name = kernel[".name"]
+        assert read.symbols[f"{name}.kd"] % 64 == 0
+        assert read.symbols[name] % 256 == 0
+        assert kernel[".group_segment_fixed_size"] <= 1 << 16
+
+
+TARGETS: dict[str, CompiledFor] = {
+    name: _amdgpu(name) for name in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+}
