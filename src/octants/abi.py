@@ -25,9 +25,9 @@ these words; no two threads share one at a time:
     tape          ptr: its tape, and
     capacity      i64: the bytes that the tape can hold
     share         i64: the bytes that the records of its work items should take
-    refused       i64: 1 if a task ended early since memory was refused; then
+    failed        i64: 1 if a task ended early for lack of memory; then
     item          i64: is the first work item that is not done: it has changed nothing yet
-    last          i64: not zero where refused memory is a failure at once
+    last          i64: not zero where a lack of memory is a failure at once
     part          i64: the address of its part, 0 where it adds plainly to the targets themselves,
                   `PART_SHARED` where it has to do so atomically
 """
@@ -50,7 +50,7 @@ CONTEXT_PRIVATE = 88  # from here on it is the runtime's
 WORKER_TAPE = 0
 WORKER_CAPACITY = 8
 WORKER_SHARE = 16
-WORKER_REFUSED = 24
+WORKER_FAILED = 24
 WORKER_ITEM = 32
 WORKER_LAST = 40
 WORKER_PART = 48
@@ -99,13 +99,13 @@ LAUNCH_BOUNDS = 16  # where the device keeps both, for a domain that it computes
 LAUNCH_TAPE = 24  # the address of the tapes of all threads
 LAUNCH_CAPACITY = 32  # i64: the bytes that the tape of one thread holds, a multiple of 4
 LAUNCH_SHARE = 40  # i64: what the records of a work item should take of them
-LAUNCH_REFUSED = 48  # the address of the report on refused work items
-LAUNCH_AGAIN = 56  # i64: 1 runs only those that were refused before
+LAUNCH_FAILURES = 48  # the address of the report on work items that ran out of tape
+LAUNCH_RETRY = 56  # i64: 1 runs only those that ran out of tape before
 LAUNCH_SIZE = 64
 
 # On devices with graphs there are two more words. All nodes of graphs that may run out of tape know
-# of one word that stops them: when a work item is refused, its node writes its own number there,
-# and all nodes behind it do nothing.
+# of one word that stops them: when a work item runs out of tape, its node writes its own number
+# there, and all nodes behind it do nothing.
 LAUNCH_STOP = 64  # the address of that word (i64), which is 0 while all goes well; 0 outside graphs
 LAUNCH_NODE = 72  # i64: the number of the node, which is none of another one in any graph
 LAUNCH_GRAPH_SIZE = 80

@@ -129,7 +129,7 @@ class Dispatch:
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
-    tape. If its work items cannot `run_again` when that is too small, it gets a large one.
+    tape. If its work items cannot `can_retry` when that is too small, it gets a large one.
     `needs` says what decides how much of it they need, `domain_needs` what decides bounds that the
     device computes; None where that is unknown. Those beside each other of different sides may
     run at the same time; 0 stands for none. There may be `waves` times the threads that the device
@@ -144,7 +144,7 @@ class Dispatch:
     block: int = 0
     threads: int = 0
     records: bool = False
-    run_again: bool = True
+    can_retry: bool = True
     needs: TapeSizeInputs | None = None
     domain_needs: TapeSizeInputs | None = None
     side: int = 0

@@ -237,9 +237,9 @@ def differentiate_reverse(
     module: Module,
     stage: Stage,
     *,
-    saved: bool,
-    part: bool,
-    again: bool = False,
+    before_launch: bool,
+    split: bool,
+    repeat_stores: bool = False,
     argument_gradients: bool = False,
 ) -> Reversed:
     """The reverse of a lowered module, simplified.
@@ -252,9 +252,9 @@ def differentiate_reverse(
         return reverse(
             module,
             replace(machine, nests=nests),
-            saved=saved,
-            again=again,
-            part=part,
+            before_launch=before_launch,
+            repeat_stores=repeat_stores,
+            split=split,
             argument_gradients=argument_gradients,
         )
 

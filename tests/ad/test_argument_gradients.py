@@ -288,7 +288,7 @@ def wrong_count() -> None:
 
 
 ERRORS = {
-    "OCT324_not_asked": not_asked,
+    "OCT324_not_requested": not_asked,
     "OCT323_shape": wrong_shape,
     "OCT323_count": wrong_count,
     "OCT323_losses": lambda: qd.ad.Tape(loss=[total, step], seed=[1.0]),

@@ -620,10 +620,10 @@ ERRORS: dict[str, Callable[[World], Any]] = {
     "OCT314_overwritten": overwrite,
     "OCT321_no_gradient": without_gradient,
     "OCT319_not_replaced": lambda w: qd.ad.grad_for(nested),
-    "OCT320_changed_unseen": unseen,
+    "OCT320_untracked_change": unseen,
 }
 if DISCRETE:  # where nobody else can write
-    del ERRORS["OCT320_changed_unseen"]
+    del ERRORS["OCT320_untracked_change"]
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -136,7 +136,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_unsigned_out_of_range": lambda: flag(True, -1),
     "OCT414_bool_of_text": lambda: flag("no", 1),
     "OCT414_element_shape": lambda: shift(ones(4, 2), [1, 2, 3]),
-    "OCT414_no_room_for_element": lambda: shift(np.ones((), np.float32), [1, 2, 3]),
+    "OCT414_too_small_for_element": lambda: shift(np.ones((), np.float32), [1, 2, 3]),
     "OCT414_vector_shape": lambda: shift(ones(4, 3), [1, 2]),
     "OCT414_vector_of_text": lambda: shift(ones(4, 3), ["a", "b", "c"]),
     "OCT414_needs_grad": lambda: differentiable(qd.ndarray(qd.f32, 2)),

@@ -289,7 +289,7 @@ def _run_parts(module: Module, state: Data, adjoints: Data, budget: int, nests: 
         run(part, state)
         kept.append({name: value.copy() for name, value in state.items()})
     for number in reversed(range(len(parts))):
-        reversed_ = differentiate(parts[number], part=True, tape_whole=budget, nests=nests)
+        reversed_ = differentiate(parts[number], split=True, tape_whole=budget, nests=nests)
         assert not reversed_.hazards, reversed_.hazards
         memory = kept[number if reversed_.state == "before" else number + 1]
         _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints, budget)

@@ -9,9 +9,9 @@ from octants.ir.core import Module
 from octants.target import Capabilities
 
 
-def differentiate(module: Module, *, part: bool = False, **machine: Any) -> Reversed:
+def differentiate(module: Module, *, split: bool = False, **machine: Any) -> Reversed:
     """The reverse of a kernel in the best state; ``machine`` are fields of `Capabilities`."""
     capabilities = Capabilities(**machine)
     return in_best_state(
-        module, lambda saved: reverse(module, capabilities, saved=saved, part=part)
+        module, lambda before: reverse(module, capabilities, before_launch=before, split=split)
     )

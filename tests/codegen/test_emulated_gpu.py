@@ -110,8 +110,8 @@ def test_gradients_of_random_modules_with_little_memory() -> None:
         Compiled(result.module).run(wanted)
         kernel = OnEmulatedGpu(result.module, tape_budget=1 << (6 + seed % 8))
         kernel.run(both)
-        found["stores"] += any(not each.run_again for each in kernel.artifact.dispatches)
-        found["again"] += any(call.launch[abi.LAUNCH_AGAIN // 8] for call in kernel.fake.launches)
+        found["stores"] += any(not each.can_retry for each in kernel.artifact.dispatches)
+        found["again"] += any(call.launch[abi.LAUNCH_RETRY // 8] for call in kernel.fake.launches)
         found["gradients"] += 1
         for key, expected in wanted.items():
             np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)

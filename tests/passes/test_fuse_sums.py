@@ -131,7 +131,7 @@ def fused(module: Module) -> bool:
 @pytest.mark.parametrize("name", FUSED)
 def test_fused(name: str) -> None:
     assert fused(loop(FUSED[name]))
-    assert fused(loop(FUSED[name], after=DECIDES, options="'free_sums': True"))
+    assert fused(loop(FUSED[name], after=DECIDES, options="'reassociate_sums': True"))
 
 
 @pytest.mark.parametrize("name", LEFT)

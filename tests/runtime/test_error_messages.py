@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.kernel_errors import UnseenWrite
+from octants.diagnostics.kernel_errors import UntrackedWrite
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record
@@ -80,4 +80,4 @@ def test_text(code: str, kind: str) -> None:
 
 
 def test_text_of_an_unseen_write() -> None:
-    check_golden("errors/OCT425_unseen_write", str(UnseenWrite("kernel `step`").at(None)))
+    check_golden("errors/OCT425_untracked_write", str(UntrackedWrite("kernel `step`").at(None)))

@@ -85,15 +85,15 @@ class Tape:
 
     @property
     def capacity(self) -> int:
-        return int(self._context.fields.own.capacity)
+        return int(self._context.fields.main_worker.capacity)
 
     @property
     def share(self) -> int:
-        return int(self._context.fields.own.share)
+        return int(self._context.fields.main_worker.share)
 
     @share.setter
     def share(self, nbytes: int) -> None:
-        self._context.fields.own.share = nbytes
+        self._context.fields.main_worker.share = nbytes
 
 
 def test_it_doubles(heap: FakeHeap) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from octants.ad.tape_entries import LaunchEntry, TapeEntry
-from octants.diagnostics.tape_errors import ArgumentsNotAsked
+from octants.diagnostics.tape_errors import ArgumentGradientsNotRequested
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.specialisation import Specialisation
@@ -72,7 +72,7 @@ class ArgumentGradients:
         """
         requested = _as_requested(kernel)
         if not self.wants(requested.kernel):
-            raise ArgumentsNotAsked(requested.kernel.name).at(None)
+            raise ArgumentGradientsNotRequested(requested.kernel.name).at(None)
         return [
             argument_gradients(launch.specialisation, launch.persistent)
             for launch in self._launches

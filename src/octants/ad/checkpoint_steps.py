@@ -18,10 +18,10 @@ from octants.data.events import HostWrite
 from octants.deferred_import import Deferred
 from octants.diagnostics.checkpoint_errors import (
     NoArgumentGradients,
-    OrderIsAnother,
+    OrderChanged,
     StepChangesGradient,
 )
-from octants.diagnostics.tape_errors import ChangedUnseen
+from octants.diagnostics.tape_errors import UntrackedChange
 from octants.ir.core import Companion, Module, Space
 from octants.launch.derivative_variants import differentiable, tape_plan
 from octants.launch.specialisation import Specialisation
@@ -149,7 +149,7 @@ class StepRunner:
         tape.check_gradient_ends(specialisation, memories)
         plan = tape_plan(differentiable(specialisation, memories))
         if not (plan.is_repeatable or specialisation.options.deterministic):
-            raise OrderIsAnother(specialisation.signature.kernel).at(None)
+            raise OrderChanged(specialisation.signature.kernel).at(None)
 
     def _register(self, memory: TapedMemory, tape: Tape) -> None:
         """Register an array on its first use."""
@@ -193,7 +193,7 @@ class StepRunner:
         for key, version in self._shared.items():
             memory = self._memories[key]
             if memory.array.shared_version != version:
-                raise ChangedUnseen(memory.name).at(None)
+                raise UntrackedChange(memory.name).at(None)
 
     # -- queries of the loop --------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ def note_write(trace: Trace, write: HostWrite) -> TapedMemory:
     if memory is None:
         raise StepChangesGradient(f"{name} is written").at(None)
     if write.is_done:
-        raise ChangedUnseen(name).at(None)
+        raise UntrackedChange(name).at(None)
     trace.event(f"a write to {name}")
     return memory
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from octants.analysis.index_ranges import ArrayRegion, contains, intersect, rows_of
-from octants.diagnostics.tape_errors import ChangedUnseen
+from octants.diagnostics.tape_errors import UntrackedChange
 from octants.launch.taped_memory import TapedMemory
 
 
@@ -70,7 +70,7 @@ class Content:
             OctantsRuntimeError: it was.
         """
         if self._clock.untracked_writes(self.memory) != self._time:
-            raise ChangedUnseen(self.memory.name).at(None)
+            raise UntrackedChange(self.memory.name).at(None)
 
     def is_intact(self) -> bool:
         """Whether the memory still holds a live content."""

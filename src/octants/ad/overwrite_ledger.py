@@ -27,7 +27,7 @@ from octants.analysis.index_ranges import (
 from octants.diagnostics.tape_errors import (
     ChangedSinceLaunch,
     LogTooLarge,
-    SnapshotRefused,
+    OutOfSnapshotMemory,
     TooManySnapshots,
 )
 from octants.launch.taped_memory import TapedMemory
@@ -285,7 +285,7 @@ class OverwriteLedger:
             is_new = content.save(part, copies)
         except MemoryError:
             size = memory.nbytes(part)
-            raise SnapshotRefused(memory.name, size, self.saved_bytes).at(None) from None
+            raise OutOfSnapshotMemory(memory.name, size, self.saved_bytes).at(None) from None
         content.left = left
         size = memory.nbytes(part) if is_new else 0
         self.saved_bytes += size

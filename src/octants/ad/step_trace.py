@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.checkpoint_errors import StepIsAnother
+from octants.diagnostics.checkpoint_errors import StepChanged
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory
 
@@ -105,7 +105,7 @@ class Trace:
             return
         if self._kinds.get(kind) != self._kind[step]:
             known = next(kind for kind, k in self._kinds.items() if k == self._kind[step])
-            raise StepIsAnother(step, _words(known), _words(kind)).at(None)
+            raise StepChanged(step, _words(known), _words(kind)).at(None)
         if self._integers[step] != integers:
             before = first.integers if first is not None else "other integers"
             raise _passed(step, before, self.now.integers)
@@ -124,7 +124,7 @@ class Trace:
 def _passed(step: int, first: Any, again: Any) -> Exception:
     """The error for changed arguments."""
     first, again = (f"passed {what} to its kernels" for what in (first, again))
-    return StepIsAnother(step, first, again).at(None)
+    return StepChanged(step, first, again).at(None)
 
 
 def _words(kind: tuple[str, ...]) -> str:

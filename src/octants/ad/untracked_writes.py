@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from octants.diagnostics.tape_errors import ChangedUnseen
+from octants.diagnostics.tape_errors import UntrackedChange
 from octants.ir.core import Companion
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory
@@ -51,4 +51,4 @@ class UntrackedWrites:
 
     def _check(self, memory: TapedMemory) -> None:
         if self._versions[memory.key] != memory.version:
-            raise ChangedUnseen(memory.name).at(None)
+            raise UntrackedChange(memory.name).at(None)

@@ -12,8 +12,8 @@ _ABRUPT = frozenset(
 )
 
 
-FREE_WAVES = "free_waves"
-"""The option of a reversed task in which no replay must reproduce sines and cosines bit by bit."""
+APPROXIMATE_TRIG = "approximate_trig"
+"""The option of a reversed task whose replays need not reproduce sines and cosines bit by bit."""
 
 _WAVES = ("sin", "cos", "cos_beside_sin")
 

@@ -11,7 +11,7 @@ from octants.types.scalars import u1
 _DEEPEST = 100  # additions in an iteration
 
 
-FREE_SUMS = "free_sums"
+REASSOCIATE_SUMS = "reassociate_sums"
 """The option of a reversed task whose sums no replay must reproduce bit by bit."""
 
 

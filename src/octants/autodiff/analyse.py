@@ -20,12 +20,12 @@ class Analysis:
 
     `arrays` maps the arrays of the kernel to those of the reverse kernel, which have adjoints where
     a derivative flows through them. `rerun_tasks` are the tasks whose first sweep repeats their
-    stores: all if ``saved``, the idempotent ones if ``again``. `orderings` and `writers` have an
-    entry for each task: see `ordering.ordering_of` and `hazards.writers`.
+    stores: all if ``before_launch``, the idempotent ones if ``repeat_stores``. `orderings` and
+    `writers` have an entry for each task: see `ordering.ordering_of` and `hazards.writers`.
     """
 
     def __init__(
-        self, module: Module, *, saved: bool, again: bool, argument_gradients: bool
+        self, module: Module, *, before_launch: bool, repeat_stores: bool, argument_gradients: bool
     ) -> None:
         self.tasks = module.tasks
         self.arrays = copy_arrays(module)
@@ -38,7 +38,9 @@ class Analysis:
         self.orderings = [ordering_of(task, self.has_adjoint) for task in self.tasks]
         self.writers = [writers(task) for task in self.tasks]
         numbers = range(len(self.tasks))
-        self.rerun_tasks = {n for n in numbers if saved or (again and self._initialises(n))}
+        self.rerun_tasks = {
+            n for n in numbers if before_launch or (repeat_stores and self._initialises(n))
+        }
         self._logs = {number: self._thread_log(number) for number in self.rerun_tasks}
         self._places: dict[int, ElementAliasing] = {}
 
@@ -96,7 +98,7 @@ class Analysis:
         return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
 
     def later_writes(
-        self, array: Array, number: int, origin: Operation, kind: str, saved: bool
+        self, array: Array, number: int, origin: Operation, kind: str, before_task: bool
     ) -> list[Operation]:
         """The writes after which memory no longer holds what an operation read or left.
 
@@ -106,7 +108,7 @@ class Analysis:
             origin: the primal operation.
             kind: "load" for the value that it loaded, "extremum" for what an atomic_min or
                 atomic_max left, "atomic" for what an atomic returned.
-            saved: the task is reversed on the memory from before it.
+            before_task: the task is reversed on the memory from before it.
 
         Returns:
             The writes of the task itself and of later ones, in the order of the tasks.
@@ -114,9 +116,9 @@ class Analysis:
         own = self.writers[number].get(array, [])
         later = [op for task in self.writers[number + 1 :] for op in task.get(array, ())]
         if kind == "load":
-            return later if saved else self._touching(number, origin, own) + later
+            return later if before_task else self._touching(number, origin, own) + later
         if kind == "extremum":
-            if saved and array in self._read_arrays(number):
+            if before_task and array in self._read_arrays(number):
                 return own  # run again item by item, it never holds what all of them left
             fn = origin.attributes[0]
             own = [op for op in own if not (isinstance(op, ops.Atomic) and op.fn == fn)]

@@ -30,12 +30,12 @@ class Survey:
 class PrimalReads:
     """Observes each read of primal memory while the reverse of a kernel is emitted.
 
-    With ``part`` the launch-temporaries of the kernel outlive its launch.
+    With ``split`` the launch-temporaries of the kernel outlive its launch.
     """
 
-    def __init__(self, analysis: Analysis, *, part: bool) -> None:
+    def __init__(self, analysis: Analysis, *, split: bool) -> None:
         self._analysis = analysis
-        self._part = part
+        self._split = split
         self._observed: dict[Operation, tuple[int, Operation, str]] = {}
 
     def observer(self, number: int) -> OnRead:
@@ -109,8 +109,8 @@ class PrimalReads:
             survey.reads.append(origin)
         if is_recomputed and array.space in OF_THE_LAUNCH and kind == "load":
             return
-        saved = number in self._analysis.rerun_tasks and not is_recomputed
-        writes = self._analysis.later_writes(array, number, origin, kind, saved)
+        before_task = number in self._analysis.rerun_tasks and not is_recomputed
+        writes = self._analysis.later_writes(array, number, origin, kind, before_task)
         if kind == "atomic" or writes:
             write = writes[0].location if writes else None
             survey.hazards.append(Hazard(array.name, origin.location, write, kind))
@@ -118,7 +118,7 @@ class PrimalReads:
     def _outlives_launch(self, array: Array) -> bool:
         """Whether the contents of an array outlive the forward launch."""
         memory = array.space in (Space.FIELD, Space.NDARRAY)
-        return memory or (self._part and array.space is Space.TEMPORARY)
+        return memory or (self._split and array.space is Space.TEMPORARY)
 
 
 RECOMPUTED = "_again"

@@ -44,12 +44,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 
 from octants.analysis.replay_strictness import (
-    FREE_WAVES,
+    APPROXIMATE_TRIG,
     decides,
     may_differ_in_replay,
     sines_and_cosines,
 )
-from octants.analysis.serial_sums import FREE_SUMS, only_sums
+from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperation import has_no_reverse, refuse_order, refuse_records
 from octants.autodiff.emit import Emitted, emit
@@ -92,9 +92,9 @@ def reverse(
     module: Module,
     machine: Capabilities = _PLAIN,
     *,
-    saved: bool = False,
-    again: bool = False,
-    part: bool = False,
+    before_launch: bool = False,
+    repeat_stores: bool = False,
+    split: bool = False,
     argument_gradients: bool = False,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
@@ -102,10 +102,11 @@ def reverse(
     Args:
         module: the primal kernel, which is not changed.
         machine: the device for which the loops are recorded.
-        saved: reverse the kernel, which must have one task, on the memory from before its launch.
-        again: let the first sweep repeat the stores of idempotent tasks, which leave memory as it
-            is.
-        part: the kernel is one of those of `ir.rewriter.split_tasks`: its launch-temporaries still
+        before_launch: reverse the kernel, which must have one task, on the memory from before its
+            launch.
+        repeat_stores: let the first sweep repeat the stores of idempotent tasks, which leave memory
+            as it is.
+        split: the kernel is one of those of `ir.rewriter.split_tasks`: its launch-temporaries still
             hold what the forward launch stored.
         argument_gradients: float scalar arguments have adjoints, too.
 
@@ -115,9 +116,16 @@ def reverse(
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
-    analysis = Analysis(module, saved=saved, again=again, argument_gradients=argument_gradients)
-    reverser = _Reverser(module, analysis, machine, part=part)
-    return reverser.run(is_alone=not (part or saved), state="before" if saved else "after")
+    analysis = Analysis(
+        module,
+        before_launch=before_launch,
+        repeat_stores=repeat_stores,
+        argument_gradients=argument_gradients,
+    )
+    reverser = _Reverser(module, analysis, machine, split=split)
+    return reverser.run(
+        is_alone=not (split or before_launch), state="before" if before_launch else "after"
+    )
 
 
 def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
@@ -125,7 +133,7 @@ def in_best_state(module: Module, make: Callable[[bool], Reversed]) -> Reversed:
 
     Args:
         module: the primal kernel.
-        make: gives the reverse kernel, with ``saved`` as its argument (see `reverse`).
+        make: gives the reverse kernel, with ``before_launch`` as its argument (see `reverse`).
 
     Returns:
         The reverse kernel for the state "after" if it has no hazards, else the one for "before" if
@@ -143,12 +151,12 @@ class _Reverser:
     """Reverses an analysed kernel: plans and emits its tasks, last to first."""
 
     def __init__(
-        self, module: Module, analysis: Analysis, machine: Capabilities, *, part: bool
+        self, module: Module, analysis: Analysis, machine: Capabilities, *, split: bool
     ) -> None:
         self.tasks = module.tasks
         self.analysis = analysis
         self.machine = machine
-        self.reads = PrimalReads(analysis, part=part)
+        self.reads = PrimalReads(analysis, split=split)
         arrays = list(analysis.arrays.values())
         self.module = Module(f"{module.name}_reverse", arrays, location=module.location)
 
@@ -232,7 +240,7 @@ class _Reverser:
         domain = None if task.domain is None else self.reads.copy(task.domain, number)
         options = task.options
         if number not in self.analysis.rerun_tasks:
-            sums = {FREE_SUMS: True} if _has_free_sums(task) else {}
+            sums = {REASSOCIATE_SUMS: True} if _may_reassociate_sums(task) else {}
             options = {**options, **sums, **_freedoms(task)}
         return Task(name, emitted.body, domain, task.location, options)
 
@@ -258,7 +266,7 @@ class _Reverser:
         )
 
 
-def _has_free_sums(task: Task) -> bool:
+def _may_reassociate_sums(task: Task) -> bool:
     """Whether a task has loops that sum up, with sums that no replay must reproduce bit by bit.
 
     What the reverse task computes from such sums are derivatives only.
@@ -272,4 +280,4 @@ def _freedoms(task: Task) -> dict[str, bool]:
     """The option that no replay of a task must reproduce its sines bit by bit, if so."""
     has_loops = any(isinstance(op, ops.Loop) for op in task.body.walk())
     sines = sines_and_cosines(task.body) if has_loops else set()
-    return {FREE_WAVES: True} if sines and may_differ_in_replay(task.body, sines) else {}
+    return {APPROXIMATE_TRIG: True} if sines and may_differ_in_replay(task.body, sines) else {}

@@ -87,9 +87,9 @@ def _shuffle(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
     """Read another lane's value, or the lane's own where that lane has no work item."""
     code, source = f.code, f.code.convert(f.use(op.lane[0]), i32, u32)
     if op.fn in _SOURCES:
-        source = code.apply(_SOURCES[op.fn], u32, lanes.own, source)
+        source = code.apply(_SOURCES[op.fn], u32, lanes.index, source)
     is_there = code.compare("lt", u32, source, lanes.count)
-    source = code.choose(is_there, u32, source, lanes.own)
+    source = code.choose(is_there, u32, source, lanes.index)
     return read(code, op.value.type, f.use(op.value), source)
 
 
@@ -97,9 +97,9 @@ def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
     """Reduce a group: neighbours first, then neighbouring pairs; its first lane has the result."""
     code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
     while distance < op.lanes:
-        source = code.apply("add", u32, lanes.own, code.constant(distance, u32))
+        source = code.apply("add", u32, lanes.index, code.constant(distance, u32))
         is_there = code.compare("lt", u32, source, lanes.count)
-        other = read(code, dtype, value, code.choose(is_there, u32, source, lanes.own))
+        other = read(code, dtype, value, code.choose(is_there, u32, source, lanes.index))
         both = arithmetic.combine(f, op.fn, dtype, value, other)
         value = code.choose(is_there, register(dtype), both, value)
         distance *= 2
@@ -108,18 +108,18 @@ def _reduce(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup) -> Operand:
 
 def _first(code: ThreadCode, lanes: Lanes, count: int) -> Operand:
     """Return the first lane of this lane's group of ``count`` lanes."""
-    return code.apply("and", u32, lanes.own, code.constant((1 << 32) - count, u32))
+    return code.apply("and", u32, lanes.index, code.constant((1 << 32) - count, u32))
 
 
 def _scan(f: ThreadFunction, lanes: Lanes, op: ops.Subgroup, fn: str) -> Operand:
     """Scan: each lane combines its value with the one 1, 2, 4, ... lanes before it."""
     code, dtype, value, distance = f.code, op.value.type, f.use(op.value), 1
-    inside = code.apply("and", u32, lanes.own, code.constant(op.lanes - 1, u32))
+    inside = code.apply("and", u32, lanes.index, code.constant(op.lanes - 1, u32))
     while distance < op.lanes:
         step = code.constant(distance, u32)
         is_there = code.compare("ge", u32, inside, step)
-        before = code.apply("sub", u32, lanes.own, step)
-        other = read(code, dtype, value, code.choose(is_there, u32, before, lanes.own))
+        before = code.apply("sub", u32, lanes.index, step)
+        other = read(code, dtype, value, code.choose(is_there, u32, before, lanes.index))
         both = arithmetic.combine(f, fn, dtype, other, value)
         value = code.choose(is_there, register(dtype), both, value)
         distance *= 2

@@ -61,7 +61,7 @@ class TapeMemory(ABC):
 class Lanes:
     """The lane of a thread, and how many lanes of its subgroup have work items; both u32."""
 
-    own: Operand
+    index: Operand
     count: Operand
 
 

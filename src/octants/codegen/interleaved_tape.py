@@ -98,7 +98,7 @@ class ThreadTape(TapeMemory):
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
         """Report the work item and its need to the host, which retries it; stop a graph."""
         code = self._f.code
-        place = code.launch_address(abi.LAUNCH_REFUSED)
+        place = code.launch_address(abi.LAUNCH_FAILURES)
         number = code.apply("sub", i64, item, self._f.first_item())
         code.call("refuse", [None, i64, i64], None, _report_failure, [place, number, nbytes])
         if code.has_graphs:

@@ -68,7 +68,7 @@ def may_exceed_tape(op: Operation) -> bool:
     return isinstance(op, ops.RecordReserve) or not op.record.local
 
 
-def can_run_again(body: Block) -> bool:
+def can_retry(body: Block) -> bool:
     """Return whether work items that run out of tape have surely changed nothing.
 
     The tape has capacity for everything that follows when adjoints begin to change. So only the

@@ -21,7 +21,7 @@ class WrongLoop(UserError):
     remedy = "{remedy_text}"
 
 
-class StepIsAnother(UserError):
+class StepChanged(UserError):
     """A step that was run again did something else than the first time."""
 
     step: int
@@ -94,7 +94,7 @@ class NoArgumentGradients(UserError):
     remedy = "pass the number in a field or an ndarray with `needs_grad=True`"
 
 
-class OrderIsAnother(UserError):
+class OrderChanged(UserError):
     """A kernel in a checkpointed loop depends on the order of work items, which no run repeats."""
 
     kernel: str

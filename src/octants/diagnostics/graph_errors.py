@@ -55,7 +55,7 @@ class GraphUnderTape(UserError):
     remedy = "put the whole tape into the capture: `with qd.graph.capture() as g: with tape: ...`"
 
 
-class GraphRanOut(UserError):
+class GraphOutOfTape(UserError):
     """A replay that has stopped for want of tape, and could not be given more."""
 
     reason: str

@@ -34,7 +34,7 @@ class OutOfBounds(UserError):
     notes = ("in work item {item}, the first one that failed; the launch ended there",)
 
 
-class TapeMemoryRefused(UserError):
+class OutOfTapeMemory(UserError):
     """The record of a loop for which there was no memory."""
 
     kernel: str
@@ -50,7 +50,7 @@ class TapeMemoryRefused(UserError):
     )
 
 
-class UnseenWrite(UserError):
+class UntrackedWrite(UserError):
     """A tape that was too small, since memory changed untracked."""
 
     what: str

@@ -145,7 +145,7 @@ class WrongArgumentValue(UserError):
     remedy = "{way_out}"
 
 
-class NotAPlace(UserError):
+class NotAnElement(UserError):
     """An atomic on something that is not in memory."""
 
     function: str

@@ -63,7 +63,7 @@ class OverwrittenUnderTape(UserError):
     remedy = "use `on_overwrite='save'`, the default, which keeps a copy; or write to another array"
 
 
-class ChangedUnseen(UserError):
+class UntrackedChange(UserError):
     """An array that a recorded launch needs was written through a pointer."""
 
     array: str
@@ -155,7 +155,7 @@ class LogTooLarge(UserError):
     )
 
 
-class SnapshotRefused(UserError):
+class OutOfSnapshotMemory(UserError):
     """The system has no memory for a copy of what is about to be overwritten."""
 
     array: str
@@ -171,7 +171,7 @@ class SnapshotRefused(UserError):
     remedy = "write to new elements instead, or run steps under `qd.ad.checkpointed`"
 
 
-class ArgumentsNotAsked(UserError):
+class ArgumentGradientsNotRequested(UserError):
     """The gradients of a kernel's arguments were not asked for before the body ran."""
 
     kernel: str

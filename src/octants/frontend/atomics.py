@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from octants.diagnostics.library_errors import NotAPlace, WrongArgumentValue, WrongAtomic
+from octants.diagnostics.library_errors import NotAnElement, WrongArgumentValue, WrongAtomic
 from octants.frontend import arithmetic, matrices, references
 from octants.frontend.context import Context
 from octants.frontend.operands import as_type, dtype_of, elementwise, operand
@@ -49,12 +49,12 @@ def atomic(fn: str) -> Callable[..., Any]:
 def _dtype_at(context: Context, node: ast.AST, name: str, place: Any) -> DType:
     """The type of what a place holds; an error if it is none."""
     if not isinstance(place, (ElementReference, VariableReference)):
-        context.fail(NotAPlace(name, describe(place)), node)
+        context.fail(NotAnElement(name, describe(place)), node)
     held = context.load(place) if isinstance(place, VariableReference) else None
     if held is None:
         return place.array.dtype  # type: ignore[union-attr]
     if not isinstance(held, (Value, MatrixValue)):
-        context.fail(NotAPlace(name, describe(held)), node)
+        context.fail(NotAnElement(name, describe(held)), node)
     return dtype_of(held)
 
 
@@ -68,12 +68,12 @@ def compare_and_swap(
     wanted, new = (_scalar(context, node, x, dtype) for x in (expected, desired))
     if isinstance(place, ElementReference):
         if place.shape:
-            context.fail(NotAPlace("atomic_cas", describe(place)), node)
+            context.fail(NotAnElement("atomic_cas", describe(place)), node)
         (indices,) = references.addresses(context, place)
         return context.builder.compare_exchange(place.array, indices, wanted, new)
     before = context.load(place)
     if not isinstance(before, Value):
-        context.fail(NotAPlace("atomic_cas", describe(before)), node)
+        context.fail(NotAnElement("atomic_cas", describe(before)), node)
     same = context.builder.compare("eq", before, wanted)
     context.store(place, context.builder.select(same, new, before), node)
     return before

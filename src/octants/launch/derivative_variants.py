@@ -143,7 +143,9 @@ def bare_reverse(
     def make() -> BareReverse:
         module = specialisation.module
         races.refuse_races(module)
-        result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
+        result = _reverse(
+            specialisation, module, before_launch=False, split=False, arguments=arguments
+        )
         if result.hazards:
             result = _again(specialisation, module, arguments) or result
         _refuse(module, result, trusts)
@@ -195,7 +197,7 @@ def plan_with_modules(specialisation: Specialisation) -> TapePlan:
 def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
     """The kernel as one step, reversed on whatever memory holds then."""
     module = specialisation.module
-    result = _reverse(specialisation, module, saved=False, part=False, arguments=arguments)
+    result = _reverse(specialisation, module, before_launch=False, split=False, arguments=arguments)
     _refuse(module, result, trusts=True)
     layout = _persistent_adjoints(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
@@ -211,7 +213,7 @@ def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) 
 def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
     """The kernel as one step; None if it can only be reversed task by task."""
     module = specialisation.module
-    result = _best(specialisation, module, part=False, arguments=arguments)
+    result = _best(specialisation, module, split=False, arguments=arguments)
     if result.hazards:
         return None
     layout = _persistent_adjoints(module, arguments)
@@ -238,7 +240,7 @@ def _part(
     """A task as a step, with a log if its atomics need one; None if its work items must run in
     order.
     """
-    result = _best(specialisation, part, part=True, arguments=arguments)
+    result = _best(specialisation, part, split=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
         forward = BoundKernelCode(specialisation, part, (), layout.places(part))
@@ -247,7 +249,7 @@ def _part(
     logged = None if is_ordered else atomic_logs.log_results(part)
     if logged is None:
         return None
-    result = _best(specialisation, logged.reading, part=True, arguments=arguments)
+    result = _best(specialisation, logged.reading, split=True, arguments=arguments)
     if result.hazards:
         return None
     clone = specialisation.with_log
@@ -268,7 +270,7 @@ def _ordered_part(
 ) -> ReverseStep:
     """A task as a step whose work items run one after the other."""
     part = pipeline.serialise(part, driver.stage_of(specialisation.options))
-    result = _best(specialisation, part, part=True, arguments=arguments)
+    result = _best(specialisation, part, split=True, arguments=arguments)
     _refuse(part, result)
     forward = BoundKernelCode(specialisation, part, (), layout.places(part))
     step = _step(specialisation, forward, part, result, layout)
@@ -280,7 +282,12 @@ def _again(specialisation: Specialisation, module: Module, arguments: bool) -> R
     enough.
     """
     result = _reverse(
-        specialisation, module, saved=False, part=False, arguments=arguments, again=True
+        specialisation,
+        module,
+        before_launch=False,
+        split=False,
+        arguments=arguments,
+        repeat_stores=True,
     )
     return None if result.hazards else result
 
@@ -302,12 +309,14 @@ def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
 
 
 def _best(
-    specialisation: Specialisation, module: Module, *, part: bool, arguments: bool
+    specialisation: Specialisation, module: Module, *, split: bool, arguments: bool
 ) -> Reversed:
     """The reverse on memory from after the run if possible, else on memory from before it."""
 
-    def make(saved: bool) -> Reversed:
-        return _reverse(specialisation, module, saved=saved, part=part, arguments=arguments)
+    def make(before_launch: bool) -> Reversed:
+        return _reverse(
+            specialisation, module, before_launch=before_launch, split=split, arguments=arguments
+        )
 
     return reverse.in_best_state(module, make)
 
@@ -316,15 +325,20 @@ def _reverse(
     specialisation: Specialisation,
     module: Module,
     *,
-    saved: bool,
-    part: bool,
+    before_launch: bool,
+    split: bool,
     arguments: bool,
-    again: bool = False,
+    repeat_stores: bool = False,
 ) -> Reversed:
     _require_primal(module)
     stage = driver.stage_of(specialisation.options)
     return pipeline.differentiate_reverse(
-        module, stage, saved=saved, part=part, again=again, argument_gradients=arguments
+        module,
+        stage,
+        before_launch=before_launch,
+        split=split,
+        repeat_stores=repeat_stores,
+        argument_gradients=arguments,
     )
 
 

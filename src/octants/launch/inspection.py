@@ -86,7 +86,9 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
     ).module
     stage = driver.stage_of(chosen, observe)
     if mode == "reverse":
-        module = pipeline.differentiate_reverse(module, stage, saved=False, part=False).module
+        module = pipeline.differentiate_reverse(
+            module, stage, before_launch=False, split=False
+        ).module
     elif mode == "forward":
         module = pipeline.differentiate_forward(module, stage)
     module = pipeline.finish(module, stage, noalias=mode == "reverse")

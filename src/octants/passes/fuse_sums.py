@@ -60,7 +60,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import FREE_SUMS
+from octants.analysis.serial_sums import REASSOCIATE_SUMS
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -84,7 +84,7 @@ def _fuse_task(task: Task) -> None:
     loops = [op for op in task.body.walk() if isinstance(op, ops.For)]
     found = {loop: steps for loop in loops if (steps := list(_Sums(loop, uses).steps()))}
     sums = {value for loop in found for value in loop.results if value.type.is_float}
-    if sums and (task.options.get(FREE_SUMS) or not decides(task.body, sums)):
+    if sums and (task.options.get(REASSOCIATE_SUMS) or not decides(task.body, sums)):
         for loop, steps in found.items():
             _replace(loop.body, steps)
 

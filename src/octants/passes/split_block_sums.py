@@ -151,10 +151,10 @@ class BlockShares(SharedItems):
         two, last = builder.offset(2), builder.binary("sub", share.count, builder.offset(1))
         fours = builder.binary("shr", count, two)
         ends: list[Value] = []
-        for part in (share.own, builder.binary("add", share.own, builder.offset(1))):
+        for part in (share.index, builder.binary("add", share.index, builder.offset(1))):
             end = builder.binary("shr", builder.binary("mul", fours, part), share.shift)
             ends.append(builder.binary("add", lower, builder.binary("shl", end, two)))
-        is_last = builder.compare("eq", share.own, last)
+        is_last = builder.compare("eq", share.index, last)
         end = builder.select(is_last, builder.binary("max", upper, lower), ends[1])
         return ends[0], end, None
 

@@ -35,7 +35,7 @@ class LaneShares(SharedItems):
 
     def iterations(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:
         builder, share = self.builder, self.share
-        first = builder.binary("add", lower, share.own)
+        first = builder.binary("add", lower, share.index)
         rest = builder.binary("sub", upper, first)
         last = builder.binary("sub", share.count, builder.offset(1))
         count = builder.binary("shr", builder.binary("add", rest, last), share.shift)

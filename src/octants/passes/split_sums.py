@@ -96,7 +96,7 @@ from __future__ import annotations
 
 from octants.analysis.pair_loops import PairLoops
 from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import FREE_SUMS, only_sums
+from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.cooperation import local_arrays
@@ -158,7 +158,7 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
             return set()
     sums = {value for op in found for value in op.results}
     floats = {value for value in sums if value.type.is_float}
-    may = task.options.get(FREE_SUMS) or not decides(task.body, floats)
+    may = task.options.get(REASSOCIATE_SUMS) or not decides(task.body, floats)
     return found if sums and may else set()
 
 

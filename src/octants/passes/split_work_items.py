@@ -38,7 +38,7 @@ class Share:
 
     count: Value
     shift: Value
-    own: Value
+    index: Value
     is_first: Value
     numbers: list[Value]
     acts: list[Value]

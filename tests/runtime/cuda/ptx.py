@@ -141,8 +141,8 @@ TAPE = f"""\
   ld.param.u64 %d5, [p+24];                      // out
   ld.param.u64 %d10, [l+{abi.LAUNCH_TAPE}];
   ld.param.u64 %d11, [l+{abi.LAUNCH_CAPACITY}];
-  ld.param.u64 %d12, [l+{abi.LAUNCH_REFUSED}];
-  ld.param.u64 %d13, [l+{abi.LAUNCH_AGAIN}];
+  ld.param.u64 %d12, [l+{abi.LAUNCH_FAILURES}];
+  ld.param.u64 %d13, [l+{abi.LAUNCH_RETRY}];
   shr.u64 %d14, %d0, 5;
   shl.b64 %d15, %d11, 5;
   mul.lo.u64 %d14, %d14, %d15;

@@ -345,7 +345,7 @@ def test_streams_have_tapes_of_their_own(fake: FakeCuda, reverse: Any) -> None:
             launch(kernel, 0, 100)
     assert made.done == Counter(dict.fromkeys(range(100), 4))
     assert len({call.launch[abi.LAUNCH_TAPE // 8] for call in made.rounds}) == 4
-    assert len({call.launch[abi.LAUNCH_REFUSED // 8] for call in made.rounds}) == 4
+    assert len({call.launch[abi.LAUNCH_FAILURES // 8] for call in made.rounds}) == 4
 
 
 def test_threads_that_launch_in_one_stream_take_turns(fake: FakeCuda, reverse: Any) -> None:
@@ -380,7 +380,7 @@ def test_code_that_refuses_what_it_has_is_found_out(fake: FakeCuda, reverse: Any
     kernel = device.load(make_artifact())
 
     def wrong(call: Call) -> None:
-        call.words(call.launch[abi.LAUNCH_REFUSED // 8], 2)[:] = 8, 1
+        call.words(call.launch[abi.LAUNCH_FAILURES // 8], 2)[:] = 8, 1
 
     fake.kernels["run"] = wrong
     with pytest.raises(InternalError, match="refused 8"):

@@ -107,7 +107,7 @@ class WorkerTape(TapeMemory):
         f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
         f.start(ends)
         f.emit(f"store i64 {item}, ptr {self._word(abi.WORKER_ITEM)}, align 8")
-        f.emit(f"store i64 1, ptr {self._word(abi.WORKER_REFUSED)}, align 8")
+        f.emit(f"store i64 1, ptr {self._word(abi.WORKER_FAILED)}, align 8")
         f.branch("return")
         f.start(fails)
         return False

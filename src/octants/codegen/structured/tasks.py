@@ -10,7 +10,7 @@ from octants.analysis.reductions import Collect, Reduction, find_reductions, fin
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, register_reductions
 from octants.codegen.code import MutableSlot, Operand, ThreadCode
-from octants.codegen.dispatching import (
+from octants.codegen.dispatch_prologue import (
     has_records,
     is_wanted,
     stop_if_failed,

@@ -45,7 +45,7 @@ class LaunchState:
         self.fields.grow = support.addresses["octants_grow"]
         self.fields.guard = support.addresses["octants_guard"]
         self.fields.serial = support.addresses["octants_serial"]
-        self.fields.worker = self.address + ThreadContext.own.offset
+        self.fields.worker = self.address + ThreadContext.main_worker.offset
         self.fields.pool = pool.address
         self.fields.messages = self.messages.address
 

@@ -8,7 +8,7 @@ The protocol, which this module alone decides:
 3. The host reads that record, raises the capacity to the need, or to twice what it was if memory
    allows, and runs the failed work items again.
 4. Where the device has no memory for that, fewer threads run at once; then records get a smaller
-   share, so that loops run in shorter blocks; then the launch fails with `TapeMemoryRefused`.
+   share, so that loops run in shorter blocks; then the launch fails with `OutOfTapeMemory`.
 5. A launch like an earlier one, in everything that its need depends on (`artifact.TapeSizeInputs`),
    gets the capacity that the earlier one ended with, and the host does not wait for it.
 
@@ -35,7 +35,7 @@ from typing import Any
 from octants import abi
 from octants.artifact import Artifact, Dispatch, TapeSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsError
-from octants.diagnostics.kernel_errors import TapeMemoryRefused
+from octants.diagnostics.kernel_errors import OutOfTapeMemory
 from octants.lazy_dataclass import dataclass
 from octants.runtime.gpu.driver import PreparedDispatch
 from octants.runtime.gpu.tapes import DeviceTape
@@ -80,8 +80,8 @@ class Quota:
         words[abi.LAUNCH_TAPE // 8] = heap
         words[abi.LAUNCH_CAPACITY // 8] = self.capacity
         words[abi.LAUNCH_SHARE // 8] = self.share
-        words[abi.LAUNCH_REFUSED // 8] = report
-        words[abi.LAUNCH_AGAIN // 8] = retry
+        words[abi.LAUNCH_FAILURES // 8] = report
+        words[abi.LAUNCH_RETRY // 8] = retry
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Recording:
         most_items: int = MOST_ITEMS,
     ) -> None:
         self._artifact = artifact
-        self._can_retry = dispatch.run_again
+        self._can_retry = dispatch.can_retry
         self._needs, self._domain_needs = dispatch.needs, dispatch.domain_needs
         self._versions = versions
         self._budget = budget
@@ -215,7 +215,7 @@ class Recording:
         with tape.lock:
             need = 0
             if report:
-                step.words[abi.LAUNCH_REFUSED // 8], need = tape.copy_failures(report, plan.items)
+                step.words[abi.LAUNCH_FAILURES // 8], need = tape.copy_failures(report, plan.items)
             self._run_some(step, plan.lower, plan.lower + plan.items, tape, failed_need=need)
 
     # -- earlier launches -----------------------------------------------------------------------
@@ -368,7 +368,7 @@ class Recording:
         while True:
             quota = self._fit(full, need, generous, step.least_block, tape)
             if quota is not None:
-                report = step.words[abi.LAUNCH_REFUSED // 8]
+                report = step.words[abi.LAUNCH_FAILURES // 8]
                 if not retries:
                     report = tape.failure_report(upper - lower)
                 self._launch(step, lower, upper, report, tape, quota, retries)
@@ -433,7 +433,7 @@ class Recording:
         artifact = self._artifact
         text = f"one work item has come to need {need} bytes"
         item = lower + tape.first_failure()
-        error = TapeMemoryRefused(artifact.kernel or artifact.name, text, item)
+        error = OutOfTapeMemory(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
 
 

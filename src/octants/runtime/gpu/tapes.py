@@ -11,7 +11,7 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.kernel_errors import UnseenWrite
+from octants.diagnostics.kernel_errors import UntrackedWrite
 from octants.runtime.device import Allocation
 from octants.runtime.gpu.driver import DeviceMemory, Queue
 
@@ -118,7 +118,7 @@ class DeviceTape:
         kernel, self._trusted = self._trusted, ""
         if kernel and self.read_failures()[1]:
             self._is_clean = False
-            raise UnseenWrite(f"kernel `{kernel}`").at(None)
+            raise UntrackedWrite(f"kernel `{kernel}`").at(None)
 
     def read_failures(self) -> tuple[int, int]:
         """Wait for the launch, and read its failure report, which is zero again afterwards.

@@ -23,7 +23,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_errors import (
     AssertionFailed,
     OutOfBounds,
-    TapeMemoryRefused,
+    OutOfTapeMemory,
     TapeOverflow,
 )
 from octants.diagnostics.render import Label
@@ -41,7 +41,7 @@ CAPACITY = 1 << 19  # words; pages that nothing is written to cost nothing
 _ERRORS: dict[str, type[Any]] = {
     "assertion": AssertionFailed,
     "bounds": OutOfBounds,
-    "memory": TapeMemoryRefused,
+    "memory": OutOfTapeMemory,
     "overflow": TapeOverflow,
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import abi
-from octants.analysis.replay_strictness import FREE_WAVES, is_free, sines_and_cosines
+from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
 from octants.codegen.code import ThreadCode
 from octants.codegen.function import Lanes
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
@@ -66,7 +66,7 @@ class ThreadText(FunctionText):
     def may_change_bits(self) -> bool:
         """Whether no replay needs the bits of the task's sines and cosines."""
         task = self.kernel.module.tasks[self.task]
-        return is_free(task, FREE_WAVES, sines_and_cosines(task.body))
+        return is_free(task, APPROXIMATE_TRIG, sines_and_cosines(task.body))
 
     # -- memory -----------------------------------------------------------------------------------
 

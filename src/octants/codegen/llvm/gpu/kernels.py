@@ -11,7 +11,7 @@ from octants.analysis.costs import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
-from octants.codegen.dispatching import is_wanted, stop_if_failed, tape_of, write_bounds
+from octants.codegen.dispatch_prologue import is_wanted, stop_if_failed, tape_of, write_bounds
 from octants.codegen.host_bounds import host_bounds
 from octants.codegen.llvm.control import interleaving
 from octants.codegen.llvm.function import HandlerTable

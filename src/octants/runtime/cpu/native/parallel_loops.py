@@ -169,12 +169,12 @@ run:
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
   call void @take_part(ptr %context, ptr %worker, i64 %begin)
   call void %task(ptr %parameters, ptr %context, ptr %worker, i64 %begin, i64 %end)
-  %was_refused = load i64, ptr &worker.refused
+  %was_refused = load i64, ptr &worker.failed
   %is_done = icmp eq i64 %was_refused, 0
   br i1 %is_done, label %next, label %leave
 leave:
   %item = load i64, ptr &worker.item
-  store i64 0, ptr &worker.refused
+  store i64 0, ptr &worker.failed
   store i64 %item, ptr &worker.left
   store i64 %end, ptr &worker.left_end
   store atomic i32 1, ptr &pool.refused monotonic, align 4

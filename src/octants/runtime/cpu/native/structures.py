@@ -22,7 +22,7 @@ class Worker(Structure):
         ("tape", c_void_p),
         ("capacity", c_int64),
         ("share", c_int64),
-        ("refused", c_int64),
+        ("failed", c_int64),
         ("item", c_int64),
         ("last", c_int64),
         ("part", c_int64),
@@ -60,7 +60,7 @@ class ThreadContext(Structure):
         ("part_memory", c_void_p),
         ("part_capacity", c_int64),
         ("_padding", c_char * (2 * _LINE - 144)),
-        ("own", Worker),
+        ("main_worker", Worker),
         ("saved", c_char * 256),  # the `struct sigaction` from before
         ("changed", c_char * 256),
     ]

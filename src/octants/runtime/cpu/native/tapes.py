@@ -114,11 +114,11 @@ entry:
 run:
   %item = phi i64 [ %begin, %entry ], [ %stopped, %relieved ]
   call void %task(ptr %parameters, ptr %context, ptr %worker, i64 %item, i64 %end)
-  %refused = load i64, ptr &worker.refused
+  %refused = load i64, ptr &worker.failed
   %is_done = icmp eq i64 %refused, 0
   br i1 %is_done, label %exit, label %again
 again:
-  store i64 0, ptr &worker.refused
+  store i64 0, ptr &worker.failed
   %stopped = load i64, ptr &worker.item
   %stops = call i1 @stops(ptr %context)
   br i1 %stops, label %exit, label %relieve

@@ -19,8 +19,8 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.graph_errors import GraphRanOut
-from octants.diagnostics.kernel_errors import UnseenWrite
+from octants.diagnostics.graph_errors import GraphOutOfTape
+from octants.diagnostics.kernel_errors import UntrackedWrite
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.graphs.abortable_nodes import AbortableKernels
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
@@ -131,7 +131,7 @@ class Replays:
         with self._lock:
             if self._proved and self._read()[0]:
                 self._clear_number()
-                raise UnseenWrite("a graph").at(None)
+                raise UntrackedWrite("a graph").at(None)
 
     def _read(self) -> tuple[int, int]:
         """The number of the node that ran out of tape, or 0; how many unchecked replays began."""
@@ -152,7 +152,7 @@ class Replays:
             return
         self._clear_number()
         if begun < 1:
-            raise UnseenWrite("a graph").at(None)
+            raise UntrackedWrite("a graph").at(None)
         self._resume(replays[begun - 1 :], number)
         self._streams.wait()
 
@@ -170,4 +170,4 @@ class Replays:
                 replay.repeat()
         except OctantsMemoryError as error:
             cause = error.diagnostic
-            raise GraphRanOut(cause.title if cause else str(error), left).at(None) from error
+            raise GraphOutOfTape(cause.title if cause else str(error), left).at(None) from error

@@ -10,7 +10,7 @@ from octants.artifact import ParameterLayout, TapeSizeInputs
 from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
 from octants.codegen.interleaved_tape import retry_bit
-from octants.codegen.recording_facts import can_fail, can_run_again, may_exceed_tape
+from octants.codegen.recording_facts import can_fail, can_retry, may_exceed_tape
 from octants.codegen.tape_size_inputs import find_domain_inputs, find_size_inputs
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32
@@ -25,7 +25,7 @@ def tape_of(
     task: Task, module: Module, parameters: ParameterLayout
 ) -> tuple[bool, bool, TapeSizeInputs | None, TapeSizeInputs | None]:
     """Return the tape fields of an `artifact.Dispatch`, from `records` on."""
-    is_repeatable = can_run_again(task.body)
+    is_repeatable = can_retry(task.body)
     if not has_records(task):
         return False, is_repeatable, None, None
     known = task, module, parameters
@@ -77,12 +77,12 @@ def is_wanted(code: ThreadCode, number: Operand) -> Operand:
     code.write(wanted, code.constant(True, u1))
 
     def check_bit() -> None:
-        word, bit = retry_bit(code, code.launch_address(abi.LAUNCH_REFUSED), number)
+        word, bit = retry_bit(code, code.launch_address(abi.LAUNCH_FAILURES), number)
         found = code.apply("and", u32, code.atomic_load(word, u32), bit)
         code.write(wanted, code.compare("ne", u32, found, code.constant(0, u32)))
         others = code.apply("not", u32, bit)
         code.branch(code.read(wanted), lambda: code.atomic("and", u32, word, others))
 
-    again = code.launch_word(abi.LAUNCH_AGAIN)
+    again = code.launch_word(abi.LAUNCH_RETRY)
     code.branch(code.compare("ne", i64, again, code.constant(0, i64)), check_bit)
     return code.read(wanted)
