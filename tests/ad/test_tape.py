@@ -391,6 +391,7 @@ def test_views_that_overlap_in_part() -> None:
     check_golden("errors/OCT315_partial_overlap", str(caught.value))
 
 
+@pytest.mark.filterwarnings("ignore:the gradient ends")
 def test_views_of_one_array_in_different_launches() -> None:
     w = World(4)
 

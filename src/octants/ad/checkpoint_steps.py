@@ -115,6 +115,8 @@ class StepRunner:
         kernel = self.kernel_of(specialisation)
         memories = kernel.memories or memories_of(specialisation, arguments)
         self.trace.launch(specialisation, arguments, memories, kernel.written)
+        if self.tape is not None and not self.paused:
+            self.tape.check_overlaps(specialisation, memories)
         if self.tape is not None and not kernel.is_known:
             self._check_first_run(specialisation, memories, self.tape)
             kernel.is_known = self.step > 1 and kernel.memories is not None

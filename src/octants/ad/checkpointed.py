@@ -31,6 +31,7 @@ from octants.ad.step_trace import StepEvents, Trace
 from octants.ad.tape import Tape
 from octants.data.events import HostWrite, forget_observer, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
+from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
 
 _WHAT = "a checkpointed loop"
@@ -219,6 +220,11 @@ class LoopEntry:
     def kernels(self) -> set[Any]:
         """The kernels that the steps launch."""
         return self._trace.kernels
+
+    def writer_of(self, memory: TapedMemory) -> str | None:
+        """The loop, in words, if its steps have written an array."""
+        keys = (written.key for written in self._runner.written())
+        return "a checkpointed loop" if memory.key in keys else None
 
     # -- forward --------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients
+from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
-from octants.data.events import HostWrite, forget_observer, observe_writes
+from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.data.host_array import Tensor
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
@@ -70,6 +71,8 @@ class FwdMode:
         self._thread = threading.get_ident()
         self._touched: set[Any] = set()
         self._untracked = UntrackedWrites(TANGENT)
+        self._overlaps = MemoryOverlaps(TANGENT)
+        self._writers: dict[Any, str] = {}
 
     @shortens_tracebacks
     def __enter__(self) -> Self:
@@ -81,21 +84,28 @@ class FwdMode:
             parameter.companion_array(TANGENT).write(seed)
         driver.state.recorder = self
         observe_writes(self._before_write)
+        observe_shares(self._before_share)
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         driver.state.recorder = None
         forget_observer(self._before_write)
+        forget_observer(self._before_share)
         for parameter in self.parameters:
             parameter.companion_array(TANGENT).clear()
+        for loss in self.losses if kind is None else ():
+            self._overlaps.see_loss(loss)
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
         if self.paused or threading.get_ident() != self._thread:
             return specialisation.run(arguments)
         memories = memories_of(specialisation, arguments)
+        self._overlaps.see(specialisation, memories)
         self._untracked.see(specialisation, memories)
         self._touched.update(memory.key for memory in memories.values())
+        kernel = f"kernel `{specialisation.signature.kernel}`"
+        self._writers.update((memories[k].key, kernel) for k in specialisation.written)
         aliases = equals_of(specialisation, memories)
         try:
             merged = merge_aliases(specialisation, aliases)
@@ -113,11 +123,17 @@ class FwdMode:
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None
 
+    def _before_share(self, array: Any) -> None:
+        """Note that others are to see an array, which launches may use as another one."""
+        key = array.identity
+        self._overlaps.see_export(array, self._writers.get(key), is_used=key in self._touched)
+
     def _before_write(self, write: HostWrite) -> None:
         """Set the tangent of what the host writes to that of its source, or to zero."""
         memory = memory_of_write(write)
         if memory is not None:
             self._untracked.see_host_write(memory, is_done=write.is_done)
+            self._overlaps.see_host_write(write.array, write.region)
         tangent, source = _tangent_of(write.array), write.source
         if tangent is None:
             return

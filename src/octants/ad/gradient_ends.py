@@ -14,6 +14,7 @@ from octants.launch.bound_code import written_arrays
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.parameters import is_torch
 
 if TYPE_CHECKING:
     from octants.autodiff import gradient_ends
@@ -51,6 +52,7 @@ class GradientEnds:
 
     def __init__(self) -> None:
         self.holds: dict[Any, str] = {}
+        self._shared: list[TapedMemory] = []
         self._warned: set[Any] = set()
 
     def observe(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
@@ -61,31 +63,54 @@ class GradientEnds:
             memories: its arrays, by position.
         """
         flow = flow_of(specialisation)
-        reads = [memories[k] for k in sorted(flow.reads_plain) if memories[k].key in self.holds]
+        reads = [memories[k] for k in sorted(flow.reads_plain) if self._holds(memories[k])]
         if flow.writes_active:
             for memory in reads:
                 self._warn(memory, specialisation)
         for position in flow.ends_within:
             if (specialisation.kernel, position) not in self._warned:
                 self._warned.add((specialisation.kernel, position))
-                self.holds.setdefault(memories[position].key, memories[position].name)
+                self._hold(memories[position])
                 self._warn(memories[position], specialisation)
         if flow.reads_active or reads:
             for position in flow.writes_plain:
-                self.holds.setdefault(memories[position].key, memories[position].name)
+                self._hold(memories[position])
+            active = (memories[position] for position in flow.writes_active)
+            self._shared += [memory for memory in active if memory.may_share]
+
+    def _hold(self, memory: TapedMemory) -> None:
+        if memory.key not in self.holds:
+            self.holds[memory.key] = memory.name
+            if memory.may_share:
+                self._shared.append(memory)
+
+    def _holds(self, memory: TapedMemory) -> bool:
+        """Whether an array is one of them, or shares memory with what a launch has written.
+
+        A tensor of torch that was detached from one with a gradient says that the gradient ends.
+        """
+        if memory.key in self.holds or not memory.may_share or _is_detached(memory):
+            return memory.key in self.holds
+        return any(other.overlaps(memory) for other in self._shared)
 
     def forget(self, memory: TapedMemory) -> None:
         """Note that the host has written all of an array."""
         self.holds.pop(memory.key, None)
+        self._shared = [other for other in self._shared if other.key != memory.key]
 
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
+        name = self.holds.get(memory.key, memory.name)
         warnings.warn(
-            f"the gradient ends at `{self.holds[memory.key]}`, which has none: a launch on the"
+            f"the gradient ends at `{name}`, which has none: a launch on the"
             f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
             " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
             OctantsWarning,
             stacklevel=levels_to_the_user(),
         )
+
+
+def _is_detached(memory: TapedMemory) -> bool:
+    return memory.is_foreign and is_torch(type(getattr(memory.array, "owner", None)))
 
 
 def flow_of(specialisation: Specialisation) -> GradientFlow:

@@ -27,6 +27,10 @@ from octants.runtime.arguments.parameters import is_torch
 class Loss(Protocol):
     """What a tape differentiates."""
 
+    @property
+    def array(self) -> StoredArray | None:
+        """The array that holds it, if it is one."""
+
     def reset(self) -> None:
         """Prepare the loss for the body of the tape."""
 
@@ -51,6 +55,11 @@ class ArrayLoss:
         self._array = array
         self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
 
+    @property
+    def array(self) -> StoredArray:
+        found: StoredArray = self._array
+        return found
+
     def reset(self) -> None:
         self._array.clear()
 
@@ -73,6 +82,10 @@ class TensorLoss:
         with_gradient(tensor)
         self._tensor = tensor
         self._seed: Any = 1.0 if seed is None else adjoint_seed("the loss", seed, shape)
+
+    @property
+    def array(self) -> StoredArray:
+        return self._memory()
 
     def reset(self) -> None:
         self._memory().clear()
@@ -97,6 +110,7 @@ class KernelLoss:
     def __init__(self, kernel: Kernel, seed: Any = None) -> None:
         self._kernel = kernel
         self._seed = seed
+        self.array = None
 
     def reset(self) -> None:
         """Nothing to do: the kernel computes its result from scratch."""

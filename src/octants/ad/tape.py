@@ -16,6 +16,7 @@ from octants.ad.frozen_arguments import freeze
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.gradient_ends import GradientEnds, flow_of
 from octants.ad.losses import Loss, make_losses
+from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.ad.snapshot_report import TapeExplanation
@@ -120,6 +121,7 @@ class Tape:
         self._touched: set[Any] = set()
         self._gradient_ends = GradientEnds()
         self._untracked = UntrackedWrites()
+        self._overlaps = MemoryOverlaps()
         self._custom: dict[Any, TapedMemory] | None = None
         self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._launches = 0
@@ -198,6 +200,9 @@ class Tape:
         self._done = True
         self._stop()
         for loss in self.losses:
+            if loss.array is not None:
+                self._overlaps.see_loss(loss.array)
+        for loss in self.losses:
             loss.seed(self._entries)
         self._requested.collect(self._entries)
         self._launches = self._count()
@@ -252,9 +257,11 @@ class Tape:
         ):
             self._cache_fast_path(given, plan)
             return self.launch(given, arguments)
-        self.check_gradient_ends(given, memories)
         if not is_own:
+            needed = {k for step in plan.steps for k in step.needed}
+            self._overlaps.see(specialisation, memories, needed)
             self._untracked.see(given, memories)
+        self.check_gradient_ends(given, memories)
         persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
@@ -403,6 +410,12 @@ class Tape:
         """Warn if the gradient ends at an array without one."""
         self._gradient_ends.observe(specialisation, memories)
 
+    def check_overlaps(
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+    ) -> None:
+        """Raise an error if a derivative would have to pass between arrays that share memory."""
+        self._overlaps.see(specialisation, memories)
+
     def touch(self, memory: TapedMemory) -> None:
         """Note that launches use an array: from now on a host write ends its adjoint."""
         self._touched.add(memory.key)
@@ -427,11 +440,25 @@ class Tape:
         self._entries.append(entry)
 
     def before_share(self, array: Any) -> None:
-        """Note that torch is about to share an array: only its version shows later writes."""
+        """Note that others are to see an array, which torch may write and launches use as another.
+
+        Of writes by torch, only the version of the array tells.
+        """
         self._ledger.resolve()
         memory = memory_of(array, array.describe())
-        if memory.key in self._touched and array.has_grad():
+        is_used = memory.key in self._touched
+        if is_used and array.has_grad():
             self._untracked.know(memory)
+        self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
+
+    def _writer_of(self, memory: TapedMemory) -> str | None:
+        """The last recorded launch that has written an array."""
+        for entry in reversed(self._entries):
+            find = getattr(entry, "writer_of", None)
+            writer: str | None = None if find is None else find(memory)
+            if writer is not None:
+                return writer
+        return None
 
     def before_write(self, write: HostWrite) -> None:
         """Save what a host write is about to overwrite, and record the write."""
@@ -441,6 +468,7 @@ class Tape:
         if self._check is not None:
             self._check.touch(memory)
         self._untracked.see_host_write(memory, is_done=write.is_done)
+        self._overlaps.see_host_write(write.array, write.region)
         if write.is_done:
             self._ledger.resolve()
         else:

@@ -200,6 +200,12 @@ class LaunchEntry:
         self._log = log
         self._launch(program)
 
+    def writer_of(self, memory: TapedMemory) -> str | None:
+        """The kernel, in words, if it may have written an array."""
+        memories = memories_of(self.specialisation, self.arguments)
+        written = (memories[k].key for k in self.step.written if k in memories)
+        return f"kernel `{self.kernel}`" if memory.key in written else None
+
     def seed_result(self, seed: Any) -> None:
         """Set the adjoint of the kernel's result to the seed, or to one."""
         if self.persistent is not None:

@@ -60,7 +60,7 @@ def observe_reads(observer: Callable[[Any], None]) -> None:
 
 
 def observe_shares(observer: Callable[[Any], None]) -> None:
-    """Call ``observer`` with the array before torch sees its memory for the first time."""
+    """Call ``observer`` with the array before others see its memory for the first time."""
     _share_observers.append(observer)
 
 
@@ -112,7 +112,7 @@ def after_write(array: Any, region: tuple[int, ...]) -> None:
 
 
 def before_share(array: Any) -> None:
-    """Announce that torch is to see the memory of an array: its writes will only be counted."""
+    """Announce that others are to see the memory of an array; of torch the writes are counted."""
     for observer in tuple(_share_observers):
         observer(array)
 

@@ -79,8 +79,8 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     """A number that no other array has; the name is one that no object of a program has."""
 
     own_identity: int | None
-    """The `identity` of a primal that only launches and announced writes change; None where torch
-    sees the memory, and for companions."""
+    """The `identity` of a primal that only launches and announced writes change, and that shares
+    memory with no other array; None once the memory was exported, and for companions."""
 
     def __init__(self) -> None:
         self.octants_number = next(_identities)
@@ -276,6 +276,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
             raise CannotShare(what, problem).at(None)
         if dtype is not None and resolve(dtype) is not self.dtype:
             raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
+        self.note_export()
         return view
 
     def from_numpy(self, arr: Any) -> None:
@@ -333,8 +334,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
             window = self.window()
             interface = window.interface()
             elements = self._shared() if interface is None else interface
-            events.before_share(self)
-            self.own_identity = None
+            self.note_export()
             self._tensor = other_libraries.torch_of_memory(elements, window)
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
@@ -352,6 +352,12 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
 
     def _shared(self) -> Array:
         return Tensor.to_numpy(self, copy=False)
+
+    def note_export(self) -> None:
+        """Note that others see the memory from now on, and may pass it as another array."""
+        if self.primal.own_identity is not None:
+            events.before_share(self.primal)
+            self.primal.own_identity = None
 
     # -- protocols ------------------------------------------------------------------------------
 
@@ -382,6 +388,8 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
         """The memory itself, after all launches so far; with ``copy=True`` a copy of it."""
         window, what = self.window(), f"sharing {self.describe()}"
         events.before_read(self)
+        if not copy:
+            self.note_export()
         asked = stream, max_version, dl_device, copy
         return dlpack_export.capsule(what, window, self.is_read_only, *asked)
 
@@ -392,6 +400,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
         if interface is None:
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         events.before_read(self)
+        self.note_export()
         if self._lent is None:
             self._lent = current.device().export_memory(None)
         return interface

@@ -52,7 +52,7 @@ class Ndarray(Tensor, NdarrayHandle):
         super().__init__()
         if primal is not None or imported is not None:
             self.own_identity = None
-        self._imported = imported
+        self.imported = imported
         self.is_read_only = imported is not None and imported.is_read_only
         self.dtype = dtype
         self.shape = shape
@@ -75,8 +75,8 @@ class Ndarray(Tensor, NdarrayHandle):
     def _allocate(self, runtime: current.Runtime) -> Window:
         layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
-        if self._imported is not None:
-            storage = Storage.of_others(runtime.device, self._imported, nbytes)
+        if self.imported is not None:
+            storage = Storage.of_others(runtime.device, self.imported, nbytes)
         else:
             storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
         return make_window(storage, 0, layout, self.dtype, self.element_shape)
@@ -101,7 +101,7 @@ class Ndarray(Tensor, NdarrayHandle):
         """Give up the memory; any later use is an error."""
         super().retire(*reason)
         self._addresses.clear()
-        self._imported = None
+        self.imported = None
         self.__dict__.pop("head", None)
 
     # -- companions -----------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Ndarray(Tensor, NdarrayHandle):
     @property
     def identity(self) -> Hashable:
         """What is equal for two arrays exactly if they are the same memory."""
-        if self._imported is None:
+        if self.imported is None:
             return super().identity
         window = self.window()
         return window.address, window.shape, self.dtype
@@ -145,9 +145,9 @@ class Ndarray(Tensor, NdarrayHandle):
     @property
     def shared_version(self) -> int:
         """What torch counts of the writes through its tensors on this memory."""
-        if self._imported is None:
+        if self.imported is None:
             return super().shared_version
-        return other_libraries.writes_of(self._imported.owner[1]) + super().shared_version
+        return other_libraries.writes_of(self.imported.owner[1]) + super().shared_version
 
     # -- elements -------------------------------------------------------------------------------
 

@@ -199,6 +199,40 @@ class PartialOverlap(UserError):
     remedy = "pass arrays that are the same or do not overlap"
 
 
+class OverlapOnTape(UserError):
+    """A launch reads memory that was written as another array."""
+
+    reader: str
+    array: str
+    other: str
+    writer: str
+    code = "OCT338"
+    exception = OctantsRuntimeError
+    title = (
+        "{reader} reads {array}, whose memory {writer} has written as another array, {other}: the"
+        " derivative cannot pass from the one to the other"
+    )
+    notes = ("arrays that share memory have derivatives of their own, or none",)
+    remedy = (
+        "use the same array in all launches, importing it once; or copy one to the other in a"
+        " kernel, in memory of its own"
+    )
+
+
+class DerivativeInMemory(UserError):
+    """The memory of a derivative is that of another array, or of its derivative."""
+
+    kernel: str
+    array: str
+    other: str
+    code = "OCT339"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}`: the derivative of {array} would be added up in the memory of {other}"
+    )
+    remedy = "give each array a gradient in memory of its own, and pass a copy of it to kernels"
+
+
 class WrongSeed(UserError):
     """The seed of forward mode does not fit its parameters."""
 

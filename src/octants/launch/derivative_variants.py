@@ -403,7 +403,8 @@ def differentiable(
     The result is remembered while the same arrays of Octants are passed, since a kernel may have
     hundreds.
     """
-    keys = tuple(memory.key for memory in memories.values())
+    arrays = [memory.array for memory in memories.values()]
+    keys = tuple(getattr(array, "octants_number", None) for array in arrays)
     known = specialisation.fast_paths.get("differentiable")
     if known is not None and known[0] == keys:
         found: Specialisation = known[1]

@@ -16,9 +16,12 @@ from octants.ir.core import Array, Companion, Space
 from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
+from octants.runtime.arguments.conversions import torch_companion
 from octants.runtime.memory.array_access import Part, Parts
 from octants.runtime.memory.host import shares_memory
 from octants.types.signature import FieldHandle, FieldSource
+
+ADJOINT = Companion.ADJOINT
 
 
 class TapedMemory:
@@ -35,6 +38,21 @@ class TapedMemory:
         self.name = name
         self.is_field = isinstance(array, FieldHandle)
         self.is_foreign = is_foreign
+
+    @property
+    def may_share(self) -> bool:
+        """Whether other arrays may share the memory: it is imported, or was exported."""
+        return getattr(self.array, "own_identity", None) is None
+
+    def companion_array(self, companion: Companion) -> StoredArray:
+        """The derivative of an array that has one; that of a tensor is created if need be."""
+        found: StoredArray | None = self.array.companion_array(companion)
+        if found is None:
+            assert isinstance(self.array, ForeignArray)
+            torch_companion(self.array.owner, companion, strided=True)
+            found = self.array.companion_array(companion)
+            assert found is not None
+        return found
 
     @property
     def version(self) -> int:
@@ -243,11 +261,18 @@ def equals_of(
 
 
 def _same_keys(specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> list[int]:
-    """For each array of a kernel, the position of the first one whose memory has the same key."""
+    """For each array of a kernel, the position of the first one that is the same.
+
+    That is the same memory, with the same derivatives.
+    """
     first: dict[Any, int] = {}
     aliases = list(range(len(specialisation.arrays)))
     for position, memory in memories.items():
-        aliases[position] = first.setdefault(memory.key, position)
+        key = memory.key
+        if memory.may_share:
+            kinds = filter(specialisation.arrays[position].has, (ADJOINT, Companion.TANGENT))
+            key = key, *(memory.companion_array(kind).identity for kind in kinds)
+        aliases[position] = first.setdefault(key, position)
     return aliases
 
 
@@ -296,8 +321,7 @@ def is_alias_free(
 ) -> bool:
     """Whether no two arrays of a launch, or their gradients, share memory, except for ``aliases``.
 
-    Fields and ndarrays share memory only if they are the same; those of numpy and torch may
-    overlap.
+    Fields and ndarrays that were never exported share memory only if they are the same.
     """
     arrays = specialisation.arrays
     ours: set[Any] = set()
@@ -314,7 +338,7 @@ def is_alias_free(
             if found.identity in ours:
                 return False
             ours.add(found.identity)
-            if isinstance(found, ForeignArray):
+            if memory.may_share:
                 others.append(found)
             elif not memory.is_field:
                 extents.append(found.extent)
