@@ -94,6 +94,7 @@ class CppLibrary:
 
     def __init__(self, text: str) -> None:
         emulator = _emulator()
+        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
         given = os.environ.get("OCTANTS_TEST_METAL_FLAGS", _KERNEL).split()
         version = hashlib.sha256(_HEADER.encode()).hexdigest()[:8]
         flags = [*given, "-std=c++14", f"-DVERSION_{version}"]

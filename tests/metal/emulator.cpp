@@ -5,8 +5,8 @@
 // threads that are furthest behind. A barrier of the block opens when nothing else can go on.
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
+#include <csetjmp>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -21,7 +21,7 @@ typedef void (*Entry)(
     const uint64_t* launch, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
 
 struct Fibre {
-    ucontext_t context;
+    jmp_buf place;
     char* stack;
     State state;
     int kind, line;
@@ -30,37 +30,47 @@ struct Fibre {
 };
 
 Fibre fibres[MOST];
-ucontext_t scheduler;
+jmp_buf scheduler;
+ucontext_t beginning;
 unsigned current, block_now;
 Entry entry_now;
 const uint64_t* launch_now;
 unsigned size_now, blocks_now;
 const char* problem;
 
+// Fibres are begun by makecontext, once, and go on by longjmp, which asks nothing of the system.
 void body()
 {
-    unsigned t = current;
-    entry_now(launch_now, block_now * size_now + t, t, block_now, blocks_now, t % LANES, t / LANES);
-    fibres[t].state = ENDED;
-    swapcontext(&fibres[t].context, &scheduler);
+    for (;;) {
+        unsigned t = current;
+        entry_now(
+            launch_now, block_now * size_now + t, t, block_now, blocks_now, t % LANES, t / LANES);
+        fibres[t].state = ENDED;
+        if (!_setjmp(fibres[t].place)) _longjmp(scheduler, 1);
+    }
 }
 
-void start(unsigned t)
+void begin(Fibre& fibre)
 {
-    Fibre& fibre = fibres[t];
-    if (!fibre.stack) {
-        void* memory = mmap(
-            nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) abort();
-        mprotect(memory, GUARD, PROT_NONE);  // a stack that is too small ends the process
-        fibre.stack = static_cast<char*>(memory) + GUARD;
-    }
-    getcontext(&fibre.context);
-    fibre.context.uc_stack.ss_sp = fibre.stack;
-    fibre.context.uc_stack.ss_size = STACK;
-    fibre.context.uc_link = &scheduler;
-    makecontext(&fibre.context, body, 0);
-    fibre.state = RUNNABLE;
+    void* memory = mmap(
+        nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) abort();
+    mprotect(memory, GUARD, PROT_NONE);  // a stack that is too small ends the process
+    fibre.stack = static_cast<char*>(memory) + GUARD;
+    getcontext(&beginning);
+    beginning.uc_stack.ss_sp = fibre.stack;
+    beginning.uc_stack.ss_size = STACK;
+    makecontext(&beginning, body, 0);
+    setcontext(&beginning);
+}
+
+// Run a fibre until it waits, or has ended.
+void run(unsigned t)
+{
+    current = t;
+    if (_setjmp(scheduler)) return;
+    if (fibres[t].stack) _longjmp(fibres[t].place, 1);
+    begin(fibres[t]);
 }
 
 // Let the threads of a subgroup that are furthest behind go on; whether there are any.
@@ -112,13 +122,11 @@ void open_barrier()
 
 void run_block()
 {
-    for (unsigned t = 0; t < size_now; t++) start(t);
+    for (unsigned t = 0; t < size_now; t++) fibres[t].state = RUNNABLE;
     for (unsigned round = 0;; round++) {
         for (unsigned k = 0; k < size_now; k++) {
             unsigned t = round % 2 ? size_now - 1 - k : k;  // no order is to be relied on
-            if (fibres[t].state != RUNNABLE) continue;
-            current = t;
-            swapcontext(&scheduler, &fibres[t].context);
+            if (fibres[t].state == RUNNABLE) run(t);
         }
         bool goes_on = false, waits = false;
         for (unsigned first = 0; first < size_now; first += LANES)
@@ -136,7 +144,7 @@ extern "C" uint64_t meet(int kind, int line, uint64_t value, unsigned lane)
     Fibre& fibre = fibres[current];
     fibre.kind = kind, fibre.line = line, fibre.value = value, fibre.lane = lane;
     fibre.state = WAITING;
-    swapcontext(&fibre.context, &scheduler);
+    if (!_setjmp(fibre.place)) _longjmp(scheduler, 1);
     return fibre.result;
 }
 

@@ -8,15 +8,20 @@ CPU, from their text compiled as C++. What Metal would refuse, or leave undefine
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from octants.runtime.metal.library import METHODS, Library
 from tests.metal.cpp import CppLibrary
+
+ARCHIVE, BROKEN_ARCHIVE = b"archive", b"broken archive"
+"""How the files of archives begin; of broken ones, no pipelines can be made."""
 
 _FIRST = 0x1000
 _COMPLETED, _FAILED = 4, 5
@@ -29,6 +34,7 @@ class FakeObject:
     def __init__(self, kind: str, **members: Any) -> None:
         self.kind = kind
         self.count = 1
+        self.held: list[int] = []
         self.__dict__.update(members)
 
     members: dict[str, Any]
@@ -42,7 +48,8 @@ class FakeMetal:
 
     ``families`` are those that the GPU supports. At most ``limit`` bytes are given at once, and
     ``total`` in all. A command buffer with a kernel of a name in `faults` fails. `calls` counts
-    messages by their selectors.
+    messages by their selectors. `compiled` has the names of the functions that were compiled for
+    the GPU, and not taken from an archive.
     """
 
     def __init__(
@@ -52,10 +59,13 @@ class FakeMetal:
         total: int = 1 << 33,
         limit: int = 1 << 32,
         most_threads: int = 1024,
+        width: int = 32,
     ) -> None:
-        self.version = version
+        self.version, self.build = version, "24B83"
         self.families, self.total, self.limit = families, total, limit
-        self.most_threads = most_threads
+        self.most_threads, self.width = most_threads, width
+        self.compiled: list[str] = []
+        self.refuses_to_archive = False
         self.problems: list[str] = []
         self.calls: Counter[str] = Counter()
         self.launches: list[tuple[str, int, int]] = []
@@ -66,7 +76,7 @@ class FakeMetal:
         self._pools: list[list[int]] = []
         self._classes: dict[str, int] = {}
         self._flying: deque[int] = deque()
-        self._ended = 0
+        self._running = threading.Lock()  # kernels do not run at the same time
         self._device = self._make("MTLDevice")
 
     def library(self) -> Library:
@@ -137,6 +147,10 @@ class FakeMetal:
         """How many objects of a class there are."""
         return sum(each.kind == kind for each in list(self._objects.values()))
 
+    def count(self) -> Counter[str]:
+        """How many objects of each class there are."""
+        return Counter(each.kind for each in list(self._objects.values()))
+
     def _new(self, kind: FakeObject) -> int:
         return self._make(kind.name)
 
@@ -144,17 +158,32 @@ class FakeMetal:
         found.count += 1
         return found.handle
 
+    def _hold(self, owner: FakeObject, handle: int) -> int:
+        """Let an object keep another one for as long as it is there."""
+        owner.held.append(self._retain(self._objects[handle]))
+        return handle
+
     def _release(self, found: FakeObject) -> None:
         found.count -= 1
         if found.count == 0:
+            for handle in found.held:
+                self._release(self._objects[handle])
             if found.kind == "MTLCommandBuffer" and found.status < _COMPLETED:
                 self.problems.append("a command buffer is released that has not ended")
             del self._objects[found.handle]
 
-    # -- strings, and errors --------------------------------------------------------------------
+    # -- strings, arrays, and errors ------------------------------------------------------------
 
     def _stringWithUTF8String_(self, _: FakeObject, text: bytes) -> int:
         return self._autoreleased("NSString", text=text)
+
+    def _fileURLWithPath_(self, _: FakeObject, path: int) -> int:
+        return self._autoreleased("NSURL", path=self._objects[path].text.decode())
+
+    def _arrayWithObject_(self, _: FakeObject, item: int) -> int:
+        made = self._autoreleased("NSArray", item=item)
+        self._hold(self._objects[made], item)
+        return made
 
     def _UTF8String(self, string: FakeObject) -> int:
         string.data = ctypes.create_string_buffer(string.text)
@@ -180,6 +209,9 @@ class FakeMetal:
 
     def _maxBufferLength(self, _: FakeObject) -> int:
         return self.limit
+
+    def _maxThreadgroupMemoryLength(self, _: FakeObject) -> int:
+        return 32 * 1024
 
     def _newCommandQueue(self, _: FakeObject) -> int:
         return self._make("MTLCommandQueue")
@@ -232,14 +264,64 @@ class FakeMetal:
             return 0
         return self._make("MTLFunction", name=text, code=library.code)
 
-    def _newComputePipelineStateWithFunction_error_(
-        self, _: FakeObject, function: int, error: Any
+    def _setComputeFunction_(self, descriptor: FakeObject, function: int) -> None:
+        descriptor.function = self._hold(descriptor, function)
+        descriptor.archives = []
+
+    def _setBinaryArchives_(self, descriptor: FakeObject, array: int) -> None:
+        descriptor.archives = [self._objects[self._objects[self._hold(descriptor, array)].item]]
+
+    def _newComputePipelineStateWithDescriptor_options_reflection_error_(
+        self, _: FakeObject, handle: int, options: int, reflection: int, error: Any
     ) -> int:
-        found = self._objects[function]
+        descriptor = self._objects[handle]
+        found = self._objects[descriptor.function]
+        assert options == 0 and not reflection
+        if any(archive.is_broken for archive in descriptor.archives):
+            return self._error_of("the archive is broken", error)
+        if not any(self._entry_of(found) in archive.entries for archive in descriptor.archives):
+            self.compiled.append(found.name)
         return self._make("MTLComputePipelineState", name=found.name, code=found.code)
 
     def _maxTotalThreadsPerThreadgroup(self, _: FakeObject) -> int:
         return self.most_threads
+
+    def _threadExecutionWidth(self, _: FakeObject) -> int:
+        return self.width
+
+    # -- archives of pipelines ------------------------------------------------------------------
+
+    def _entry_of(self, function: FakeObject) -> bytes:
+        """What an archive has for a function."""
+        return f"{function.name} {function.code.key}".encode()
+
+    def _setUrl_(self, descriptor: FakeObject, url: int) -> None:
+        descriptor.path = self._objects[url].path
+
+    def _newBinaryArchiveWithDescriptor_error_(self, _: FakeObject, handle: int, error: Any) -> int:
+        path, entries, is_broken = getattr(self._objects[handle], "path", None), set(), False
+        if path is not None:
+            head, *lines = Path(path).read_bytes().split(b"\n")
+            if head not in (ARCHIVE, BROKEN_ARCHIVE):
+                return self._error_of("this is no archive of the GPU", error)
+            entries, is_broken = set(lines), head == BROKEN_ARCHIVE
+        return self._make("MTLBinaryArchive", entries=entries, is_broken=is_broken)
+
+    def _addComputePipelineFunctionsWithDescriptor_error_(
+        self, archive: FakeObject, handle: int, error: Any
+    ) -> bool:
+        if self.refuses_to_archive:
+            self._error_of("no space", error)
+            return False
+        found = self._objects[self._objects[handle].function]
+        archive.entries.add(self._entry_of(found))
+        self.compiled.append(found.name)
+        return True
+
+    def _serializeToURL_error_(self, archive: FakeObject, url: int, error: Any) -> bool:
+        lines = [ARCHIVE, *sorted(archive.entries)]
+        Path(self._objects[url].path).write_bytes(b"\n".join(lines))
+        return True
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -346,9 +428,13 @@ class FakeMetal:
 
     def _run(self) -> bool:
         """Run the next command buffer; whether there is one."""
-        if not self._flying:
-            return False
-        found = self._objects[self._flying.popleft()]
+        with self._running:
+            if self._flying:
+                self._run_one(self._objects[self._flying.popleft()])
+                return True
+        return False
+
+    def _run_one(self, found: FakeObject) -> None:
         try:
             for command in found.commands:
                 command()
@@ -356,13 +442,18 @@ class FakeMetal:
         except Exception as error:  # noqa: BLE001
             found.status = _FAILED
             found.error = self._make("NSError", text=str(error).encode())
+            found.held.append(found.error)
             if not isinstance(error, RuntimeError):
                 self.problems.append(str(error))
         if found.event is not None and found.status == _COMPLETED:
             event, value = found.event
             event.value = value
         self._release(found)
-        return True
+
+    def run_all(self) -> None:
+        """Run all command buffers, as a GPU does without being asked."""
+        while self._run():
+            pass
 
     def _waitUntilCompleted(self, commands: FakeObject) -> None:
         while commands.status < _COMPLETED and self._run():

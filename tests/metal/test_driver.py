@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
 from octants.backends.table import obstacle_to
 from octants.diagnostics import metal_errors as errors
 from octants.diagnostics.errors import UserError
@@ -114,16 +116,86 @@ def test_objects_are_released(fake: FakeMetal) -> None:
         a = qd.ndarray(qd.f32, shape=100)
         for _ in range(200):
             increment(a)
+            a[3] = 1.0
         qd.sync()
 
     run()
     gc.collect()
-    kinds = ("MTLCommandBuffer", "MTLComputeCommandEncoder", "NSString", "MTLLibrary", "NSError")
-    counts = {kind: fake.alive(kind) for kind in kinds}
+    counts = fake.count()
     run()
     gc.collect()
-    assert {kind: fake.alive(kind) for kind in kinds} == counts
-    assert counts == dict.fromkeys(kinds, 0)
+    assert fake.count() == counts
+    lasting = {"MTLDevice", "MTLCommandQueue", "MTLSharedEvent", "MTLBuffer"}
+    lasting |= {"MTLComputePipelineState"}
+    assert {kind for kind in counts if not kind.startswith("class ")} == lasting
+
+
+def test_pipelines_are_released(fake: FakeMetal) -> None:
+    def run() -> None:
+        @qd.kernel
+        def square(a: qd.types.NDArray[qd.f32, 1]):
+            for i in a:
+                a[i] *= a[i]
+
+        square(qd.ndarray(qd.f32, shape=3))
+
+    for number in range(3):
+        qd.init(arch=qd.metal, log_level="error")
+        run()
+        assert fake.compiled == ["task_0"] * (number + 1)
+        qd.reset()
+        driver._artifacts.clear()
+        gc.collect()
+        assert fake.alive("MTLComputePipelineState") == 0
+
+
+def test_what_is_queued_when_the_device_is_lost_is_released(fake: FakeMetal) -> None:
+    a = qd.ndarray(qd.f32, shape=10)
+    increment(a)
+    qd.sync()
+    fake.faults.add("task_0")
+    with pytest.raises(OctantsRuntimeError, match="OCT472"):
+        for _ in range(1000):
+            increment(a)
+        qd.sync()
+    fake.run_all()
+    assert fake.alive("MTLCommandBuffer") == 0
+
+
+def test_threads_that_wait_at_the_same_time(fake: FakeMetal) -> None:
+    arrays = [qd.ndarray(qd.f32, shape=10) for _ in range(3)]
+    problems: list[BaseException] = []
+
+    def work(a: Any) -> None:
+        try:
+            for _ in range(60):
+                increment(a)
+                qd.sync()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(a,)) for a in arrays]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert [a.to_numpy().tolist() for a in arrays] == [[60.0] * 10] * 3
+
+
+def test_subgroups_of_another_size_are_refused() -> None:
+    need_compiler()
+    with emulated_metal(FakeMetal(width=16)):
+        qd.init(arch=qd.metal, log_level="error")
+        x, total = qd.field(qd.f32, shape=1000), qd.field(qd.f32, shape=())
+
+        @qd.kernel
+        def add_up():
+            for i in x:
+                total[None] += x[i]
+
+        with pytest.raises(OctantsRuntimeError, match="OCT471.*subgroups have 16 threads, not 32"):
+            add_up()
 
 
 def test_a_large_buffer_is_given_back(fake: FakeMetal) -> None:

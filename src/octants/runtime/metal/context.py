@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import weakref
 from collections import deque
 
@@ -17,7 +18,6 @@ _APPLE_7, _METAL_3 = 1007, 5001  # families of GPUs: M1 and newer; atomic sums o
 _FAILED = 5  # MTLCommandBufferStatusError
 _SLICE = 100  # milliseconds of a wait, between which Ctrl-C is noticed
 _FEATURES = "int64,int16,int8,storage16,storage8,lanes"
-_SHARED_BYTES = 32 * 1024
 
 
 class Hardware:
@@ -39,7 +39,7 @@ class Hardware:
         self.features = frozenset((_FEATURES + ",add32" * has_sums).split(","))
         self.memory_bytes = int(functions.recommendedMaxWorkingSetSize(self.handle))
         self.largest = int(functions.maxBufferLength(self.handle))
-        self.blocks = Blocks(shared_bytes=_SHARED_BYTES)
+        self.blocks = Blocks(shared_bytes=int(functions.maxThreadgroupMemoryLength(self.handle)))
 
     @functools.cached_property
     def target(self) -> Target:
@@ -76,6 +76,7 @@ class Context:
         self.submitted = 0
         self.done = 0
         self._flying: deque[tuple[int, int]] = deque()
+        self._lock = threading.RLock()  # threads that wait release command buffers
         _contexts.add(self)
 
     def check(self) -> None:
@@ -87,8 +88,9 @@ class Context:
         """Queue a command buffer, which the context owns from now on; gives its number."""
         self.check()
         self.submitted += 1
-        self.library.encodeSignalEvent_value_(commands, self._event, self.submitted)
-        self.library.commit(commands)
+        with self.library.pool():
+            self.library.encodeSignalEvent_value_(commands, self._event, self.submitted)
+            self.library.commit(commands)
         self._flying.append((self.submitted, commands))
         return self.submitted
 
@@ -105,21 +107,23 @@ class Context:
 
     def _take(self, number: int) -> None:
         """Release the command buffers up to a number, which have ended."""
-        while self._flying and self._flying[0][0] <= number:
-            self.library.waitUntilCompleted(self._flying[0][1])  # sets the status, a moment later
-            self._check_flying()
-            self.library.release(self._flying.popleft()[1])
-        self.done = max(self.done, number)
+        with self._lock, self.library.pool():
+            while self._flying and self._flying[0][0] <= number:
+                commands = self._flying[0][1]
+                self.library.waitUntilCompleted(commands)  # sets the status, a moment later
+                self._check_flying()
+                self.library.release(self._flying.popleft()[1])
+            self.done = max(self.done, number)
 
     def _check_flying(self) -> None:
         """Raise `OctantsRuntimeError` if the first command buffer under way has failed."""
-        if not self._flying:
-            return
-        commands = self._flying[0][1]
-        if self.library.status(commands) == _FAILED:
-            with self.library.pool():
+        with self._lock, self.library.pool():
+            commands = self._flying[0][1] if self._flying else 0
+            if commands and self.library.status(commands) == _FAILED:
                 problem = self.library.describe(self.library.error(commands))
-            self.lost = MetalDeviceLost(self.hardware.name, problem, suspects(self.launched))
+                self.lost = MetalDeviceLost(self.hardware.name, problem, suspects(self.launched))
+                while self._flying:  # Metal keeps those that have not ended
+                    self.library.release(self._flying.popleft()[1])
             self.check()
 
     def is_idle(self) -> bool:

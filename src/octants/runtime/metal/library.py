@@ -43,10 +43,13 @@ METHODS: dict[str, tuple[Any, ...]] = {
     "name": (_P,),
     "stringWithUTF8String:": (_P, c_char_p),
     "UTF8String": (_P,),
+    "fileURLWithPath:": (_P, _P),
+    "arrayWithObject:": (_P, _P),
     "localizedDescription": (_P,),
     "supportsFamily:": (c_bool, c_int64),
     "recommendedMaxWorkingSetSize": (_N,),
     "maxBufferLength": (_N,),
+    "maxThreadgroupMemoryLength": (_N,),
     "newCommandQueue": (_P,),
     "newSharedEvent": (_P,),
     "newBufferWithLength:options:": (_P, _N, _N),
@@ -57,8 +60,18 @@ METHODS: dict[str, tuple[Any, ...]] = {
     "setMathFloatingPointFunctions:": (None, c_int64),
     "newLibraryWithSource:options:error:": (_P, _P, _P, POINTER(_P)),
     "newFunctionWithName:": (_P, _P),
-    "newComputePipelineStateWithFunction:error:": (_P, _P, POINTER(_P)),
+    "setComputeFunction:": (None, _P),
+    "setBinaryArchives:": (None, _P),
+    "newComputePipelineStateWithDescriptor:options:reflection:error:": (
+        *(_P, _P, _N, _P),
+        POINTER(_P),
+    ),
     "maxTotalThreadsPerThreadgroup": (_N,),
+    "threadExecutionWidth": (_N,),
+    "setUrl:": (None, _P),
+    "newBinaryArchiveWithDescriptor:error:": (_P, _P, POINTER(_P)),
+    "addComputePipelineFunctionsWithDescriptor:error:": (c_bool, _P, POINTER(_P)),
+    "serializeToURL:error:": (c_bool, _P, POINTER(_P)),
     "commandBuffer": (_P,),
     "computeCommandEncoder": (_P,),
     "blitCommandEncoder": (_P,),
@@ -85,6 +98,7 @@ class System(Protocol):
     """Where the functions are."""
 
     version: tuple[int, ...]
+    build: str
 
     def selector(self, name: str) -> int:
         """What stands for the name of a method."""
@@ -110,6 +124,7 @@ class MacSystem:
 
     def __init__(self) -> None:
         self.version = tuple(map(int, platform.mac_ver()[0].split(".")))
+        self.build = f"{platform.mac_ver()[0]} {platform.version()}"
         self._objc = ctypes.CDLL("/usr/lib/libobjc.A.dylib")
         # A program without a window has no default device until CoreGraphics is loaded.
         self._graphics = ctypes.CDLL(_FRAMEWORKS.format("CoreGraphics"))

@@ -1,4 +1,7 @@
-"""Pipelines, which Metal makes of the text of kernels, and keeps in a cache of its own."""
+"""Creates pipelines from the text of kernels, with what Metal compiled in earlier processes.
+
+The archive of each text is a file of the cache, named after the text, the GPU and macOS.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import weakref
 from ctypes import byref, c_void_p
 
 from octants.artifact import Artifact, Dispatch
-from octants.diagnostics.metal_errors import MetalFailed, TooManyThreads
+from octants.cache import current
+from octants.diagnostics.metal_errors import ForkedMetal, MetalFailed, TooManyThreads
+from octants.hashing import blake2b
 from octants.lazy_dataclass import dataclass
+from octants.runtime.metal.archive import Archive
 from octants.runtime.metal.context import Context
 from octants.runtime.metal.library import Size
 
@@ -28,20 +34,28 @@ class Program:
 
     def __init__(self, context: Context, artifact: Artifact) -> None:
         context.check()
-        self._context, self._library = context, context.library
-        self._kernel = artifact.kernel or artifact.name
+        self._context, self._library, self._artifact = context, context.library, artifact
         self.pipelines: dict[str, Pipeline] = {}
-        if not artifact.dispatches:
-            return
-        with self._library.pool():
-            module = self._compile(artifact.code)
-            try:
-                for dispatch in artifact.dispatches:
-                    self.pipelines[dispatch.entry] = self._pipeline(module, dispatch)
-            finally:
-                self._library.release(module)
-        handles = [each.handle for each in self.pipelines.values()]
-        weakref.finalize(self, _release, context, handles).atexit = False
+        self._handles: list[int] = []
+        weakref.finalize(self, _release, context, self._handles).atexit = False
+        if artifact.dispatches:
+            with self._library.pool():
+                self._load()
+
+    def _load(self) -> None:
+        """Create the pipelines, with what is known of them."""
+        module = self._compile(self._artifact.code)
+        try:
+            known = current.kept("pipelines", self._key(), lambda: self._make(module, b""))
+            if not self.pipelines:
+                self._make(module, known)
+        finally:
+            self._library.release(module)
+
+    def _key(self) -> str:
+        """The key of what Metal has compiled."""
+        code = blake2b(self._artifact.code, digest_size=20).hexdigest()
+        return f"{code} {self._context.hardware.name} {self._library.system.build}"
 
     def _compile(self, code: bytes) -> int:
         """The library of a text."""
@@ -55,21 +69,52 @@ class Program:
         functions.release(options)
         return module or self._fail("newLibraryWithSource:options:error:", error)
 
-    def _pipeline(self, module: int, dispatch: Dispatch) -> Pipeline:
+    def _make(self, module: int, known: bytes) -> bytes:
+        """Create all pipelines with an archive of known data; return the data of a new one."""
+        is_wanted = current.store() is not None
+        archive = Archive(self._library, self._context.hardware.handle, known, is_wanted=is_wanted)
+        try:
+            for dispatch in self._artifact.dispatches:
+                handle = self._pipeline(module, dispatch.entry, archive, is_new=not known)
+                self._check(handle, dispatch)
+                threads = Size(dispatch.block or 1, 1, 1)
+                self.pipelines[dispatch.entry] = Pipeline(handle, threads)
+            return b"" if known else archive.data()
+        finally:
+            archive.release()
+
+    def _pipeline(self, module: int, entry: str, archive: Archive, *, is_new: bool) -> int:
         functions, error = self._library, c_void_p()
-        function = functions.newFunctionWithName_(module, functions.string(dispatch.entry.encode()))
+        function = functions.newFunctionWithName_(module, functions.string(entry.encode()))
         if not function:
             self._fail("newFunctionWithName:", error)
-        new, device = functions.newComputePipelineStateWithFunction_error_, self._context.hardware
-        handle = new(device.handle, function, byref(error))
+        descriptor = functions.make("MTLComputePipelineDescriptor")
+        functions.setComputeFunction_(descriptor, function)
         functions.release(function)
+        if is_new:
+            archive.add(descriptor)
+        archive.search_for(descriptor)
+        new = functions.newComputePipelineStateWithDescriptor_options_reflection_error_
+        handle = new(self._context.hardware.handle, descriptor, 0, None, byref(error))
+        functions.release(descriptor)
+        if not handle and archive.handle:  # what is in it may be the reason
+            archive.release()
+            return self._pipeline(module, entry, archive, is_new=False)
         if not handle:
-            self._fail("newComputePipelineStateWithFunction:error:", error)
-        most, threads = functions.maxTotalThreadsPerThreadgroup(handle), dispatch.block or 1
+            self._fail("newComputePipelineStateWithDescriptor:options:reflection:error:", error)
+        self._handles.append(handle)
+        return int(handle)
+
+    def _check(self, handle: int, dispatch: Dispatch) -> None:
+        """Raise `OctantsRuntimeError` unless a pipeline can run the blocks of its dispatch."""
+        most, threads = self._library.maxTotalThreadsPerThreadgroup(handle), dispatch.block or 1
         if threads > most:
-            functions.release(handle)
-            raise TooManyThreads(self._kernel, threads, int(most)).at(None)
-        return Pipeline(handle, Size(threads, 1, 1))
+            name = self._artifact.kernel or self._artifact.name
+            raise TooManyThreads(name, threads, int(most)).at(None)
+        width = self._library.threadExecutionWidth(handle)
+        if dispatch.lanes not in (0, width):
+            problem = f"subgroups have {width} threads, not {dispatch.lanes}"
+            raise MetalFailed("threadExecutionWidth", problem).at(None)
 
     def _fail(self, method: str, error: c_void_p) -> int:
         raise MetalFailed(method, self._library.describe(error.value)).at(None)
@@ -77,5 +122,6 @@ class Program:
 
 def _release(context: Context, handles: list[int]) -> None:
     """Release pipelines; command buffers that use them keep them for themselves."""
-    for handle in handles:
-        context.library.release(handle)
+    if not isinstance(context.lost, ForkedMetal):
+        for handle in handles:
+            context.library.release(handle)
