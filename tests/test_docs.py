@@ -1,12 +1,14 @@
 """The code on every page runs, prints what the page says, and no link leads nowhere.
 
 The ``python`` blocks of a page run in order in one namespace, in a process of its own. A ``text``
-block right after one of them is what it prints; ``...`` in it stands for anything.
+block right after one of them is what it prints; ``...`` in it stands for anything. A block that
+begins with ```` ```python needs=torch ```` is left out where that is not installed.
 """
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import json
 import os
 import re
@@ -25,7 +27,7 @@ REPOSITORY = Path(__file__).parent.parent
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 MARK = "=== block ==="
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)(?: needs=(\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def snippets_of(text: str) -> list[Snippet]:
     fences = list(FENCE.finditer(text))
     result = []
     for number, fence in enumerate(fences):
-        if fence[1] != "python":
+        if fence[1] != "python" or (fence[2] and not importlib.util.find_spec(fence[2])):
             continue
         after = fences[number + 1] if number + 1 < len(fences) else None
         says = (
@@ -49,8 +51,8 @@ def snippets_of(text: str) -> list[Snippet]:
             and after[1] == "text"
             and not text[fence.end() : after.start()].strip()
         )
-        output = after[2] if after is not None and says else None
-        result.append(Snippet(text.count("\n", 0, fence.start()) + 1, fence[2], output))
+        output = after[3] if after is not None and says else None
+        result.append(Snippet(text.count("\n", 0, fence.start()) + 1, fence[3], output))
     return result
 
 

@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("launch",),
     ("ad",),
     ("_compat", "_lib", "algorithms", "api", "graph", "graph_builder", "math", "simt", "ui"),
-    ("linalg",),
+    ("jax", "linalg", "torch"),
     ("__init__",),
     ("compat", "demos", "fuzz", "tools"),
     ("__main__",),

@@ -172,7 +172,7 @@ from octants.version import __version__ as __version__
 graph_do_while = graph.do_while
 graph_parallel = graph.parallel
 graph_parallel_context = graph.parallel_context
-_IMPORTED_WHEN_USED = ("_lib", "algorithms", "compat", "linalg", "tools", "ui")
+_IMPORTED_WHEN_USED = ("_lib", "algorithms", "compat", "jax", "linalg", "tools", "torch", "ui")
 _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:

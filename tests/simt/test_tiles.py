@@ -14,6 +14,7 @@ from octants.lang.syntax import loop_config, static, template
 from octants.target import Blocks
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f32, f64
+from tests.devices import on_cpu
 from tests.frontend.frontend_programs import func
 from tests.simt.kernels import compile_kernel, run
 
@@ -138,6 +139,7 @@ def test_a_tile_has_no_more_rows_than_a_subgroup_has_lanes():
         compile_kernel(default_types, np.zeros((32, 2)), blocks=Blocks(subgroup_size=16))
 
 
+@on_cpu
 def test_tiles_on_the_cpu():
     qd.init(arch=qd.cpu, log_level="error")
     x = qd.ndarray(qd.f64, shape=(17, 16))

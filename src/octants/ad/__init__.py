@@ -14,15 +14,23 @@
 #   repeat.
 # * `forward_mode` computes tangents; `custom` has the decorators; `clear_gradients` zeroes
 #   gradients.
+# * `array_function` makes a function without side effects of kernels, for `value_and_grad` and for
+#   `octants.torch` and `octants.jax`; `numpy_arrays` is its side of numpy.
 # * Checks: `gradient_ends`, `untracked_writes`, `gradient_check`.
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from octants.ad.checkpointed import checkpointed
 from octants.ad.clear_gradients import clear_all_gradients
 from octants.ad.custom import grad_for, grad_replaced, no_grad
 from octants.ad.forward_mode import FwdMode
 from octants.ad.tape import Tape
+
+if TYPE_CHECKING:
+    from octants.ad.value_and_grad import value_and_grad
 
 __all__ = [
     "FwdMode",
@@ -32,4 +40,14 @@ __all__ = [
     "grad_for",
     "grad_replaced",
     "no_grad",
+    "value_and_grad",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `value_and_grad` when it is used."""
+    if name != "value_and_grad":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module("octants.ad.value_and_grad")
+    globals()[name] = found = module.value_and_grad
+    return found

@@ -1,0 +1,71 @@
+"""Arrays of numpy, and those that convert to them, as arguments of an `ArrayFunction`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.ad.array_function import ArrayLibrary, Shaped
+from octants.data import current
+from octants.data.dlpack_import import from_dlpack
+from octants.data.ndarray import Ndarray, make_ndarray
+
+Array = np.ndarray[Any, Any]
+
+
+class NumpyArrays(ArrayLibrary):
+    """Kernels use the memory of arrays where they can, else a copy on the device."""
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, np.ndarray)
+
+    def shaped(self, array: Any) -> Shaped:
+        return Shaped(array.shape, array.dtype)
+
+    def copy(self, array: Any) -> Any:
+        return np.array(array)
+
+    def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
+        return np.zeros(what.shape, what.dtype)
+
+    def argument(
+        self, array: Any, element_dim: int, adjoint: Any = None, has_tangent: bool = False
+    ) -> Any:
+        if adjoint is None and not has_tangent:
+            return array
+        made = _made(array, element_dim, adjoint is not None, has_tangent)
+        if adjoint is not None and adjoint is not True:
+            made.grad.from_numpy(np.asarray(adjoint, array.dtype))
+        return made
+
+    def result(self, argument: Any, array: Any) -> Any:
+        is_copy = isinstance(argument, Ndarray) and not current.device().shares_memory
+        return argument.to_numpy() if is_copy else array
+
+    def gradient(self, argument: Any) -> Any:
+        return argument.grad.to_numpy()
+
+    def tangent(self, argument: Any) -> Any:
+        return argument.dual.to_numpy()
+
+    def numbers(self, array: Any) -> Any:
+        return np.reshape(array, -1)
+
+
+def _made(array: Array, element_dim: int, needs_grad: bool, needs_dual: bool) -> Ndarray:
+    if current.device().shares_memory and array.flags.c_contiguous:
+        return from_dlpack(
+            array, element_dim=element_dim, needs_grad=needs_grad, needs_dual=needs_dual
+        )
+    rank = array.ndim - element_dim
+    made = make_ndarray(
+        array.dtype,
+        array.shape[:rank],
+        element_shape=array.shape[rank:],
+        needs_grad=needs_grad,
+        needs_dual=needs_dual,
+    )
+    made.from_numpy(array)
+    return made

@@ -1,0 +1,147 @@
+"""``ad.value_and_grad``: a loss and its gradient by numpy arrays, as optimisers want them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from octants.ad.array_function import ArrayFunction, Shaped
+from octants.ad.numpy_arrays import NumpyArrays
+from octants.data.host_array import Tensor
+from octants.diagnostics.array_function_errors import WrongOutput
+
+Array = np.ndarray[Any, Any]
+
+
+class ValueAndGrad:
+    """A function that returns a loss and its gradients; `value_and_grad` makes it."""
+
+    def __init__(self, function: ArrayFunction, by: tuple[str, ...]) -> None:
+        self._function = function
+        self._by = by
+
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[float, dict[str, Any]]:
+        """The loss, and the gradients by the names of the arguments."""
+        function = self._function
+        bound = function.bind(
+            [_as_array(each) for each in arguments],
+            {name: _as_array(each) for name, each in named.items()},
+        )
+        shapes = function.output_shapes(bound)
+        adjoints: list[Any] = [None] * len(shapes)
+        position = self._position_of_loss(shapes)
+        adjoints[position] = np.ones(shapes[position].shape, shapes[position].dtype)
+        results, gradients = function.pullback(bound, adjoints, self._wanted(bound))
+        return float(np.reshape(results[position], ())), gradients
+
+    def _position_of_loss(self, shapes: list[Shaped]) -> int:
+        """Which result is the loss: the only one that is not an updated argument."""
+        function = self._function
+        names = [*function.outputs, *["return"] * (len(shapes) - len(function.outputs))]
+        found = [k for k, name in enumerate(names) if name not in function.inout]
+        losses = [shapes[k] for k in found]
+        if len(losses) != 1 or losses[0].size != 1 or losses[0].dtype.kind != "f":
+            given = ", ".join(f"{each.dtype}{list(each.shape)}" for each in losses) or "nothing"
+            raise WrongOutput(function.name, "the loss", f"is one float, not {given}").at(None)
+        return found[0]
+
+    def flat(self, **arguments: Any) -> tuple[Callable[[Array], tuple[float, Array]], Array]:
+        """The function of one vector, for optimisers such as ``scipy.optimize.minimize``.
+
+        The vector holds the elements of the arguments to differentiate by, one after the other;
+        `unflatten` takes it apart. The others keep the values that are given here. Example:
+
+            loss_and_grad = qd.ad.value_and_grad(misfit, out={"loss": ()}, by=("stiffness", "mass"))
+            objective, start = loss_and_grad.flat(stiffness=k0, mass=m0, data=data)
+            found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B")
+            print(loss_and_grad.unflatten(found.x, stiffness=k0, mass=m0, data=data))
+
+        Args:
+            arguments: all arguments by name; those to differentiate by give the shapes, the dtypes
+                and the start.
+
+        Returns:
+            The function, from a vector to the loss and its gradient in f64; and the start.
+        """
+        wanted = self._wanted(self._function.bind((), arguments))
+        start = np.concatenate([np.ravel(arguments[name]) for name in wanted], dtype=np.float64)
+
+        def objective(vector: Array) -> tuple[float, Array]:
+            given = {**arguments, **self.unflatten(vector, **arguments)}
+            loss, gradients = self(**given)
+            parts = [np.ravel(gradients[name]) for name in wanted]
+            return loss, np.concatenate(parts, dtype=np.float64)
+
+        return objective, start
+
+    def unflatten(self, vector: Any, **like: Any) -> dict[str, Any]:
+        """The arguments that a vector of `flat` holds, by name.
+
+        Args:
+            vector: the numbers.
+            like: all arguments, as `flat` was given them.
+        """
+        found, first, numbers = {}, 0, np.asarray(vector)
+        for name in self._wanted(self._function.bind((), like)):
+            given = np.asarray(like[name])
+            part = numbers[first : first + given.size].reshape(given.shape)
+            first += given.size
+            found[name] = part.astype(given.dtype) if given.shape else float(part)
+        return found
+
+    def _wanted(self, bound: Mapping[str, Any]) -> tuple[str, ...]:
+        return self._by or tuple(filter(lambda name: self._function.is_float(name, bound), bound))
+
+
+def value_and_grad(
+    function: Callable[..., Any],
+    *,
+    out: Mapping[str, Any] | None = None,
+    by: str | Iterable[str] = (),
+    inout: Iterable[str] = (),
+) -> ValueAndGrad:
+    """A function of numpy arrays that returns a loss and its gradients.
+
+    The loss is the number that a kernel returns, or the only output. Example:
+
+        @qd.kernel
+        def energy(x: qd.types.ndarray(qd.f64, 1), loss: qd.types.ndarray(qd.f64, 0)):
+            for i in x:
+                loss[None] += (x[i] ** 2 - 1.0) ** 2
+
+        loss_and_grad = qd.ad.value_and_grad(energy, out={"loss": ()})
+        loss, grads = loss_and_grad(np.array([0.5, 2.0]))  # grads["x"] is an array like x
+
+    Args:
+        function: a kernel, or a Python function that launches kernels. It runs again for each call,
+            under a tape.
+        out: for each parameter that the call makes: its shape, the name of an argument of the same
+            shape, a pair of a shape and a dtype, or a function of the arguments that returns one of
+            these. Outputs begin as zeros.
+        by: the arguments to differentiate by; by default each that is an array of floats, or a
+            float that a kernel takes.
+        inout: parameters that the function updates in place; it is given copies.
+
+    Returns:
+        A function of the other parameters, to the loss, a float, and the gradients, a dictionary by
+        the names of the arguments. Its method `flat` gives a function of one vector.
+
+    Raises:
+        OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
+            not one float.
+        OctantsCallError: at a call: an argument is missing or unknown.
+    """
+    made = ArrayFunction(function, out, inout, NumpyArrays())
+    chosen = (by,) if isinstance(by, str) else tuple(by)
+    for name in chosen:
+        if name not in made.inputs:
+            raise WrongOutput(made.name, name, "is in `by`, and is no argument").at(None)
+    return ValueAndGrad(made, chosen)
+
+
+def _as_array(value: Any) -> Any:
+    """An array of another library as one of numpy; arrays of Octants stay."""
+    is_foreign = hasattr(value, "__array__") and not isinstance(value, (Tensor, np.generic))
+    return np.asarray(value) if is_foreign else value

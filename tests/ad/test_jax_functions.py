@@ -1,0 +1,82 @@
+"""Kernels as differentiable functions of JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.ad.array_function_kernels import lengths, powers, returned_well, scaled_squares
+
+jax = pytest.importorskip("jax")
+jnp: Any = pytest.importorskip("jax.numpy")
+
+X = jnp.array([0.5, 2.0, -1.5], jnp.float32)
+
+
+def squares(x: Any, factor: Any = 2.0, mode: str = "reverse") -> Any:
+    function = qd.jax.function(scaled_squares, out={"y": "x"}, mode=mode)
+    return function(x, factor, x.shape[0])
+
+
+def test_values_and_gradients_compiled_and_not() -> None:
+    def loss(x: Any, factor: Any) -> Any:
+        return (squares(x, factor) * jnp.arange(3.0)).sum()
+
+    for transform in (lambda function: function, jax.jit):
+        assert transform(squares)(X).tolist() == (2 * X**2).tolist()
+        by_x, by_factor = transform(jax.grad(loss, (0, 1)))(X, 3.0)
+        assert by_x.tolist() == (6 * X * jnp.arange(3.0)).tolist()
+        assert by_factor == pytest.approx((X**2 * jnp.arange(3.0)).sum())
+
+
+def test_batches() -> None:
+    batch = jnp.stack([X, 2 * X])
+    assert jax.vmap(squares)(batch).tolist() == (2 * batch**2).tolist()
+    gradient = jax.vmap(jax.grad(lambda x: squares(x).sum()))
+    assert gradient(batch).tolist() == (4 * batch).tolist()
+    assert jax.jacrev(squares)(X).tolist() == jnp.diag(4 * X).tolist()
+
+
+def test_forward_mode() -> None:
+    def forward(x: Any) -> Any:
+        return squares(x, 2.0, "forward")
+
+    values, tangents = jax.jvp(forward, (X,), (jnp.ones(3),))
+    assert values.tolist() == (2 * X**2).tolist()
+    assert tangents.tolist() == (4 * X).tolist()
+    assert jax.jit(jax.jacfwd(forward))(X).tolist() == jnp.diag(4 * X).tolist()
+
+
+def test_what_is_updated_or_returned() -> None:
+    eighth = qd.jax.function(powers, inout="x")
+    np.testing.assert_allclose(eighth(X, 3), X**8, rtol=1e-6)
+    gradient = jax.grad(lambda x: eighth(x, 3).sum())(X)
+    np.testing.assert_allclose(gradient, 8 * X**7, rtol=1e-6)
+    loss, gradient = jax.value_and_grad(qd.jax.function(returned_well))(X, 2.0)
+    assert loss.shape == ()
+    np.testing.assert_allclose(gradient, 8 * X * (X**2 - 1), rtol=1e-6)
+
+
+def test_outputs_of_integers_and_of_vectors() -> None:
+    jax.config.update("jax_enable_x64", True)
+    try:
+        function = qd.jax.function(lengths, out={"n": lambda v: v.shape[:1], "far": 2})
+        v = jnp.array([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+        n, far = jax.jit(function)(v)
+        assert n.tolist() == [5, 1]
+        assert far.tolist() == [1, 0]
+        assert far.dtype == np.int32
+        gradient = jax.grad(lambda v: function(v)[0][0])(v)
+        np.testing.assert_allclose(gradient, [[0.6, 0.8, 0.0], [0, 0, 0]], rtol=1e-15)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_second_derivatives_and_wrong_modes_are_errors() -> None:
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
+        jax.hessian(lambda x: squares(x).sum())(X)
+    with pytest.raises(qd.OctantsValueError, match="OCT355"):
+        squares(X, 2.0, "both")

@@ -1,0 +1,144 @@
+"""Kernels as differentiable functions of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from tests.ad.array_function_kernels import (
+    WELL_GRADIENT,
+    X,
+    dense,
+    lengths,
+    powers,
+    returned_well,
+    scaled_squares,
+    well,
+)
+
+torch = pytest.importorskip("torch")
+
+f64: Any = torch.float64 if hasattr(torch, "float64") else None
+
+
+def tensor(values: Any, **options: Any) -> Any:
+    return torch.tensor(values, dtype=f64, **{"requires_grad": True, **options})
+
+
+def squares(x: Any, factor: Any = 2.0) -> Any:
+    function = qd.torch.function(scaled_squares, out={"y": "x"})
+    return function(x, factor, count=x.shape[0])
+
+
+def test_gradients_by_tensors_and_numbers() -> None:
+    x, factor = tensor(X), tensor(3.0)
+    y = squares(x, factor)
+    y.sum().backward()
+    assert y.tolist() == (3 * X**2).tolist()
+    assert x.grad.tolist() == (6 * X).tolist()
+    assert factor.grad.item() == pytest.approx((X**2).sum())
+    assert torch.autograd.gradcheck(squares, (x, factor))
+    y = squares(x.detach(), 2.0)
+    assert not y.requires_grad
+
+
+def test_forward_mode_and_batches() -> None:
+    x, batch = tensor(X), tensor(np.stack([X, 2 * X]))
+    assert torch.autograd.gradcheck(squares, (x,), check_forward_ad=True)
+    values, tangents = torch.func.jvp(squares, (x,), (torch.ones_like(x),))
+    assert values.tolist() == (2 * X**2).tolist()
+    assert tangents.tolist() == (4 * X).tolist()
+    assert torch.vmap(squares)(batch).tolist() == [(2 * X**2).tolist(), (8 * X**2).tolist()]
+    each = torch.vmap(torch.func.grad(lambda x: squares(x).sum()))(batch)
+    assert each.tolist() == [(4 * X).tolist(), (8 * X).tolist()]
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        assert transform(squares)(x).tolist() == torch.diag(4 * x).tolist()
+
+
+def test_a_second_derivative_is_an_error() -> None:
+    x = tensor(X)
+    (gradient,) = torch.autograd.grad(squares(x).sum(), x, create_graph=True)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("kernel", [well, returned_well])
+def test_a_loss(kernel: Any) -> None:
+    x, depth = tensor(X), tensor([3.0])
+    loss = qd.torch.function(kernel, {"loss": ()} if kernel is well else None)(x, depth)
+    (2 * loss).backward()
+    assert loss.dtype == f64
+    assert loss.shape == ()
+    torch.testing.assert_close(x.grad, 6 * torch.tensor(WELL_GRADIENT))
+    assert depth.grad.shape == (1,)
+
+
+def test_arguments_that_are_updated_in_place() -> None:
+    x = tensor(X)
+    eighth = qd.torch.function(powers, inout="x")
+    assert eighth(x, 3).tolist() == (X**8).tolist()
+    assert x.tolist() == X.tolist()
+    assert torch.autograd.gradcheck(lambda x: eighth(x, times=3), (x,))
+
+
+def test_outputs_of_integers_and_of_vectors() -> None:
+    function = qd.torch.function(lengths, out={"n": lambda v: v.shape[:1], "far": 2})
+    v = tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+    n, far = function(v)
+    assert n.tolist() == [5, 1]
+    assert far.tolist() == [1, 0]
+    assert not far.requires_grad
+    n[0].backward()
+    torch.testing.assert_close(v.grad, tensor([[0.6, 0.8, 0.0], [0, 0, 0]], requires_grad=False))
+
+
+def test_tensors_that_are_views() -> None:
+    x = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    squares(x[:, 1]).sum().backward()
+    assert x.grad.tolist() == [[0, 8, 0], [0, 20, 0]]
+
+
+def test_a_module_is_trained() -> None:
+    torch.manual_seed(0)
+    layer = qd.torch.Module(
+        dense,
+        out={"y": lambda x, w: (x.shape[0], w.shape[1])},
+        w=torch.zeros(3, 2, dtype=f64),
+    )
+    x, wanted = torch.randn(8, 3, dtype=f64), torch.randn(3, 2, dtype=f64)
+    optimiser = torch.optim.LBFGS(layer.parameters(), line_search_fn="strong_wolfe")
+
+    def step() -> Any:
+        optimiser.zero_grad()
+        loss = (layer(x) - x @ wanted).square().sum()
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        optimiser.step(step)
+    torch.testing.assert_close(layer.w.detach(), wanted, atol=1e-4, rtol=1e-4)
+    assert set(layer.state_dict()) == {"w"}
+
+
+def test_compiled_programs_call_it_as_it_is() -> None:
+    x = tensor(X)
+
+    @torch.compile(backend="eager")
+    def loss(x: Any) -> Any:
+        return squares(x + x).sum()
+
+    loss(x).backward()
+    assert x.grad.tolist() == (16 * X).tolist()
+
+
+def test_numbers_that_python_takes_out_of_a_tensor_have_no_gradient_as_in_torch() -> None:
+    def scaled(x, factor, y):
+        scaled_squares(x, y, factor.item(), 3)
+
+    function, x, factor = qd.torch.function(scaled, out={"y": "x"}), tensor(X), tensor(2.0)
+    function(x, factor).sum().backward()
+    assert x.grad.tolist() == (4 * X).tolist()
+    assert factor.grad.item() == 0.0
