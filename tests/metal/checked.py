@@ -21,7 +21,9 @@ _WORDS = (
 _FORBIDDEN = re.compile(rf"\b({_WORDS})\b")
 _FUNCTION = re.compile(r"^(?:static \w+|.*void) (\w+)\(", re.MULTILINE)
 _POINTER = re.compile(r"(\w+) (\w+)\*")
-_CAST = re.compile(r"\(((?:const )?(?:device|threadgroup|constant|thread) \w+\*)\)\s*(\(|\w+)")
+_CAST = re.compile(
+    r"\(((?:coherent\(device\) )?(?:device|threadgroup|constant|thread) \w+\*)\)\s*(\(|\w+)"
+)
 _SPACES = ("device", "constant", "threadgroup", "thread")
 _INCLUDE = "#include <metal_stdlib>\n"
 _MOST = 100  # texts that clang checks at once

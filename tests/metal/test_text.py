@@ -104,6 +104,33 @@ def test_address_spaces(
     check_address_spaces(texts(everything, monkeypatch))
 
 
+def test_memory_is_coherent_where_the_device_has_a_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> None:
+        qd.init(arch=qd.metal)
+        x, y = qd.field(qd.i32, shape=64), qd.field(qd.i32, shape=64)
+
+        @qd.kernel
+        def fenced():
+            for i in x:
+                x[i] = i
+                qd.simt.grid.memfence()
+                y[i] = x[63 - i]
+
+        @qd.kernel
+        def plain():
+            for i in x:
+                y[i] = x[i]
+
+        fenced()
+        plain()
+
+    fenced, plain = texts(run, monkeypatch)
+    loads = [line for line in fenced.splitlines() if " = *(" in line and "uint*" in line]
+    assert loads and all("coherent(device) device" in line for line in loads)
+    assert "thread_scope_device" in fenced and "coherent" not in plain
+    check_address_spaces([fenced])
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -48,6 +48,7 @@ _FUNCTIONS = {
 }
 _SCOPES = {"device": "device", "block": "threadgroup", "subgroup": "simdgroup"}
 _ALL_MEMORY = "mem_flags::mem_device | mem_flags::mem_threadgroup"
+_DEVICE = "@device"  # until it is known whether the function has a fence of the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class MetalCode(ThreadCode):
         self.subgroup = library.features.lanes
         self.gathers = self.subgroup > 1
         self.uses_thread = False
+        self._is_coherent = False
         self._entry = entry
         self._variables: list[str] = []
         self._start: list[str] = []
@@ -250,7 +252,7 @@ class MetalCode(ThreadCode):
         """A number in memory, as an integer."""
         if isinstance(place, Element):
             return f"{place.array.text}[{place.index}]"
-        return f"*{self._place(place, memory_type(dtype))}"
+        return f"*({_DEVICE} {memory_type(dtype)}*)({place})"
 
     def at(self, address: Pointer, nbytes: int) -> Pointer:
         return self.moved(address, self.constant(nbytes, i64)) if nbytes else address
@@ -315,6 +317,7 @@ class MetalCode(ThreadCode):
         return self._assign("uint", f"exchange_if({pointer}, {expected}, {value})")
 
     def fence(self, scope: str = "device") -> None:
+        self._is_coherent |= scope == "device"
         where = f"thread_scope_{_SCOPES[scope]}"
         self.emit(f"atomic_thread_fence({_ALL_MEMORY}, memory_order_seq_cst, {where});")
 
@@ -389,8 +392,13 @@ class MetalCode(ThreadCode):
         return self.uses_thread
 
     def body(self) -> str:
-        """The lines of the function."""
-        return "".join([*self._variables, *self._start, *self._lines])
+        """The lines of the function.
+
+        Memory is coherent within a block unless accesses say that other blocks see them, which
+        those say that a fence of the device orders.
+        """
+        device = "coherent(device) device" if self._is_coherent else "device"
+        return "".join([*self._variables, *self._start, *self._lines]).replace(_DEVICE, device)
 
     # -- a launch -------------------------------------------------------------------------------
 
