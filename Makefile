@@ -31,7 +31,7 @@ test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vu
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
 
 # The same tests on the CPU, with each kernel compiled for these GPUs, too: tests/cross_compile.
-COMPILE_FOR ?= gfx942,gfx1100
+COMPILE_FOR ?= gfx942,gfx1100,metal
 COMPILE_TESTS ?= $(filter-out tests/vulkan tests/fuzz/test_fuzz_run.py,$(VULKAN_TESTS)) tests/simplify \
 	tests/examples tests/graphs tests/compat tests/linalg tests/mathlib tests/names tests/passes
 

@@ -23,6 +23,10 @@ from octants.codegen.llvm.amdgpu import code_objects
 from octants.codegen.llvm.amdgpu.targets import target as amd_target
 from octants.ir.core import Module
 from octants.options import Options
+from octants.runtime.metal import context
+from tests.metal.checked import check_address_spaces, problems
+from tests.metal.cpp import clang
+from tests.metal.fake_metal import FakeMetal
 from tests.runtime.amdgpu.code_reader import metadata_of, read_code
 from tests.runtime.amdgpu.fake_hip import FakeHip
 
@@ -79,6 +83,31 @@ def _code_object(processor: str, text: str) -> None:
         assert kernel[".group_segment_fixed_size"] <= 1 << 16
 
 
+@functools.cache
+def _metal_library() -> Any:
+    return FakeMetal().library()
+
+
+def _pretend_metal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(context, "library", _metal_library)
+
+
+def _metal_text(backend: Backend, module: Module, chosen: Options) -> str:
+    return backend.compile(module, chosen).code.decode()
+
+
+def _check_metal_text(text: str) -> None:
+    """Check the text of a library of Metal; there is no compiler of it here."""
+    assert problems(text) == []
+    if clang() is not None:
+        check_address_spaces([text])
+
+
+_MISSING_FEATURE = "OCT450"
+
 TARGETS: dict[str, CompiledFor] = {
-    name: _amdgpu(name) for name in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+    **{name: _amdgpu(name) for name in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")},
+    "metal": CompiledFor(
+        "metal", _pretend_metal, _metal_text, _check_metal_text, (_MISSING_FEATURE,)
+    ),
 }

@@ -12,6 +12,7 @@ from octants.diagnostics.exceptions import InternalError
 from tests.cross_compile import targets
 from tests.cross_compile.child import compile_all
 from tests.cross_compile.plugin import Recorder
+from tests.metal.cpp import clang
 
 _KERNEL = """\
 declare double @llvm.{name}.f64(double)
@@ -47,6 +48,35 @@ def test_a_kernel_and_its_gradient(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = compile_all(tmp_path, "gfx942")
     assert found.compiled == texts[0]
     assert not found.failures
+
+
+@pytest.mark.skipif(clang() is None, reason="no clang++ here, which checks texts of Metal")
+def test_texts_of_metal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    qd.init(arch=qd.cpu)
+    recorder = Recorder(["metal"], tmp_path)
+    recorder.install(monkeypatch)
+    x, y = qd.field(qd.f32, 40), qd.field(qd.f64, 40)
+
+    @qd.kernel
+    def fill(n: qd.i32):
+        for i in x:
+            for _ in range(n):
+                x[i] += qd.sin(x[i])
+
+    @qd.kernel
+    def widen():
+        for i in x:
+            y[i] = x[i] * 0.5
+
+    fill(3)
+    widen()
+    good, bad = tmp_path / "metal" / "a.text", tmp_path / "metal" / "b.text"
+    good.write_text("#include <metal_stdlib>\nvoid f(device uint* x)\n{\n    x[0] = 3u;\n}\n")
+    bad.write_text(good.read_text().replace("x[0]", "*(threadgroup uint*)(x)"))
+    found = compile_all(tmp_path, "metal")
+    assert (found.compiled, found.refused) == (2, 1)
+    (failure,) = found.failures
+    assert failure.startswith(str(bad)) and "address_space" in failure
 
 
 def test_what_ends_the_compiler_is_named(tmp_path: Path) -> None:
