@@ -125,7 +125,7 @@ class NamedGraph:
         for name, arg in self._names.items():
             if name not in args:
                 given = ", ".join(f"`{each}`" for each in args) or "nothing"
-                problem = f"it has no value; those given are for {given}"
+                problem = f"it has no value; values are given for {given}"
                 raise WrongGraphArgument(name, problem, "add it to `args`").at(None)
             values[name] = arg.check(args[name])
         for kernel, symbols in self._launches:

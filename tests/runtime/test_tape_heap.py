@@ -208,7 +208,7 @@ def test_a_loop_asks_for_all_its_turns(
     text = run(heap, pushing_loop(counter, [f64, i32]), data)
     need = 16 * (upper - lower)
     assert heap.asked[-1] == need
-    assert f"has come to need {need} bytes" in text
+    assert f"work item needs {need} bytes" in text
     assert "its record takes 16 bytes an iteration" in text
 
 

@@ -135,7 +135,7 @@ def _count(name: str, value: Any, least: int) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
-        remedy = f"give a number from {least} on"
+        remedy = f"give an integer of at least {least}"
         raise WrongLoop(f"`{name}` is {value!r}", remedy).at(None)
     return number
 

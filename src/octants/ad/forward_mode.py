@@ -159,14 +159,14 @@ def _require_dual(what: str, array: Any) -> None:
         raise NoDual(what, problem, "give a field or an ndarray, or a list of them").at(None)
     if array.has_dual():
         return
-    problem = f"is the {array.describe()}"
+    problem = f"cannot be the {array.describe()}"
     if not array.dtype.is_float or array.companion is not Companion.PRIMAL:
         raise NoDual(what, problem, "give a field or an ndarray of floats").at(None)
     advice = "make it with `needs_dual=True`"
     if isinstance(array, FieldHandle):
-        advice += ", or call `qd.root.lazy_dual()` between its placement and its first use"
+        advice += ", or call `qd.root.lazy_dual()` before its first use"
         if array.is_allocated:
-            advice += ": it has been used, so that it is too late for that now"
+            advice += " (this field has been used already)"
     raise NoDual(what, f"{problem} without a dual", advice).at(None)
 
 
@@ -178,7 +178,9 @@ def _seeds(parameters: list[Any], seed: Any, several: bool) -> list[np.ndarray[A
     if given is None:
         given = [None] * len(parameters)
     if len(given) != len(parameters):
-        raise WrongSeed(f"{len(parameters)} parameters, but {len(given)} seeds").at(None)
+        raise WrongSeed(
+            f"{len(parameters)} parameters, but the length of `seed` is {len(given)}"
+        ).at(None)
     return [_seed(parameter, each) for parameter, each in zip(parameters, given, strict=True)]
 
 
@@ -191,5 +193,7 @@ def _seed(parameter: Any, seed: Any) -> np.ndarray[Any, Any]:
         seed = [1.0]
     numbers = np.asarray(seed, dtype=parameter.dtype.numpy).reshape(-1)
     if numbers.size != count:
-        raise WrongSeed(f"a seed of {numbers.size} numbers for {count} elements").at(None)
+        raise WrongSeed(
+            f"the size of a seed is {numbers.size}, but that of its parameter is {count}"
+        ).at(None)
     return numbers.reshape(shape)

@@ -156,7 +156,7 @@ def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
         return [_make_loss(loss, seed)]
     seeds = [None] * len(loss) if seed is None else list(seed)
     if len(seeds) != len(loss):
-        raise WrongAdjoint(f"{len(loss)} losses", f"there are {len(seeds)} seeds").at(None)
+        raise WrongAdjoint(f"{len(loss)} losses", f"its length is {len(seeds)}").at(None)
     return [each for pair in zip(loss, seeds, strict=True) for each in make_losses(*pair)]
 
 

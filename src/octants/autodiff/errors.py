@@ -63,9 +63,12 @@ def racing(kernel: str, races: list[RacePair]) -> OctantsCompilationError:
         (op.location, _VERBS.get(type(op), "updated"), item)
         for op, item in zip((first.one, first.other), first.items, strict=True)
     ]
-    more = [f"{len(races) - 1} more pairs of accesses of kernel `{kernel}` race"]
+    others = len(races) - 1
+    more = f"{others} more pairs of accesses of kernel `{kernel}` race"
+    if others == 1:
+        more = f"another pair of accesses of kernel `{kernel}` races"
     title = f"work items race for an element of `{first.one.array.name}`, so there is no gradient"
-    notes = more if len(races) > 1 else []
+    notes = [more] if others else []
     return OctantsCompilationError(describe_race("OCT303", title, accesses, notes))
 
 

@@ -26,7 +26,7 @@ def shortened(message: MessageFormat) -> MessageFormat:
 
 def memory_message(location: Span | None) -> MessageFormat:
     """Return the message of a launch that ran out of memory for the record of a loop."""
-    parts = ("one work item has come to need ", ("",), " bytes")
+    parts = ("one work item needs ", ("",), " bytes")
     return MessageFormat("memory", parts, (i64.name,), location)
 
 

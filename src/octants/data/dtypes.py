@@ -32,7 +32,7 @@ def check_dtype(
             raise TypeError
         return resolve(single), element_shape or ()
     except TypeError:
-        raise WrongDtype(what, f"{describe(dtype)} is not a type of elements").at(None) from None
+        raise WrongDtype(what, f"{describe(dtype)} is not an element type").at(None) from None
 
 
 def _single(what: str, dtype: Any) -> Any:

@@ -58,7 +58,7 @@ class WrongElementShape(UserError):
     code = "OCT503"
     exception = OctantsValueError
     title = "{what}: an element cannot have the shape {given}"
-    remedy = "the numbers of rows and columns are integers from 1"
+    remedy = "the numbers of rows and columns are integers of at least 1"
 
 
 class NotDifferentiable(UserError):

@@ -105,6 +105,6 @@ def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
     fits = isinstance(layout, (tuple, list)) and all(map(is_integer, layout))
     if not fits or sorted(layout) != list(range(rank)):
         problem = f"cannot be {describe(layout)} for {rank} axes"
-        advice = f"it has each of the numbers 0 to {rank - 1} once"
+        advice = f"give each of the numbers 0 to {rank - 1} once"
         raise WrongOption("tensor", "layout", problem, advice).at(None)
     return tuple(int(axis) for axis in layout)

@@ -76,7 +76,7 @@ class SnapshotsTooLarge(UserError):
         " already hold {held} of their {budget} bytes"
     )
     remedy = (
-        "use fewer than {slots} `slots`, which costs more runs, or raise"
+        "use fewer than {slots} `slots`, which repeats more steps, or raise"
         " `init(ad_snapshot_budget_bytes=...)`"
     )
 

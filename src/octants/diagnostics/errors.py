@@ -480,7 +480,9 @@ class WrongLoopTargets(UserError):
     exception = OctantsIndexError
     title = "the loop has {given} target(s), but its range has {wanted} index(es)"
     label = "one name per index"
-    remedy = "or use `for I in qd.grouped(...)` for all indices as one vector"
+    remedy = (
+        "give one name per index, or write `for I in qd.grouped(...)` for all indices as one vector"
+    )
 
 
 class WrongUnpacking(UserError):

@@ -130,7 +130,7 @@ class WrongFlag(UserError):
     given: str
     code = "OCT483"
     exception = OctantsArgumentError
-    title = "the {what} is no array of shape (), but of type `{given}`"
+    title = "the {what} must be an array of shape (), not a `{given}`"
     remedy = "pass `qd.ndarray(qd.i32, shape=())`, or a field of that shape"
 
 

@@ -45,8 +45,9 @@ class OutOfTapeMemory(UserError):
     title = "kernel `{kernel}`: there is no memory for the tape of its gradient: {text}"
     notes = ("in work item {item}; the gradients of this launch are void",)
     remedy = (
-        "use narrower types, or loops that carry less; if the kernel overwrites what it reads,"
-        " lower `ad_stack_budget_bytes`, since its work items cannot run again with shorter blocks"
+        "use narrower types, or carry fewer values through loops; if the kernel overwrites what it"
+        " reads, lower `ad_stack_budget_bytes`, since Octants cannot retry its work items with less"
+        " memory"
     )
 
 
@@ -57,12 +58,12 @@ class UntrackedWrite(UserError):
     code = "OCT425"
     exception = OctantsRuntimeError
     title = (
-        "the gradient of {what} is incomplete: an array that determines how much its loops record"
+        "the gradient of {what} is incomplete: an array that the lengths of its loops depend on"
         " was written while it ran, or by another library"
     )
     remedy = (
-        "issue launches and copies that write such arrays before it in the same stream, or wait"
-        " for an event after them"
+        "write such arrays before the gradient: in the same stream, or in another one with an"
+        " event that the stream of the gradient waits for"
     )
 
 

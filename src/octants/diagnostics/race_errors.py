@@ -48,6 +48,6 @@ class NoRaceCheck(UserError):
         "the device lacks shaderBufferInt64Atomics or shaderInt64",
     )
     remedy = (
-        "leave out `validation=True`, so that only devices that can check do; or use another"
+        "leave out `validation=True`, so that launches run unchecked here; or use another"
         " device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
     )

@@ -70,8 +70,8 @@ class UntrackedChange(UserError):
     code = "OCT320"
     exception = OctantsRuntimeError
     title = (
-        "`{array}` was changed through a pointer or a shared view after a launch on the tape that"
-        " needs its contents, or its gradient"
+        "`{array}` was changed through a pointer or a shared view, but a launch on the tape needs"
+        " what it, or its gradient, held before"
     )
     remedy = (
         "write it with `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees; or"

@@ -15,8 +15,11 @@ from octants.diagnostics.errors import UncutCheckpoint, WrongParallelSection, Wr
 from octants.frontend.context import Context
 from octants.lang import syntax
 
-_OUTSIDE = "`with qd.graph.parallel():` stands outside of a region"
-_FOREIGN = "`with qd.graph.parallel_context():` contains something else than sections"
+_OUTSIDE = "`with qd.graph.parallel():` is not directly in a `with qd.graph.parallel_context():`"
+_FOREIGN = (
+    "`with qd.graph.parallel_context():` contains something other than"
+    " `with qd.graph.parallel():` blocks"
+)
 
 
 def with_(context: Context, node: ast.With) -> bool | None:
@@ -49,9 +52,9 @@ _NAMES = (
 def _check(context: Context, node: ast.With, call: ast.Call, name: str) -> None:
     """That a block is given nothing, and stands at the top level."""
     if call.args or call.keywords or node.items[0].optional_vars:
-        context.fail(WrongStreamBlock("takes nothing, and gives nothing", name), node)
+        context.fail(WrongStreamBlock("takes no arguments, and has no value for `as`", name), node)
     if context.side or (context.in_region and name == "graph.parallel_context"):
-        context.fail(WrongStreamBlock("stands within another one", name), node)
+        context.fail(WrongStreamBlock("cannot be nested", name), node)
     if not context.is_top_level and name == "stream_parallel":
         context.fail(WrongStreamBlock("stands in a loop or a condition", name), node)
 

@@ -232,7 +232,7 @@ def _array_element(
     if len(indices) != array.rank:
         way_out = ""
         if array.element_shape and len(indices) == array.rank + len(array.element_shape):
-            way_out = "index the element apart: `x[i][k]`"
+            way_out = "index the element separately: `x[i][k]`"
         elif array.rank == 0:
             way_out = f"use `{array.name}[None]`"
         wanted = f"{array.rank} {'index' if array.rank == 1 else 'indices'}"

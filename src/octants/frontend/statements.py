@@ -279,7 +279,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Try": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
     "TryStar": ("`try`", "test the condition with `if`; errors of kernels are raised on the host"),
     "Raise": ("`raise`", "use `assert`, which is checked with `qd.init(debug=True)`"),
-    "With": ("`with`", "call what it does before and after"),
+    "With": ("`with`", "call what the context manager does before and after the block"),
     "AsyncWith": ("`async with`", "kernels are not coroutines"),
     "AsyncFor": ("`async for`", "kernels are not coroutines"),
     "FunctionDef": ("`def`", "define the function outside, decorated with `@qd.func`"),

@@ -206,9 +206,9 @@ class _Cutter:
         except Exception:
             label = None
         if not isinstance(label, int) or isinstance(label, bool):
-            self._fail("has a label that is no integer constant", statement)
+            self._fail("has a label that is not an integer constant", statement)
         if label in self.labels:
-            self._fail(f"has the label {label}, which another one has", statement)
+            self._fail(f"has the label {label}, as another checkpoint has", statement)
         self.labels.add(label)
         return label
 

@@ -83,7 +83,7 @@ class PersistentStorage:
             seeds = list(seed) if specialisation.returns_tuple else [seed]
         kernel = specialisation.signature.kernel
         if len(seeds) != len(positions):
-            problem = f"{len(seeds)} seeds for the {len(positions)} values that it returns"
+            problem = f"its length is {len(seeds)}, but the kernel returns {len(positions)} values"
             raise WrongAdjoint(f"kernel `{kernel}`", problem).at(None)
         for position, given in zip(positions, seeds, strict=True):
             if (position, ADJOINT) in self.layout.offsets:
@@ -111,7 +111,7 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
     except (TypeError, ValueError):
         raise WrongAdjoint(what, f"a {type(given).__name__} is not a number").at(None) from None
     if numbers.shape not in ((), shape):
-        raise WrongAdjoint(what, f"the shape {numbers.shape} for one of {shape}").at(None)
+        raise WrongAdjoint(what, f"its shape is {numbers.shape}, not {shape}").at(None)
     return np.broadcast_to(numbers, shape)
 
 

@@ -258,7 +258,8 @@ def refuse_read(_: Any = None) -> None:
     """End the active capture because the host reads memory, which a replay cannot wait for."""
     refuse(
         "the host cannot read what the device computes",
-        "read it before or after; what decides between launches must be computed by kernels",
+        "read it before or after the capture; conditions between launches must be computed by"
+        " kernels",
     )
 
 

@@ -200,5 +200,5 @@ def _check_overlaps(pieces: Sequence[_Piece]) -> None:
                 raise piece.leaf.error(
                     f"it shares memory with `{other.leaf.name}`, both are copied to the device, and"
                     " one of them is written",
-                    "pass arrays that do not overlap, or one array and where its parts begin",
+                    "pass arrays that do not overlap, or one array and the offsets of its parts",
                 )

@@ -40,8 +40,8 @@ class NoDevice(UserError):
     problem: str
     code = "OCT432"
     exception = OctantsRuntimeError
-    title = "there is no NVIDIA GPU to be used: {problem}"
-    remedy = "CUDA_VISIBLE_DEVICES hides those that it does not name"
+    title = "no NVIDIA GPU can be used: {problem}"
+    remedy = "if CUDA_VISIBLE_DEVICES is set, add the number of the GPU to it"
 
 
 class NoSuchDevice(UserError):
@@ -51,7 +51,7 @@ class NoSuchDevice(UserError):
     count: int
     code = "OCT433"
     exception = OctantsValueError
-    title = "there is no GPU {number}: this process sees {count}, which are counted from 0"
+    title = "there is no GPU {number}: this process sees {count}, numbered from 0"
     remedy = "`init(device=...)` takes one of these numbers"
 
 

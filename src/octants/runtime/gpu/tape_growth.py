@@ -431,7 +431,7 @@ class Recording:
 
     def _failure(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
         artifact = self._artifact
-        text = f"one work item has come to need {need} bytes"
+        text = f"one work item needs {need} bytes"
         item = lower + tape.first_failure()
         error = OutOfTapeMemory(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))

@@ -14,8 +14,8 @@ class MissingHip(UserError):
     exception = OctantsRuntimeError
     title = "AMD's HIP runtime cannot be used: {problem}"
     remedy = (
-        "install ROCm's package `hip-runtime-amd`, which has libamdhip64; where it is in a folder"
-        " of its own, name that in LD_LIBRARY_PATH, such as /opt/rocm/lib"
+        "install ROCm's package `hip-runtime-amd`, which has libamdhip64; if it is installed"
+        " already, add its folder, such as /opt/rocm/lib, to LD_LIBRARY_PATH"
     )
 
 
@@ -36,10 +36,10 @@ class NoAmdDevice(UserError):
     problem: str
     code = "OCT444"
     exception = OctantsRuntimeError
-    title = "there is no AMD GPU to be used: {problem}"
+    title = "no AMD GPU can be used: {problem}"
     remedy = (
         "the kernel driver `amdgpu` has to be loaded, and the user to be in the groups `render` and"
-        " `video`; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES hide GPUs that they do not name"
+        " `video`; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES, if set, must include the GPU"
     )
 
 
@@ -55,5 +55,5 @@ class UnsupportedProcessor(UserError):
     notes = ("code is generated for {known}",)
     remedy = (
         "`init(arch=qd.vulkan)` uses this GPU through Vulkan. A processor of the same family may"
-        " run its code: HSA_OVERRIDE_GFX_VERSION=10.3.0 has ROCm take it for a gfx1030"
+        " run its code: HSA_OVERRIDE_GFX_VERSION=10.3.0 makes ROCm treat it as a gfx1030"
     )
