@@ -57,7 +57,7 @@ def _static_argument(context: Context, arg: ast.expr) -> Any:
     value = context.evaluate(arg)
     if isinstance(value, (tuple, list, GroupedDomain)):
         return value
-    return compile_time.static_value(context, value, arg, "what static(...) is given")
+    return compile_time.static_value(context, value, arg, "the argument of static(...)")
 
 
 PYTHON_ONLY = (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)
