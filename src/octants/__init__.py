@@ -41,6 +41,7 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
+from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
 from octants.data.buffer_view import BufferView as BufferView
 from octants.data.dlpack_import import from_dlpack as from_dlpack
 from octants.data.field import Field as Field

@@ -156,5 +156,13 @@ HOST = Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arc
 GPUS = (Arch.cuda, Arch.amdgpu, Arch.metal, Arch.vulkan)
 """In the order in which ``arch=gpu`` tries them."""
 
-_EVERYWHERE = frozenset((Extension.data64, Extension.adstack, Extension.assertion))
+_EVERYWHERE = frozenset(
+    (
+        Extension.data64,
+        Extension.adstack,
+        Extension.assertion,
+        Extension.quant,
+        Extension.quant_basic,
+    )
+)
 EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(Arch, _EVERYWHERE)

@@ -96,7 +96,7 @@ def test_absent_names_say_what_to_use(name: str) -> None:
     "text",
     [
         "from octants import Texture",
-        "from octants.types import quant",
+        "from octants.types import texture",
     ],
 )
 def test_absent_imports_say_what_to_use(text: str) -> None:

@@ -296,7 +296,7 @@ def test_what_cannot_be_placed(given: Any) -> None:
         root.dense(ax.i, 4).place(field(f32), given)
 
 
-@pytest.mark.parametrize("kind", ["pointer", "bitmasked", "dynamic", "quant_array"])
+@pytest.mark.parametrize("kind", ["pointer", "bitmasked", "dynamic"])
 def test_kinds_of_blocks_that_do_not_exist(kind: str) -> None:
     for start in (root, root.dense(ax.i, 4)):
         with pytest.raises(OctantsRuntimeError, match=kind):

@@ -27,7 +27,13 @@ from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import FieldHandle, NdarrayHandle, NdarrayType, StructHandle
+from octants.types.signature import (
+    FieldHandle,
+    NdarrayHandle,
+    NdarrayType,
+    QuantHandle,
+    StructHandle,
+)
 from octants.types.structs import Struct, StructType
 
 _NOT_OURS = ("octants.demos.", "octants.fuzz.")
@@ -257,6 +263,14 @@ def _add_struct_field(digest: Digest, field: StructHandle) -> None:
     digest.values(dict(field.members), field.python_type)
 
 
+def _add_quant_field(digest: Digest, field: QuantHandle) -> None:
+    digest.word("quantised field")
+    if not field.is_placed:
+        return
+    digest.values(field.packing, field.slots, field.inner, field.word_axes, field.words)
+    digest.values(field.shape, field.offset, field.element_shape)
+
+
 def _add_dataclass(digest: Digest, value: Any) -> None:
     """One of ours, such as the type of an argument."""
     digest.word("dataclass", type(value).__qualname__)
@@ -291,5 +305,6 @@ _RULES: tuple[tuple[Any, Callable[[Digest, Any], None]], ...] = (
     ((NdarrayAnnotation, Template), _add_annotation),
     (FieldHandle, _add_field),
     (StructHandle, _add_struct_field),
+    (QuantHandle, _add_quant_field),
     (_Ours, _add_dataclass),
 )

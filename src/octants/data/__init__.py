@@ -7,6 +7,7 @@ hold them; `host_array` is what the host does with arrays of either kind. Every 
 
 from __future__ import annotations
 
+from octants.data.bitpacked_fields import QuantArray
 from octants.data.field_factories import make_field
 from octants.data.ndarray import make_ndarray
 from octants.data.struct_field import make_struct_field
@@ -14,5 +15,9 @@ from octants.data.tensor import make_tensor
 from octants.types.factories import FACTORIES
 
 FACTORIES.update(
-    field=make_field, ndarray=make_ndarray, tensor=make_tensor, struct_field=make_struct_field
+    field=make_field,
+    ndarray=make_ndarray,
+    tensor=make_tensor,
+    struct_field=make_struct_field,
+    quant_array=QuantArray,
 )

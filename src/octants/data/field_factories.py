@@ -16,10 +16,12 @@ from octants.data.dtypes import (
 )
 from octants.data.errors import WrongOption, describe
 from octants.data.field import Field, MatrixField, ScalarField
+from octants.data.quant_field import make_quant_field
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.enums import Layout
+from octants.types.quantised import QuantType
 from octants.types.scalars import DType
 
 
@@ -71,12 +73,17 @@ def make_field(
     needs_dual: bool = False,
     layout: Layout = Layout.AOS,
     ndim: int | None = None,
-) -> Field:
+) -> Any:
     """A field of scalars, vectors or matrices; see `field`.
 
     `layout` says whether the components of an element stand together (AOS) or each in an array of
     its own (SOA). With ``ndim=1`` a matrix of one column is a vector.
     """
+    if isinstance(dtype, QuantType):
+        options: dict[str, Any] = {"needs_grad": needs_grad, "needs_dual": needs_dual}
+        options |= {"order": order, "offset": offset}
+        form = check_element_shape("field", element_shape or (), ndim)
+        return make_quant_field(dtype, shape, form, name, options)
     scalar, element_shape = check_dtype("field", dtype, element_shape)
     element_shape = check_element_shape("field", element_shape, ndim)
     check_layout("field", layout)

@@ -93,31 +93,13 @@ def _components(what: str, value: Any, shape: tuple[int, ...]) -> Array:
 
 
 def convert_array(what: str, values: Array, dtype: DType) -> Array:
-    """An array with the conversions of the language: integers wrap, floats become integers by
-    truncation and saturate, NaN becomes 0.
-    """
+    """An array with the conversions of the language, `scalars.convert_values`."""
     if values.dtype.kind not in "biuf":
         needed = "an array of numbers"
         raise WrongArray(what, f"one of {values.dtype}", needed, "convert it with `astype`").at(
             None
         )
-    if values.dtype == dtype.numpy:
-        return values
-    if values.dtype.kind == "f" and dtype.is_integer:
-        return _truncate(values, dtype)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype.numpy)
-
-
-def _truncate(values: Array, dtype: DType) -> Array:
-    low, high = scalars.integer_range(dtype)
-    wide = values.astype(np.float64)
-    too_high, too_low = wide >= float(high), wide <= float(low)
-    inside = ~(too_high | too_low | np.isnan(wide))
-    result = np.where(inside, wide, 0).astype(dtype.numpy)
-    result[too_high] = high
-    result[too_low] = low
-    return result
+    return scalars.convert_values(values, dtype)
 
 
 def check_shape(what: str, given: tuple[int, ...], *allowed: tuple[int, ...]) -> None:

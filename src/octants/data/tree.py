@@ -23,6 +23,7 @@ from octants.data.errors import (
     UsedAfterReset,
     describe,
 )
+from octants.types import factories
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 from octants.types.scalars import DType
@@ -74,7 +75,6 @@ _USE_COUNTER = (
     "use `dense` with as many cells as there may be, and a field of counts that `qd.atomic_add`"
     " gives positions from"
 )
-_USE_NARROW = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
 
 
 class SNode:
@@ -152,9 +152,13 @@ class SNode:
         """Growing blocks are not supported yet."""
         raise UnsupportedNode("dynamic", _USE_COUNTER).at(None)
 
-    def quant_array(self, *_: Any, **__: Any) -> SNode:
-        """Quantised blocks are not supported yet."""
-        raise UnsupportedNode("quant_array", _USE_NARROW).at(None)
+    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
+        """A word in each cell of this block that several elements of a quantised field share.
+
+        ``dense(i, 4).quant_array(i, 8, max_num_bits=32).place(x)`` places a field of 32 elements of
+        up to 4 bits. It takes one field, of `types.quant.int` or `types.quant.fixed`.
+        """
+        return factories.make("quant_array", self, indices, dimensions, max_num_bits)
 
     # -- asking ---------------------------------------------------------------------------------
 

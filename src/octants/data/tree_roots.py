@@ -54,9 +54,9 @@ class Root:
         """Growing blocks are not supported yet."""
         return self.node.dynamic()
 
-    def quant_array(self, *_: Any, **__: Any) -> SNode:
-        """Quantised blocks are not supported yet."""
-        return self.node.quant_array()
+    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
+        """A word that several elements of a quantised field share; see `SNode.quant_array`."""
+        return self.node.quant_array(indices, dimensions, max_num_bits)
 
     def deactivate_all(self) -> None:
         """Nothing: dense blocks are always active."""

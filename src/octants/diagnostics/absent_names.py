@@ -19,7 +19,6 @@ _LISTS = (
 )
 _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what lies between"
 _MESHES = "use ndarrays of vertices and of their indices"
-_QUANT = "use fields of `qd.f16`, `qd.i8` or `qd.i16`"
 _GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
 _SCANS = (
     "write the sum as a loop under `qd.loop_config(serialize=True)`, or in blocks with"
@@ -39,7 +38,6 @@ ADVICE: dict[str, str] = {
     "get_addr": "elements have no addresses in kernels: keep their indices",
     **dict.fromkeys(("Texture", "types.texture", "types.rw_texture"), _TEXTURES),
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), _MESHES),
-    **dict.fromkeys(("BitpackedFields", "types.quant"), _QUANT),
     **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
     **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
     "types.buffer_view_type": "annotate the parameter with `qd.BufferView[qd.f32]`",

@@ -15,6 +15,7 @@ from octants.diagnostics.library_errors import NotAnElement, WrongArgumentValue,
 from octants.frontend import arithmetic, matrices, references
 from octants.frontend.context import Context
 from octants.frontend.operands import as_type, dtype_of, elementwise, operand
+from octants.frontend.packed import PackedArray
 from octants.frontend.values import (
     ArrayReference,
     ElementReference,
@@ -67,7 +68,7 @@ def compare_and_swap(
         place = references.memory_of(place)
     wanted, new = (_scalar(context, node, x, dtype) for x in (expected, desired))
     if isinstance(place, ElementReference):
-        if place.shape:
+        if place.shape or isinstance(place.array, PackedArray):
             context.fail(NotAnElement("atomic_cas", describe(place)), node)
         (indices,) = references.addresses(context, place)
         return context.builder.compare_exchange(place.array, indices, wanted, new)

@@ -22,12 +22,12 @@ from octants.frontend.python_objects import wrap
 from octants.frontend.values import ArrayReference, is_run_time
 from octants.lang.marker import home_of
 from octants.types.compile_time_reads import Read
-from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 
 LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "scipy", "torch")
 """Packages whose functions are not inlined."""
 
-_ARRAYS = (FieldHandle, NdarrayHandle, StructHandle)
+_ARRAYS = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle)
 _DEEPEST = 5  # calls of calls that are looked through for arrays
 
 

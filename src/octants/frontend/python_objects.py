@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from octants.diagnostics.errors import MissingCompanion
+from octants.frontend import packed
 from octants.frontend.context import Context
 from octants.frontend.values import ArrayReference, StructValue
 from octants.ir.core import Companion
 from octants.types.compile_time_reads import Read
-from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 from octants.types.structs import Struct
 
 
@@ -18,6 +19,8 @@ def wrap(context: Context, found: Any, label: str) -> Any:
     """A Python object as the frontend sees it: fields and ndarrays become arrays of the kernel."""
     if isinstance(found, (FieldHandle, NdarrayHandle)):
         return _wrap_field(context, found, label)
+    if isinstance(found, QuantHandle):
+        return packed.reference(_wrap_field(context, found.words, label), found)
     if isinstance(found, StructHandle):
         members = {key: wrap(context, x, f"{label}_{key}") for key, x in found.members.items()}
         return StructValue(members, found.python_type)

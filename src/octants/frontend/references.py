@@ -17,8 +17,9 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
-from octants.frontend import flattening
+from octants.frontend import flattening, packed
 from octants.frontend.context import Context
+from octants.frontend.packed import PackedArray
 from octants.frontend.values import (
     ArrayReference,
     Components,
@@ -121,6 +122,8 @@ def is_place(x: Any) -> bool:
 
 
 def _load_element(context: Context, place: ElementReference) -> Any:
+    if isinstance(place.array, PackedArray):
+        return packed.load(context, place)
     builder, loads = context.builder, []
     for indices in addresses(context, place):
         loads.append(builder.load(place.array, indices, place.companion))
@@ -229,6 +232,9 @@ def store(context: Context, place: Any, new: Any, node: ast.AST | None = None) -
     """Store into a place, converted to its type; a scalar fills a vector or matrix."""
     if isinstance(place, ElementReference):
         values = _fitting(context, place, new, node)
+        if isinstance(place.array, PackedArray):
+            packed.store(context, place, values)
+            return
         for indices, component in zip(addresses(context, place), values, strict=True):
             context.builder.store(place.array, indices, component, place.companion)
     elif isinstance(place, VariableReference):
@@ -385,6 +391,8 @@ def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | 
     if not isinstance(place, ElementReference):
         context.fail(NotAValue(describe(place), "an element of a field or array is needed"), node)
     values = _fitting(context, place, operand, node)
+    if isinstance(place.array, PackedArray):
+        return packed.atomic(context, fn, place, values)
     before = [
         context.builder.atomic(fn, place.array, indices, component, place.companion)
         for indices, component in zip(addresses(context, place), values, strict=True)

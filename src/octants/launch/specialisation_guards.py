@@ -22,12 +22,12 @@ from octants.runtime.arguments.recognition import is_same
 from octants.types.compile_time_reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 from octants.types.structs import Struct
 from octants.types.weak_references import holds_objects, likeness, parts_of, reference_to
 
 _NUMBERS = (int, float, bool, str, type(None))
-_HANDLES = (FieldHandle, NdarrayHandle, StructHandle, DType, enum.Enum)
+_HANDLES = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle, DType, enum.Enum)
 _CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -125,6 +125,8 @@ class Sight:
         inner = parts_of(value)
         if isinstance(value, StructHandle):
             inner = iter(value.members.values())
+        elif isinstance(value, QuantHandle) and value.is_placed:
+            inner = iter((value.words,))
         elif isinstance(value, Struct):
             inner = iter(value.entries.values())
         for part in inner:

@@ -16,7 +16,7 @@ from octants.ir import ops, semantics
 from octants.ir.core import Block, Operation, Value
 from octants.ir.semantics import product_error
 from octants.mathlib.functions import FUNCTIONS, SLOPES, function
-from octants.types.scalars import DType, f16, f32
+from octants.types.scalars import DType, convert_values, f16, f32
 
 _UNARY = {"neg": "-{}", "abs": "abs({})", "not": "~{}", "sqrt": "sqrt({})", "trunc": "trunc({})"}
 _BINARY = {
@@ -29,7 +29,9 @@ _BINARY = {
     "xor": "{} ^ {}",
     "shl": "{} << {}",
     "shr": "{} >> {}",
+    "ushr": "{} >> {}",  # of unsigned numbers
     "min": "minimum({}, {})",
+    "max": "maximum({}, {})",
     "mul_error": "product_error({}, {})",
 }
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -64,6 +66,17 @@ def _translated(fn: str, dtype: DType, arrays: bool, fast: bool = False) -> Call
     return _Translator(arrays).function(function(fn, dtype, fast, "plain").block)
 
 
+def translate(block: Block) -> Callable[..., Any]:
+    """A function of numpy arrays that computes what a block yields, one value, of its arguments."""
+    function = _Translator(arrays=True).function(block)
+
+    def run(*arrays: np.ndarray[Any, Any]) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arrays)
+
+    return run
+
+
 class _Translator:
     """Writes the lines of one Python function."""
 
@@ -77,6 +90,8 @@ class _Translator:
             "where": np.where,
             "product_error": product_error,
             "minimum": np.minimum if arrays else min,
+            "maximum": np.maximum if arrays else max,
+            "convert_values": convert_values,
         }
 
     def function(self, block: Block) -> Callable[..., Any]:
@@ -126,6 +141,9 @@ class _Translator:
             form = "where({}, {}, {})" if self._arrays else "{1} if {0} else {2}"
             return form.format(*names)
         if isinstance(op, ops.Cast):
+            if self._arrays and op.x.type.is_float and op.result.type.is_integer:
+                self._globals[f"dtype_{op.result.type}"] = op.result.type
+                return f"convert_values({names[0]}, dtype_{op.result.type})"
             return f"{names[0]}.astype({self._type(op.result.type)})"
         if isinstance(op, ops.Bitcast):
             return f"{names[0]}.view({self._type(op.result.type)})"

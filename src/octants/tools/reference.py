@@ -46,6 +46,7 @@ MODULES = (  # the others are parts of the compiler
     "graph",
     "linalg",
     "types",
+    "types.quant",
     "math",
     "simt.block",
     "simt.subgroup",

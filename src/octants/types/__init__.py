@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from octants.diagnostics.absent_names import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
+from octants.types import quant as quant
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType as MatrixType

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 FACTORIES: dict[str, Callable[..., Any]] = {}
-"""By the kind of what is made: "field", "ndarray", "tensor" and "struct_field".
+"""By the kind of what is made: "field", "ndarray", "tensor", "struct_field" and "quant_array".
 
 ``FACTORIES["field"](dtype, shape, *, element_shape=(n,) or (n, m), **options)``, and the same for
-"ndarray" and "tensor"; ``FACTORIES["struct_field"](struct_type, shape, **options)``.
+"ndarray" and "tensor"; ``FACTORIES["struct_field"](struct_type, shape, **options)``;
+``FACTORIES["quant_array"](block, axes, dimensions, max_num_bits)``.
 """
 
 

@@ -143,6 +143,27 @@ def convert(value: Any, dtype: DType) -> Any:
     return wrapped - (1 << dtype.bits) if wrapped > high else wrapped
 
 
+def convert_values(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """The numbers of an array with the language's conversion; see `convert`."""
+    if values.dtype == dtype.numpy:
+        return values
+    if values.dtype.kind == "f" and dtype.is_integer:
+        return _truncate(values, dtype)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype.numpy)
+
+
+def _truncate(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    low, high = integer_range(dtype)
+    wide = values.astype(np.float64)
+    too_high, too_low = wide >= float(high), wide <= float(low)
+    inside = ~(too_high | too_low | np.isnan(wide))
+    result = np.asarray(np.where(inside, wide, 0).astype(dtype.numpy))
+    result[too_high] = high
+    result[too_low] = low
+    return result
+
+
 def integer_range(dtype: DType) -> tuple[int, int]:
     """The least and the greatest value of an integer type."""
     if dtype.kind is Kind.SIGNED:

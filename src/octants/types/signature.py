@@ -12,6 +12,7 @@ from octants.diagnostics.exceptions import InternalError
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
+from octants.types.quantised import Packing
 from octants.types.scalars import DType
 
 
@@ -52,6 +53,48 @@ class StructHandle(ABC):
     members: Mapping[str, FieldHandle | StructHandle]
     shape: tuple[int, ...]
     python_type: Any  # the `structs.StructType` of an element
+
+
+class QuantHandle(ABC):
+    """A quantised field: numbers that are packed in words, which are a field of their own.
+
+    It has the attributes of a `FieldHandle` but for layouts and addresses. `packing` says what is
+    in a word, and `slots` which of it the components of an element are, row by row. Along an axis,
+    `inner` elements share a word: 1, or more in a ``quant_array``. The words have those axes whose
+    numbers are in `word_axes`.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    element_shape: tuple[int, ...]
+    name: str = ""
+    offset: tuple[int, ...] = ()
+    slots: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def is_placed(self) -> bool:
+        """Whether there are words; without them the rest is unknown."""
+
+    @property
+    @abstractmethod
+    def words(self) -> FieldHandle:
+        """The field of the words; an error if the field is not placed."""
+
+    @property
+    @abstractmethod
+    def packing(self) -> Packing:
+        """What a word holds."""
+
+    @property
+    @abstractmethod
+    def inner(self) -> tuple[int, ...]:
+        """How many elements share a word, for each axis."""
+
+    @property
+    @abstractmethod
+    def word_axes(self) -> tuple[int, ...]:
+        """The axes of the field that its words have, too."""
 
 
 @dataclass(frozen=True, slots=True)
