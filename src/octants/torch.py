@@ -15,6 +15,7 @@ import numpy as np
 
 from octants import api, driver
 from octants.ad.array_function import ArrayFunction, ArrayLibrary, Shaped
+from octants.ad.numpy_arrays import as_ndarray
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.array_function_errors import NoSecondDerivative
@@ -48,6 +49,8 @@ class _TorchArrays(ArrayLibrary):
         self, array: Any, element_dim: int, adjoint: Any = None, has_tangent: bool = False
     ) -> Any:
         plain = array.detach()
+        if has_tangent and plain.device.type == "cpu":
+            return as_ndarray(plain.numpy(), element_dim, needs_grad=False, needs_dual=True)
         if has_tangent:
             return from_dlpack(plain.contiguous(), element_dim=element_dim, needs_dual=True)
         if adjoint is None:
@@ -59,13 +62,17 @@ class _TorchArrays(ArrayLibrary):
 
     def result(self, argument: Any, array: Any) -> Any:
         if isinstance(argument, Ndarray) and not driver.device().shares_memory:
+            if array.device.type == "cpu":
+                return torch.from_numpy(argument.to_numpy())
             api.sync()
         return array
 
     def gradient(self, argument: Any) -> Any:
         return argument.grad
 
-    def tangent(self, argument: Any) -> Any:
+    def tangent(self, argument: Any, array: Any) -> Any:
+        if array.device.type == "cpu":
+            return torch.from_numpy(argument.dual.to_numpy())
         return torch.from_dlpack(argument.dual).clone()
 
     def numbers(self, array: Any) -> Any:

@@ -88,8 +88,8 @@ class ArrayLibrary(ABC):
         """The gradient of what a kernel was passed, as an array."""
 
     @abstractmethod
-    def tangent(self, argument: Any) -> Any:
-        """The dual of what a kernel was passed, as an array."""
+    def tangent(self, argument: Any, array: Any) -> Any:
+        """The dual of what a kernel was passed for an array, as an array."""
 
     @abstractmethod
     def numbers(self, array: Any) -> Any:
@@ -317,8 +317,10 @@ class ArrayFunction:
         seeds = [self.library.numbers(each) for each in tangents.values()]
         with FwdMode([passed[each] for each in floats], parameters, seeds):
             returned = self.function(*passed.values())
-        tangent = self.library.tangent
-        found = [tangent(passed[name]) if name in floats else None for name in self.outputs]
+        found = [
+            self.library.tangent(passed[name], arrays[name]) if name in floats else None
+            for name in self.outputs
+        ]
         return self._results(arrays, passed, returned), found
 
     def _with_outputs(self, bound: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class NumpyArrays(ArrayLibrary):
     ) -> Any:
         if adjoint is None and not has_tangent:
             return array
-        made = _made(array, element_dim, adjoint is not None, has_tangent)
+        made = as_ndarray(array, element_dim, adjoint is not None, has_tangent)
         if adjoint is not None and adjoint is not True:
             made.grad.from_numpy(np.asarray(adjoint, array.dtype))
         return made
@@ -47,14 +47,15 @@ class NumpyArrays(ArrayLibrary):
     def gradient(self, argument: Any) -> Any:
         return argument.grad.to_numpy()
 
-    def tangent(self, argument: Any) -> Any:
+    def tangent(self, argument: Any, array: Any) -> Any:  # noqa: ARG002
         return argument.dual.to_numpy()
 
     def numbers(self, array: Any) -> Any:
         return np.reshape(array, -1)
 
 
-def _made(array: Array, element_dim: int, needs_grad: bool, needs_dual: bool) -> Ndarray:
+def as_ndarray(array: Array, element_dim: int, needs_grad: bool, needs_dual: bool) -> Ndarray:
+    """An ndarray in the memory of an array, if kernels can use that, else a copy on the device."""
     if current.device().shares_memory and array.flags.c_contiguous:
         return from_dlpack(
             array, element_dim=element_dim, needs_grad=needs_grad, needs_dual=needs_dual
