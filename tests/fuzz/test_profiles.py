@@ -59,6 +59,11 @@ WANTED = {
         result of an integer atomic; // of widths; % of widths; shift of widths;
         comparison of widths; choice of widths; returned i64; returned u8;
         ^= on an array of integers""",
+    "collections": """view of an ndarray; views of one ndarray; views that overlap;
+        view made by a launch; part of a view, in a kernel; dict; comprehension of a dict;
+        dict in a dict display; assignment of a dict; value of a dict; get of a dict;
+        loop over a dict; comprehension of a list; list whose elements change;
+        assignment of an element of a list""",
     "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",

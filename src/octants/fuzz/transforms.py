@@ -9,6 +9,8 @@ from octants.fuzz.program import HOST_WRITES, Program, Text
 
 def as_fields(program: Program) -> Program | None:
     """The program with a field in place of each ndarray, passed as a template."""
+    if "qd.BufferView" in program.source:  # which fields do not have
+        return None
     tree = ast.parse(program.source)
     changed = False
     for node in ast.walk(tree):
@@ -79,7 +81,9 @@ def _become_ndarray(node: ast.Assign) -> str:
 
 
 def ndarrays_of(program: Program) -> list[str]:
-    """The names of its ndarrays, none if the host writes one of them between launches."""
+    """Names of ndarrays, none if the host writes one between launches or there are views."""
+    if "qd.BufferView" in program.source:
+        return []
     tree = ast.parse(program.source)
     names = [
         ast.unparse(node.targets[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from octants.fuzz.generator.context import ArrayInfo, Shared
+from octants.fuzz.generator.context import ArrayInfo, Shared, View
 
 
 def make(shared: Shared, extents: tuple[int, int]) -> list[ArrayInfo]:
@@ -58,6 +58,9 @@ def declarations(shared: Shared) -> list[str]:
     for array in shared.arrays:
         if array.owner or array.is_made:
             continue
+        if array.view:
+            lines += _view(array, array.view, rng)
+            continue
         by_hand = array.is_field and array.shape and not shared.has_random and rng.random() < 0.25
         lines.append(_declaration(array, rng, has_shape=not by_hand))
         if by_hand:
@@ -96,17 +99,28 @@ def _declaration(array: ArrayInfo, rng: random.Random, has_shape: bool) -> str:
     prefix = {0: "qd.", 1: "qd.Vector.", 2: "qd.Matrix."}[len(array.element_shape)]
     arguments = [*map(str, array.element_shape), array.dtype]
     if has_shape:
-        arguments.append(f"shape={array.shape!r}")
+        arguments.append(f"shape={array.memory_shape!r}")
     if has_shape and array.element_shape and array.is_field and rng.random() < 0.15:
         arguments.append("layout=qd.Layout.SOA")
     if array.has_grad:
         arguments += ["needs_grad=True", "needs_dual=True"]
-    return f"{array.name} = {prefix}{maker}({', '.join(arguments)})"
+    return f"{array.memory} = {prefix}{maker}({', '.join(arguments)})"
+
+
+def _view(array: ArrayInfo, view: View, rng: random.Random) -> list[str]:
+    """A view, and its ndarray if it is the first one of it."""
+    (size,) = array.shape
+    ways = [f"{array.memory}[{view.first}:{view.first + size}]"]
+    ways.append(f"qd.BufferView({array.memory}, {view.first}, {size})")
+    lines = [f"{array.name} = {rng.choice(ways)}"]
+    return lines if view.is_later else [_declaration(array, rng, has_shape=True), *lines]
 
 
 def annotation(array: ArrayInfo) -> str:
-    """The parameter of a kernel that takes an ndarray."""
+    """The parameter of a kernel that takes an ndarray, or a view of one."""
     dtype = array.dtype
+    if array.view:
+        return f"{array.name}: qd.BufferView{'' if array.element_shape else f'[{dtype}]'}"
     if len(array.element_shape) == 1:
         dtype = f"qd.types.vector({array.element_shape[0]}, {dtype})"
     elif array.element_shape:

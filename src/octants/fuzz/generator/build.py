@@ -118,22 +118,22 @@ def _host_write(shared: Shared, array: ArrayInfo, profile: Profile) -> list[Step
     kind = rng.choice([*profile.writes])
     if kind == "from_numpy":
         shared.features["host: from_numpy"] += 1
-        return [(kind, (array.name, _content(rng, (*array.shape, *array.element_shape))))]
+        return [(kind, (array.memory, _content(rng, (*array.memory_shape, *array.element_shape))))]
     if kind == "__setitem__":
         if array.element_shape:
             if "from_numpy" not in profile.writes:
                 return []
             shared.features["host: element of vectors"] += 1
             value = _content(rng, array.element_shape)
-        index = tuple(rng.randrange(extent) for extent in array.shape)
-        arguments: tuple[Any, ...] = (array.name, index or None, value)
+        index = tuple(rng.randrange(extent) for extent in array.memory_shape)
+        arguments: tuple[Any, ...] = (array.memory, index or None, value)
     elif kind == "fill":
-        arguments = (array.name, value)
+        arguments = (array.memory, value)
     else:
         same = [a for a in shared.arrays if _is_alike(a, array)]
         if not same:
             return []
-        arguments = (array.name, rng.choice(same).name)
+        arguments = (array.memory, rng.choice(same).memory)
     shared.features[f"host: {kind}"] += 1
     return [(kind, arguments)]
 
@@ -147,8 +147,8 @@ def _content(rng: random.Random, shape: tuple[int, ...]) -> Any:
 
 def _is_alike(one: ArrayInfo, other: ArrayInfo) -> bool:
     """Whether one array can be copied from another."""
-    kinds = [(a.shape, a.element_shape, a.dtype, a.is_field) for a in (one, other)]
-    return one is not other and kinds[0] == kinds[1]
+    kinds = [(a.memory_shape, a.element_shape, a.dtype, a.is_field) for a in (one, other)]
+    return one.memory != other.memory and kinds[0] == kinds[1]
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -268,21 +268,23 @@ def _program(
     weights: dict[str, FloatArray] = {}
     direction: dict[str, FloatArray] = {}
     for array in shared.arrays:
-        shape = (*array.shape, *array.element_shape)
+        name, shape = array.memory, (*array.memory_shape, *array.element_shape)
+        if name in inputs:  # there are several views of it
+            continue
         if not array.is_float:
-            inputs[array.name] = rng.integers(0, 5, shape).astype(np.int32)
+            inputs[name] = rng.integers(0, 5, shape).astype(np.int32)
             if array.content is not None:
-                inputs[array.name] = np.array(array.content, np.int32)
+                inputs[name] = np.array(array.content, np.int32)
             if array.sort == "w":
-                inputs[array.name] = _bits(rng, shape, array.dtype[3:])
+                inputs[name] = _bits(rng, shape, array.dtype[3:])
             continue
         dtype = np.dtype(np.float16 if array.dtype == "qd.f16" else np.float32)
-        inputs[array.name] = _floats(rng, shape, dtype)
+        inputs[name] = _floats(rng, shape, dtype)
         if not array.has_grad:
             continue
         silent = array.constant and rng.random() < 0.8
-        weights[array.name] = np.zeros(shape) if silent else _floats(rng, shape, dtype)
-        direction[array.name] = _floats(rng, shape, dtype)
+        weights[name] = np.zeros(shape) if silent else _floats(rng, shape, dtype)
+        direction[name] = _floats(rng, shape, dtype)
     return Program(seed, source, precision, inputs, weights, direction, launches, shared.features)
 
 

@@ -54,6 +54,23 @@ class Variable:
 
 
 @dataclass
+class Base:
+    """An ndarray that kernels access by views only."""
+
+    name: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the elements of a view are."""
+
+    base: Base
+    first: int
+    is_later: bool = False  # than another view of the same ndarray
+
+
+@dataclass
 class ArrayInfo:
     """An array of the program, its contents' range, and how it is given to the kernel.
 
@@ -74,6 +91,17 @@ class ArrayInfo:
     owner: str = ""  # the field of structs that it is a member of
     is_made: bool = False  # by the profile
     content: Sequence[int] | None = None  # of integers, if not random ones
+    view: View | None = None  # if it is a part of an ndarray
+
+    @property
+    def memory(self) -> str:
+        """The name of the array that has the elements."""
+        return self.view.base.name if self.view else self.name
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """The shape of the array that has the elements."""
+        return (self.view.base.size,) if self.view else self.shape
 
     @property
     def is_float(self) -> bool:

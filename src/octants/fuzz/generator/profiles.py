@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from octants.fuzz.generator import layouts, objects, races, statics, structs, widths, wrapping
+from octants.fuzz.generator import (
+    containers,
+    layouts,
+    objects,
+    races,
+    statics,
+    structs,
+    views,
+    widths,
+    wrapping,
+)
 from octants.fuzz.generator.context import Context, Productions
 
 
@@ -42,6 +52,11 @@ PROFILES = {
     ),
     "layouts": Profile(
         "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
+    ),
+    "collections": Profile(
+        "views of ndarrays; dicts, lists and comprehensions",
+        (views.PRODUCTIONS, containers.PRODUCTIONS),
+        writes=("fill", "copy_from", "__setitem__", "from_numpy"),
     ),
     "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
     "races": Profile(

@@ -160,6 +160,8 @@ class Array:
     # -- what kernels say ----------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return View(self, index.start, index.stop - index.start)
         offset = self.offset(index)
         return Element(self, offset) if self.element_shape else self.read(offset)
 
@@ -178,6 +180,45 @@ class Array:
         for position in itertools.product(*(range(extent) for extent in self.shape)):
             numbers = tuple(lift(k) for k in position)
             yield numbers[0] if len(numbers) == 1 else numbers
+
+
+class View:
+    """A part of an ndarray with one axis."""
+
+    def __init__(self, array: Array | View, first: Any, size: Any) -> None:
+        start, count = (lift(number).__index__() for number in (first, size))
+        if not 0 <= start <= start + count <= array.shape[0]:
+            raise IllDefined("a view of what is not there")
+        self.array: Array = array.array if isinstance(array, View) else array
+        self.first: int = start + (array.first if isinstance(array, View) else 0)
+        self.shape: tuple[int, ...] = (count,)
+
+    def __class_getitem__(cls, _: Any) -> type:
+        return cls
+
+    @property
+    def size(self) -> Num:
+        return lift(self.shape[0])
+
+    def subview(self, first: Any, size: Any) -> View:
+        return View(self, first, size)
+
+    def place(self, index: Any) -> int:
+        """The index in the ndarray."""
+        (position,) = _flatten(index)
+        number = lift(position).__index__()
+        if not 0 <= number < self.shape[0]:
+            raise IllDefined(f"index {number} of {self.shape[0]}")
+        return self.first + number
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.array[self.place(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.array[self.place(index)] = value
+
+    def __iter__(self) -> Iterator[Num]:
+        return (lift(k) for k in range(self.shape[0]))
 
 
 class Element(Matrix):
@@ -207,6 +248,8 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
         return update_member(target, index, fn, value, used)
     if isinstance(target, Element):
         return target.array.update(target.base + target._offset(index), fn, value, used)
+    if isinstance(target, View):
+        target, index = target.array, target.place(index)
     if isinstance(target, Array):
         offset = target.offset(index)
         if not target.element_shape:

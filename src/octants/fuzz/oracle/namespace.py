@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.fuzz.oracle import functions, support
-from octants.fuzz.oracle.arrays import Array
+from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
 from octants.fuzz.oracle.operators import binary
@@ -216,6 +216,7 @@ class Namespace:
 
     field = staticmethod(field)
     ndarray = staticmethod(field)
+    BufferView = View
     Vector = Vector
     Matrix = MatrixMaker
     template = Template

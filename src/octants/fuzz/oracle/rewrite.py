@@ -278,6 +278,11 @@ class FunctionRewriter(ast.NodeTransformer):
             return _call("atomic", where, index, fn, self.visit(node.args[1]), ast.Constant(used))
         return self.generic_visit(node)
 
+    def visit_comprehension(self, node: ast.comprehension) -> Any:
+        """Its range is known when a kernel is compiled."""
+        conditions = [self.visit(condition) for condition in node.ifs]
+        return ast.comprehension(node.target, _call("static", self.visit(node.iter)), conditions, 0)
+
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and node.id in self.shared:
             return _call("touch", ast.Constant(node.id), node, ast.Constant("read"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.fuzz.oracle import arrays, matrices
-from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums
+from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast
 from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
@@ -198,7 +198,8 @@ _LOCAL_MODES = {"+": "add", "-": "add", "*": "mul"}
 
 def touch(name: str, value: Any, mode: str) -> Any:
     """A use of a kernel's local in a parallel loop that assigns it."""
-    _locals_watch.note(name, _LOCAL_MODES.get(mode, mode))
+    if not isinstance(value, View):  # its array notes accesses
+        _locals_watch.note(name, _LOCAL_MODES.get(mode, mode))
     return value
 
 
