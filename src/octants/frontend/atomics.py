@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.library_errors import NotAnElement, WrongArgumentValue, WrongAtomic
-from octants.frontend import arithmetic, matrices, references
+from octants.frontend import arithmetic, lossy_assignments, matrices, references
 from octants.frontend.context import Context
 from octants.frontend.operands import as_type, dtype_of, elementwise, operand
 from octants.frontend.packed import PackedArray
@@ -42,7 +42,9 @@ def atomic(fn: str) -> Callable[..., Any]:
             context.fail(WrongAtomic(name, dtype.name, "it is for integers"), node)
         if dtype is u1 and fn not in (*BITWISE, "exchange"):
             context.fail(WrongAtomic(name, "u1", "use atomic_and, atomic_or or atomic_xor"), node)
-        return context.atomic(fn, place, operand(context, value), node)
+        given = operand(context, value)
+        lossy_assignments.check(context, place, given, node, fn)
+        return context.atomic(fn, place, given, node)
 
     return build
 

@@ -1,9 +1,10 @@
 """Assignments that lose a part of what is assigned: fractions, and the upper bits of integers.
 
 The type of a variable or an array decides what is stored. A literal integer that does not fit is an
-error. A float in an integer, and an integer of 64 bits in a narrower one, give a warning for each
-line; integral literals, conversions that the program states, and truth values do not, and no more
-do floats that are rounded.
+error, except in an update whose result wraps around, such as ``x += 300``. A float in an integer,
+and an integer of 64 bits in a narrower one, give a warning for each line; integral literals,
+conversions that the program states, and truth values do not, and no more do floats that are
+rounded.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from octants.ir.core import Value
 from octants.lang.marker import is_library_function
 from octants.types.scalars import DType, Kind, integer_range
 
+_WRAPPING = ("add", "sub", "mul", "and", "or", "xor")
+"""Updates of integers whose result does not depend on the upper bits of the operand."""
 
-def check(context: Context, place: Any, value: Any, node: ast.AST) -> None:
+
+def check(context: Context, place: Any, value: Any, node: ast.AST, update: str = "") -> None:
     """Note what an assignment of ``value`` to a place loses; an error for a literal.
 
-    ``place`` is a reference, a struct of such, or a variable.
+    ``place`` is a reference, a struct of such, or a variable. ``update`` is the atomic operation
+    that combines the value with what is there; none for a store.
     """
     if is_library_function(context.scopes.frame.function):
         return
@@ -41,7 +46,16 @@ def check(context: Context, place: Any, value: Any, node: ast.AST) -> None:
         types = types[:1] * len(given)  # a vector of a scalar, or components of one type
     for dtype, item in zip(types, given, strict=False):
         if dtype.is_integer and not dtype.is_bool:
-            _check_item(context, dtype, item, node)
+            _check_item(context, dtype, item, node, wraps=update in _WRAPPING)
+
+
+def takes_floats_as_integers(context: Context, place: Any, value: Any) -> bool:
+    """Whether an update of a place would convert floats to its type, that of integers."""
+    types, given = list(_types(place)), flattening.leaves(context.load(value))
+    if not types or not all(dtype.is_integer and not dtype.is_bool for dtype in types):
+        return False
+    kinds = (context.type_of_number(x) if is_number(x) else x.type for x in given)
+    return any(kind.is_float for kind in kinds)
 
 
 def _types(place: Any) -> Iterator[DType]:
@@ -62,14 +76,14 @@ def _types(place: Any) -> Iterator[DType]:
             yield from _types(member)
 
 
-def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
+def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST, *, wraps: bool) -> None:
     number = plain(context.known(item))
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     low, high = integer_range(dtype)
     if isinstance(number, int) and low <= number <= high:
         return
-    if is_number(item) and isinstance(number, int):
+    if is_number(item) and isinstance(number, int) and not (wraps and isinstance(item, int)):
         _check_literal(context, dtype, number, node)
         return
     given = context.type_of_number(item) if is_number(item) else item.type

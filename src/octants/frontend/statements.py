@@ -194,7 +194,10 @@ ATOMIC: dict[type[ast.operator], str] = {
 
 
 def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
-    """``place op= value``: atomic in memory for additions and bit operations."""
+    """``place op= value``: atomic in memory for additions and bit operations.
+
+    These convert the value to the type of the place first, also in a local variable of integers.
+    """
     builder = sparse_entries.builder_of(context, node.target)
     if builder is not None:
         sparse_entries.add(context, node, builder)
@@ -207,8 +210,8 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
         return True
     value = context.evaluate(node.value)
     fn = ATOMIC.get(type(node.op))
-    if fn is not None and _takes(place, fn):
-        lossy_assignments.check(context, place, value, node)
+    if fn is not None and _takes(context, place, fn, value):
+        lossy_assignments.check(context, place, value, node, fn)
         context.atomic(fn, place, value, node)
         return True
     result = binary_operation(context, node.op, context.load(place), value, node)
@@ -216,10 +219,11 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
     return True
 
 
-def _takes(place: Any, fn: str) -> bool:
+def _takes(context: Context, place: Any, fn: str, value: Any) -> bool:
     """Whether a place is in memory, of a type that the atomic operation works on."""
-    if isinstance(place, VariableReference) and place.variable.in_memory:
-        return True
+    if isinstance(place, VariableReference):
+        in_memory = place.variable.in_memory
+        return in_memory or lossy_assignments.takes_floats_as_integers(context, place, value)
     if not isinstance(place, ElementReference):
         return False
     dtype = place.array.dtype

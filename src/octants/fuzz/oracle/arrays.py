@@ -242,6 +242,15 @@ class Element(Matrix):
         self.array.write(self.base + self._offset(index), value)
 
 
+def updated(fn: str, before: Any, value: Any) -> Num:
+    """What ``before fn= value`` leaves in a local variable; one of integers takes integers."""
+    held, operand = lift(before), lift(value)
+    is_integer = not held.type.is_float and held.type.bits > 1
+    if fn in CONVERTED and is_integer and operand.type.is_float:
+        operand = convert(operand, held.type)
+    return binary(fn, held, operand)
+
+
 def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> Any:
     """``target[index] fn= value``: atomic on arrays, plain on a local vector."""
     if isinstance(index, str):
@@ -258,7 +267,7 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
         old = [target.update(offset + k, fn, item, used) for k, item in enumerate(list(items))]
         return Matrix(old, target.element_shape)
     before = target[index]
-    target[index] = broadcast(lambda a, b: binary(fn, a, b), before, value)
+    target[index] = broadcast(lambda a, b: updated(fn, a, b), before, value)
     return before
 
 
@@ -274,7 +283,7 @@ def update_member(target: Any, name: str, fn: str, value: Any, used: bool = Fals
     if hasattr(target, "field"):  # an element of a field of structs
         return update(target.field.values[name], target.index, fn, value, used)
     before = getattr(target, name)
-    setattr(target, name, broadcast(lambda a, b: binary(fn, a, b), before, value))
+    setattr(target, name, broadcast(lambda a, b: updated(fn, a, b), before, value))
     return before
 
 

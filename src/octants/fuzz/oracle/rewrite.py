@@ -210,7 +210,7 @@ class FunctionRewriter(ast.NodeTransformer):
             before = _call("touch", ast.Constant(name), before, ast.Constant(symbol))
             cell = _call("accumulate", *local, ast.Constant(symbol), before, value)
         else:
-            cell = _call("assign", *local, _call("operate", ast.Constant(symbol), before, value))
+            cell = _call("assign", *local, _call("updated", ast.Constant(symbol), before, value))
         return ast.Assign(targets=[ast.Name(name, ast.Store())], value=cell)
 
     def _unpack(self, target: ast.Tuple, value: Any) -> Any:

@@ -108,6 +108,11 @@ def operate(symbol: str, left: Any, right: Any) -> Any:
     return broadcast(lambda a, b: binary(symbol, a, b), left, right)
 
 
+def updated(symbol: str, before: Any, value: Any) -> Any:
+    """``before symbol= value`` of a local variable."""
+    return broadcast(lambda a, b: arrays.updated(symbol, a, b), before, value)
+
+
 def choose(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     """``then if condition else orelse``: one is evaluated.
 
