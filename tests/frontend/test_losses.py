@@ -172,3 +172,22 @@ def test_the_usual_filter_shows_a_line_once() -> None:
             half()()
     assert len(caught) == 1
     qd.reset()
+
+
+def test_a_struct_with_a_vector_is_stored_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+    pair = qd.types.struct(a=qd.i32, b=qd.math.vec2, c=qd.i32)
+    x = pair.field(shape=3)
+
+    @qd.kernel
+    def kernel():
+        for i in x:
+            x[i] = pair(i, qd.math.vec2(i + 0.5, -i), 2 * i)
+
+    kernel()
+    assert x.b.to_numpy()[2].tolist() == [2.5, -2.0]
+    assert x.c.to_numpy().tolist() == [0, 2, 4]
+    assert not recwarn.list
+    qd.reset()

@@ -10,6 +10,7 @@ import pytest
 
 import octants.lang.names as qd
 from octants import types
+from octants.algorithms import parallel_sort
 from octants.diagnostics import library_errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
@@ -122,6 +123,7 @@ HOST = {
     "missing_element_type": lambda: types.vector(3).field(4),
     "wrong_host_value": lambda: qd.Vector([1, 2]) + qd.Vector([1, 2, 3]),
     "wrong_host_elements": lambda: qd.Vector([1, "two"]),
+    "wrong_algorithm_array": lambda: parallel_sort([3, 1, 2]),
     "not_a_member_on_the_host": lambda: Pair(1, 2, 3),
 }
 

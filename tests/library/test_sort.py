@@ -92,7 +92,7 @@ def test_fields_keys_alone_and_some_bits() -> None:
     assert keys.to_numpy().tolist() == given[np.argsort(given & 0xFFFF, kind="stable")].tolist()
 
 
-@pytest.mark.parametrize(("dtype", "end_bit"), [(qd.u16, 16), (qd.u32, 8)])
+@pytest.mark.parametrize(("dtype", "end_bit"), [(qd.u1, 16), (qd.u32, 8)])
 def test_what_cannot_be_sorted(dtype: Any, end_bit: int) -> None:
     made = arrays(dtype, 10, qd.i32, qd.i32)
     n = qd.ndarray(qd.i32, shape=())

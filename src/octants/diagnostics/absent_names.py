@@ -20,12 +20,6 @@ _LISTS = (
 _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what lies between"
 _MESHES = "use ndarrays of vertices and of their indices"
 _GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
-_SCANS = (
-    "write the sum as a loop under `qd.loop_config(serialize=True)`, or in blocks with"
-    " `qd.simt.block`"
-)
-_REDUCTIONS = "write a loop with `+=`, `qd.atomic_max` or `qd.atomic_min` into one element"
-_SORTS = "call `qd.algorithms.sort` at the top level of a kernel"
 _CLOCKS = "time launches around `qd.sync()`"
 _FILES = "write `to_numpy()` with meshio or numpy; `qd.tools.PLYWriter` writes points and meshes"
 _PACKS = "pass a Python dataclass or a struct of arguments"
@@ -47,11 +41,6 @@ ADVICE: dict[str, str] = {
     ),
     **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
     **dict.fromkeys(("tools.write_vtk", "tools.vtk", "tools.np2ply"), _FILES),
-    "algorithms.parallel_sort": _SORTS,
-    "algorithms.PrefixSumExecutor": _SCANS,
-    **{f"algorithms.exclusive_scan_{which}": _SCANS for which in ("add", "max", "min")},
-    **{f"algorithms.reduce_{which}": _REDUCTIONS for which in ("add", "max", "min", "by_key_add")},
-    "algorithms.select": "take positions from a counter: `qd.atomic_add(count[None], 1)`",
     "Format": _TEXTURES,
     "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",
     "global_thread_idx": "the index of a parallel loop says which work item it is",

@@ -217,3 +217,18 @@ class WrongHostValue(UserError):
     code = "OCT231"
     exception = OctantsRuntimeTypeError
     title = "{what}: {problem}"
+
+
+# -- algorithms ------------------------------------------------------------------------------------
+
+
+class WrongAlgorithmArray(UserError):
+    """An array that an algorithm cannot work on."""
+
+    function: str
+    wanted: str
+    given: str
+    code = "OCT247"
+    exception = OctantsRuntimeTypeError
+    title = "`{function}` takes {wanted}, not {given}"
+    remedy = "pass `qd.field(dtype, n)` or `qd.ndarray(dtype, n)`"

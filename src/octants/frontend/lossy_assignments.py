@@ -61,7 +61,7 @@ def takes_floats_as_integers(context: Context, place: Any, value: Any) -> bool:
 def _types(place: Any) -> Iterator[DType]:
     """The types of the scalars of a place."""
     if isinstance(place, ElementReference):
-        yield place.array.dtype
+        yield from (place.array.dtype for _ in place.components)
     elif isinstance(place, Variable):
         yield from _types(VariableReference(place))
     elif isinstance(place, VariableReference) and place.variable.in_memory:

@@ -1,44 +1,39 @@
-"""Algorithms over whole arrays, to be called at the top level of kernels.
-
-Each is a sequence of parallel loops: called inside of another loop it still is right, but runs in
-order.
-"""
+"""Sorting by radix, eight bits a pass: the order is that of `numpy.sort`, and stable."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from octants.diagnostics.absent_names import attribute_error
+from octants.algorithms.chunks import count_of, last_of, size_of
 from octants.lang.functions import bit_cast
-from octants.lang.functions import min as smaller
 from octants.lang.functions import select as choose
 from octants.lang.marker import library_function
 from octants.lang.syntax import static, static_assert
 from octants.types.annotations import CompileTime
-from octants.types.scalars import f32, f64, i32, i64, u32, u64
-
-__all__ = ["sort", "sort_scratch_slots"]
+from octants.types.scalars import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 _DIGITS = 256  # values of the eight bits by which a pass sorts
-_CHUNK = 1024  # keys that one work item counts and moves, in order
-_UNSIGNED = {u32: u32, i32: u32, f32: u32, u64: u64, i64: u64, f64: u64}
-_TOP_BITS = {u32: 1 << 31, u64: 1 << 63}
+_FLOATS = {f16: u16, f32: u32, f64: u64}
+_SIGNED = {i8: u8, i16: u16, i32: u32, i64: u64}
+_UNSIGNED = {**_FLOATS, **_SIGNED, u8: u8, u16: u16, u32: u32, u64: u64}
+_INFINITY = {f16: 0x7C00, f32: 0x7F800000, f64: 0x7FF0000000000000}
+_TOP_BITS = {u8: 1 << 7, u16: 1 << 15, u32: 1 << 31, u64: 1 << 63}
+
+BITS = {i8: 16, u8: 16, i16: 16, u16: 16, f16: 16, i32: 32, u32: 32, f32: 32} | dict.fromkeys(
+    (i64, u64, f64), 64
+)
+"""The types of keys, and the ``end_bit`` by which all their bits decide."""
 
 
-def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:  # noqa: ARG001
+@library_function
+def sort_scratch_slots(n: Any, log256_max_n: CompileTime = None) -> Any:  # noqa: ARG001
     """The length of the array of u32 that `sort` needs as its scratch for ``n`` keys.
 
     Args:
         n: the most keys that are sorted, at least 0.
         log256_max_n: accepted for Quadrants' sake; the need depends on ``n`` alone.
     """
-    return int(_DIGITS * (_chunks(n) + 1))
-
-
-@library_function
-def _chunks(n: Any) -> Any:
-    """How many chunks hold ``n`` keys."""
-    return (n + (_CHUNK - 1)) // _CHUNK
+    return _DIGITS * (count_of(n) + 1)
 
 
 @library_function
@@ -56,8 +51,8 @@ def sort(
 ) -> None:
     """Sort the first ``n[None]`` keys in ascending order, and values along with them; stable.
 
-    A radix sort of eight bits a pass. Floats come in the order of `numpy.sort`, except that -0.0 is
-    below 0.0, and a NaN with the sign bit below all numbers.
+    A radix sort of eight bits a pass. The order is that of `numpy.sort`: NaN comes last, and -0.0
+    and 0.0 are equal.
 
     Args:
         keys: a field or an array of ``key_dtype`` with one axis.
@@ -67,19 +62,18 @@ def sort(
         tmp_values: another one like ``values``, which is overwritten.
         scratch: u32, of one axis, with at least `sort_scratch_slots` elements; overwritten.
         n: the number of keys, an array of i32 with shape ().
-        key_dtype: u32, i32, f32, u64, i64 or f64.
+        key_dtype: the type of the keys, an integer or a float.
         has_values: whether there are values.
         end_bit: how many of the lowest bits decide, a multiple of 16: all bits of a key, or fewer
-            where it is known that unsigned keys differ in no others.
+            where it is known that unsigned keys differ in no others. Keys of 8 bits have 16.
         log256_max_n: accepted for Quadrants' sake, and not needed.
     """
-    static_assert(key_dtype in _UNSIGNED, "`key_dtype` is a type of 32 or 64 bits")
+    static_assert(key_dtype in BITS, "`key_dtype` is a type of integers or floats")
     static_assert(end_bit in (16, 32, 48, 64), "`end_bit` is a multiple of 16, up to 64")
     for double in static(range(end_bit // 16)):
-        _pass(keys, tmp_keys, values, tmp_values, scratch, n, key_dtype, has_values, 16 * double)
-        _pass(
-            tmp_keys, keys, tmp_values, values, scratch, n, key_dtype, has_values, 16 * double + 8
-        )
+        bit = 16 * double
+        _pass(keys, tmp_keys, values, tmp_values, scratch, n, key_dtype, has_values, bit)
+        _pass(tmp_keys, keys, tmp_values, values, scratch, n, key_dtype, has_values, bit + 8)
 
 
 @library_function
@@ -95,33 +89,33 @@ def _pass(
     shift: CompileTime,
 ) -> None:
     """Sort by eight bits: what has the same bits stays in order."""
-    for chunk in range(_chunks(n[None])):
+    for chunk in range(count_of(n[None])):
         first = chunk * _DIGITS
         for digit in range(_DIGITS):
             scratch[first + digit] = u32(0)
-        for i in range(chunk * _CHUNK, smaller((chunk + 1) * _CHUNK, n[None])):
+        for i in range(chunk * size_of(n[None]), last_of(chunk, n[None])):
             digit = first + _digit(keys[i], key_dtype, shift)
             scratch[digit] = scratch[digit] + u32(1)
     for digit in range(_DIGITS):  # where the keys of each chunk begin among those of a digit
         total = u32(0)
-        for chunk in range(_chunks(n[None])):
+        for chunk in range(count_of(n[None])):
             count = scratch[chunk * _DIGITS + digit]
             scratch[chunk * _DIGITS + digit] = total
             total += count
-        scratch[_chunks(n[None]) * _DIGITS + digit] = total
+        scratch[count_of(n[None]) * _DIGITS + digit] = total
     for _ in range(1):  # and where those of a digit begin
         start = u32(0)
         for digit in range(_DIGITS):
-            place = _chunks(n[None]) * _DIGITS + digit
+            place = count_of(n[None]) * _DIGITS + digit
             count = scratch[place]
             scratch[place] = start
             start += count
-    for chunk in range(_chunks(n[None])):
-        for i in range(chunk * _CHUNK, smaller((chunk + 1) * _CHUNK, n[None])):
+    for chunk in range(count_of(n[None])):
+        for i in range(chunk * size_of(n[None]), last_of(chunk, n[None])):
             digit = _digit(keys[i], key_dtype, shift)
             count = scratch[chunk * _DIGITS + digit]
             scratch[chunk * _DIGITS + digit] = count + u32(1)
-            target = int(scratch[_chunks(n[None]) * _DIGITS + digit] + count)
+            target = int(scratch[count_of(n[None]) * _DIGITS + digit] + count)
             sorted_keys[target] = keys[i]
             if static(has_values):
                 sorted_values[target] = values[i]
@@ -130,16 +124,23 @@ def _pass(
 @library_function
 def _digit(key: Any, key_dtype: CompileTime, shift: CompileTime) -> Any:
     """Eight bits of a number that is unsigned and in the same order as the keys."""
-    bits = bit_cast(key, _UNSIGNED[key_dtype])
-    top = _UNSIGNED[key_dtype](_TOP_BITS[_UNSIGNED[key_dtype]])
-    if static(key_dtype in (i32, i64)):
+    digit = 0
+    if static(shift < key_dtype.bits):
+        digit = int((_ordered_bits(key, key_dtype) >> shift) & 255)
+    return digit
+
+
+@library_function
+def _ordered_bits(key: Any, key_dtype: CompileTime) -> Any:
+    unsigned = static(_UNSIGNED[key_dtype])
+    bits = bit_cast(key, unsigned)
+    top = unsigned(_TOP_BITS[unsigned])
+    if static(key_dtype in _SIGNED):
         bits ^= top
-    if static(key_dtype in (f32, f64)):
-        bits ^= choose((bits & top) != 0, ~_UNSIGNED[key_dtype](0), top)
-    return int((bits >> shift) & 255)
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise attribute_error(__name__, name)
+    if static(key_dtype in _FLOATS):
+        magnitude = bits & ~top
+        negative = (bits & top) != 0
+        bits ^= choose(negative & (magnitude != 0), ~unsigned(0), top)
+        bits = choose(negative & (magnitude == 0), top, bits)
+        bits = choose(magnitude > unsigned(_INFINITY[key_dtype]), ~unsigned(0), bits)
+    return bits
