@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
-import weakref
 from collections import deque
 
-from octants.diagnostics.errors import UserError
 from octants.diagnostics.metal_errors import ForkedMetal, MetalDeviceLost, MissingMetal
+from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.metal.library import Library, library
 from octants.runtime.reports.launched_kernels import suspects
 from octants.target import Blocks, Target
@@ -59,30 +57,18 @@ def hardware() -> Hardware:
     return _known[functions]
 
 
-class Context:
-    """A queue whose command buffers end in their order.
+class Context(SubmissionContext):
+    """A queue whose command buffers end in their order."""
 
-    The n-th one has the number n; `done` is that of the last one known to have ended. `launched`
-    has the names of the kernels that were launched since the last wait. Once a command buffer has
-    failed, the context is `lost`, and whatever is asked of it fails with that.
-    """
+    forked = ForkedMetal
 
     def __init__(self, found: Hardware) -> None:
+        super().__init__()
         self.hardware, self.library = found, found.library
         self.handle = self.library.newCommandQueue(found.handle)
         self._event = self.library.newSharedEvent(found.handle)
-        self.lost: UserError | None = None
-        self.launched: deque[str] = deque(maxlen=1024)
-        self.submitted = 0
-        self.done = 0
         self._flying: deque[tuple[int, int]] = deque()
         self._lock = threading.RLock()  # threads that wait release command buffers
-        _contexts.add(self)
-
-    def check(self) -> None:
-        """Raise `OctantsRuntimeError` if the device is gone."""
-        if self.lost is not None:
-            raise self.lost.at(None)
 
     def submit(self, commands: int) -> int:
         """Queue a command buffer, which the context owns from now on; gives its number."""
@@ -133,15 +119,3 @@ class Context:
             if ended > self.done:
                 self._take(min(ended, self.submitted))
         return self.done == self.submitted
-
-
-_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
-
-
-def _lose_all() -> None:
-    for context in _contexts:
-        context.lost = ForkedMetal()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_lose_all)

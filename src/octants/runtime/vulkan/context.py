@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from ctypes import addressof, byref, c_char_p, c_float, c_uint64, c_void_p, pointer
 from typing import Any
 
-from octants.diagnostics.errors import UserError
 from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFailed
+from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.reports.launched_kernels import suspects
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
@@ -50,20 +48,16 @@ class Wait:
         self.place = byref(self._info)
 
 
-class Context:
-    """A logical device with one queue, whose submissions complete in order.
+class Context(SubmissionContext):
+    """A logical device with one queue."""
 
-    The n-th submission has the number n; `done` is the number of the last one known to be complete.
-    `launched` lists the names of the kernels that were launched since the last synchronisation.
-    Once the device is `lost`, every call fails with that error.
-    """
+    forked = ForkedVulkan
 
     def __init__(self, hardware: Hardware) -> None:
+        super().__init__()
         self.hardware = hardware
         self.family = hardware.family()
         self.handle = c_void_p(self._make_device())
-        self.lost: UserError | None = None
-        self.launched: deque[str] = deque(maxlen=1024)
         handle = self.handle.value or 0
         self.functions = device_functions(hardware.functions, handle, self._lose)
         queue = c_void_p()
@@ -71,9 +65,6 @@ class Context:
         self._queue = queue
         self._timeline = self._make_timeline()
         self._waits: list[Wait] = []
-        self.submitted = 0
-        self.done = 0
-        _contexts.add(self)
         self._retired: deque[tuple[int, str, int]] = deque()
 
     def _make_device(self) -> int:
@@ -115,11 +106,6 @@ class Context:
         if self.lost is None:
             self.lost = DeviceLost(self.hardware.name, suspects(self.launched))
         return self.lost.at(None)
-
-    def check(self) -> None:
-        """Raise the error of a lost device, an `OctantsRuntimeError`."""
-        if self.lost is not None:
-            raise self.lost.at(None)
 
     def fail(self, function: str, status: int) -> Exception:
         """The error for queued work that the driver failed to run; the device is lost with it."""
@@ -201,15 +187,3 @@ class Context:
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
         self._waits.append(order)
-
-
-_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
-
-
-def _lose_all() -> None:
-    for context in _contexts:
-        context.lost = ForkedVulkan()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_lose_all)

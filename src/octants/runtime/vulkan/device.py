@@ -2,20 +2,100 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64
+from typing import Any
+
+import numpy as np
+
 from octants.artifact import Artifact
-from octants.runtime.capture import refuse_read
-from octants.runtime.device import Bytes
-from octants.runtime.devices.serial_queue import SerialLaunches
-from octants.runtime.gpu.heap import SubAllocation
+from octants.diagnostics.vulkan_errors import LoopCut
+from octants.runtime.gpu.batched_device import BatchedDevice, SharedState, shared_state
+from octants.runtime.gpu.heap import ALIGNMENT, SubAllocation
+from octants.runtime.memory.host import view_memory
+from octants.runtime.vulkan.bindings import BoundMemory, pipeline_layout
+from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.kernel import VulkanKernel
-from octants.runtime.vulkan.launch_context import LaunchContext
+from octants.runtime.vulkan.memory import MAPPED, NEAR, Buffer, Heap, large_buffer
+from octants.runtime.vulkan.physical_devices import Hardware, choose
+from octants.runtime.vulkan.pipelines import Pipeline
+from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
+from octants.runtime.vulkan.transfers import Transfers
+
+_HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
+_MANY_BLOCKS, _FEW_BLOCKS = 1024, 16  # blocks that occupy a GPU, and a CPU with a Vulkan driver
 
 
-class VulkanDevice(LaunchContext, SerialLaunches):
-    """A Vulkan device, created as a `LaunchContext`. Launches are queued."""
+class _Shared(SharedState):
+    """The shared state of a device, with its memory and the layout of its pipelines."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        context = Context(hardware)
+        if hardware.is_bound:
+            buffer = large_buffer(context, hardware.memory_bytes)
+            heap, mapped = _divided(context, buffer)
+            bound = BoundMemory(context, buffer, PUSHED)
+            near, self.layout = mapped, bound.layout
+        else:
+            heap, mapped = Heap(context), Heap(context, MAPPED)
+            near, self.layout = Heap(context, NEAR), pipeline_layout(context, PUSHED)
+        queue = Queue(context, near)
+        if hardware.is_bound:
+            queue.bind = bound.bind
+        super().__init__(context, heap, queue, mapped, Transfers)
+
+
+def _divided(context: Context, buffer: Buffer) -> tuple[Heap, Heap]:
+    """Split a buffer into a heap for the device, and one that the host writes while the device is
+    busy.
+
+    The first bytes stay unused, so that no address is 0.
+    """
+    device, host = Heap(context), Heap(context, NEAR)
+    own = buffer.nbytes // _HOST_SHARE // ALIGNMENT * ALIGNMENT
+    host.stay_within(buffer, ALIGNMENT, own)
+    start = ALIGNMENT + own
+    device.stay_within(buffer, start, buffer.nbytes - start)
+    return device, host
+
+
+_known: dict[Hardware, _Shared] = {}
+
+
+class VulkanDevice(BatchedDevice):
+    """A Vulkan device. Launches are queued.
+
+    Args:
+        number: The position of the device in `physical_devices.all_hardware`; None: the best one.
+        tape_budget: See `BatchedDevice`.
+        tape_limit: See `BatchedDevice`.
+        without: Features not to use; see `Hardware.leaving`.
+        is_checked: Whether the validation layer checks all calls.
+
+    Raises:
+        OctantsRuntimeError: there is no Vulkan, no such device, or the device cannot run kernels.
+    """
+
+    def __init__(
+        self,
+        number: int | None = None,
+        tape_budget: int = 0,
+        tape_limit: int = 0,
+        without: str = "",
+        is_checked: bool = False,
+    ) -> None:
+        hardware = choose(number or 0, without, is_checked)
+        shared = shared_state(_known, hardware, _Shared)
+        fill = _FEW_BLOCKS if hardware.is_cpu else _MANY_BLOCKS
+        super().__init__(hardware, shared, fill, tape_budget, tape_limit)
+        self.layout = shared.layout
+        self.cut: SubAllocation = shared.mapped.allocate(
+            4, "loops cut short"
+        )  # the word that kernels set when the driver cut a loop short
+        self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
+        self._cut_word[0] = 0
 
     def __repr__(self) -> str:
-        return f"device of Vulkan ({self.context.hardware.name})"
+        return f"device of Vulkan ({self.hardware.name})"
 
     def load(self, artifact: Artifact) -> VulkanKernel:
         """Load a kernel.
@@ -25,20 +105,18 @@ class VulkanDevice(LaunchContext, SerialLaunches):
         """
         return VulkanKernel(self, artifact)
 
-    def allocate_zeros(self, nbytes: int, what: str) -> SubAllocation:
-        """Allocate memory that is zero for all later launches."""
-        piece = self.heap.allocate(nbytes, what)
-        self.versions.freed(piece.address, nbytes)  # memory that was freed before
-        self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
-        return piece
+    def make_program(self, artifact: Artifact) -> Pipeline:
+        """Create the pipelines of an artifact."""
+        return Pipeline(self.context, self.layout, artifact)
 
-    def read(self, address: int, into: Bytes) -> None:
-        """Wait for all launches, and copy device memory to the host.
+    def new_push_constants(self) -> Any:
+        """What a launch pushes: the words of `PUSHED`."""
+        return (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), self.cut.address)
 
-        Raises:
-            OctantsError: a launch failed.
-        """
-        refuse_read()
-        self.transfers.read(address, into)
-        self.deliver()
-        self.pending.raise_first()
+    def report(self) -> None:
+        """Raise what the validation layer found, and the error for a loop that was cut short."""
+        if self.hardware.validation is not None:
+            self.hardware.validation.tell()
+        if self._cut_word[0]:
+            self._cut_word[0] = 0
+            raise LoopCut(self.hardware.name).at(None)

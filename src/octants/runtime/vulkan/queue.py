@@ -18,7 +18,7 @@ from octants.runtime.vulkan.memory import Buffer, Heap
 
 PUSHED = 8 * (WORDS + 2)
 """Bytes: the address of the parameter block, the words of `abi`, the address of
-`LaunchContext.cut`."""
+`VulkanDevice.cut`."""
 
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
