@@ -50,7 +50,7 @@ test-vulkan-all: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run all tests that ca
 	$(MAKE) --no-print-directory test-vulkan VULKAN_TESTS="$$part" || failed=1; done; exit $$failed
 
 ARM64_TESTS ?= tests/mathlib/test_same_bits.py tests/codegen/test_scalar_operations.py \
-	tests/codegen/test_estimates.py tests/codegen/test_records.py tests/codegen/test_reductions.py \
+	tests/codegen/test_rsqrt_estimates.py tests/codegen/test_records.py tests/codegen/test_reductions.py \
 	tests/codegen/test_narrow_stores.py tests/codegen/test_object_files.py \
 	tests/cache/test_processes.py tests/api/test_kernels.py tests/ad/test_programs.py tests/ad/test_tape.py \
 	tests/ad/test_forward_mode.py

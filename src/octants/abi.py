@@ -69,7 +69,7 @@ PART_ALIGNMENT = 64
 # the low and its task in the high half, a word with the work item, and a word for each value:
 # integers extended to 64 bits, floats as f64. Messages are written to `cursor` and up, which counts
 # words and runs on when the buffer is full; `end` is the least cursor at which one did not fit.
-# The first failure is kept apart: that of the lowest work item of the first task that has one. So
+# The first failure is separate: that of the lowest work item of the first task that has one. So
 # is the worst overflow of a tape: that of the largest need, of the first task and lowest work item
 # that has it. Other work items go on after it.
 MESSAGES_CURSOR = 0

@@ -16,7 +16,7 @@ from octants.runtime.cuda.graphs.captured import CudaGraph
 from octants.runtime.cuda.streams import Streams
 from octants.runtime.gpu import tape_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
-from tests.graphs import test_graphs, test_races, test_stopped
+from tests.graphs import test_graphs, test_races, test_replays_out_of_tape
 from tests.graphs.test_graphs import SIZE, World, differences
 
 _NAMES = [name for name in vars(test_graphs) if name.startswith("test_")]
@@ -30,7 +30,7 @@ _ELSEWHERE = (
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
     monkeypatch.setattr(qd, "cpu", qd.cuda)
     monkeypatch.setattr(test_graphs, "DISCRETE", True)
-    monkeypatch.setattr(tape_growth, "_GUESS", 16)
+    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
     with emulated_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.cuda)
         yield fake
@@ -41,9 +41,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
 for _name in _NAMES:
     if _name not in _ELSEWHERE:
         globals()[_name] = getattr(test_graphs, _name)
-for _name in vars(test_stopped):
+for _name in vars(test_replays_out_of_tape):
     if _name.startswith("test_"):
-        globals()[_name] = getattr(test_stopped, _name)
+        globals()[_name] = getattr(test_replays_out_of_tape, _name)
 
 
 def test_a_replay_is_one_launch(fake: AddressableCuda) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PARTS = {
     "data": ("test_host_access", "test_events"),
     "api": ("test_launch_path", "test_torch"),
-    "ad": ("test_snapshots", "test_regions", "test_argument_gradients", "test_log_budget"),
+    "ad": ("test_snapshots", "test_accessed_regions", "test_argument_gradients", "test_log_budget"),
 }
 
 

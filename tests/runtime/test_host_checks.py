@@ -368,7 +368,7 @@ class Mixture(World):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes(checks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(tape_growth, "_GUESS", 16)
+    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
     rng, world = np.random.default_rng(seed), Mixture()
     spared = 0
     for _ in range(60):

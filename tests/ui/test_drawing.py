@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.ui import frames
-from octants.ui.image import Picture
+from octants.ui.picture import Picture
 
 pytest.importorskip("PIL")
 

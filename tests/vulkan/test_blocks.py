@@ -33,9 +33,9 @@ from tests.simt.kernels import compile_kernel, interpret, lowered
 from tests.simt.random_programs import Program
 from tests.simt.test_random_programs import NAMES, inputs
 from tests.vulkan import compiled
+from tests.vulkan.disassembly import to_text
 from tests.vulkan.test_validity import LITTLE, MUCH
 from tests.vulkan.validation import check, needs_validator
-from tests.vulkan.words import to_text
 
 rng = np.random.default_rng(12)
 

@@ -9,6 +9,6 @@ derivative needs to know of a task is in `octants.autodiff`. The files by subjec
 * Serial loops: `serial_sums`, `blocks_of_loops`. Parallel loops: `uniformity`, `reductions`,
   `privatisation`, `pair_loops`, `concurrent_tasks`; `lanes` decides which loops run in vector
   lanes.
-* Values: `value_bounds`, `subnormals`, `replay_strictness`. Run time: `costs`. Graphs:
+* Values: `magnitudes`, `subnormals`, `replay_strictness`. Run time: `costs`. Graphs:
   `reachability`.
 """

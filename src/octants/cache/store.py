@@ -184,13 +184,13 @@ class Store:
 
     def _warn(self, problem: str) -> None:
         kind = problem.partition("(")[0].partition(",")[0]
-        if (self.folder, kind) not in _told:
-            _told.add((self.folder, kind))
+        if (self.folder, kind) not in _reported:
+            _reported.add((self.folder, kind))
             text = f"the cache of kernels in {self.folder} {problem}"
             warnings.warn(text, OctantsWarning, stacklevel=levels_to_the_user())
 
 
-_told: set[tuple[str | os.PathLike[str], str]] = set()
+_reported: set[tuple[str | os.PathLike[str], str]] = set()
 
 
 def _split(data: bytes) -> tuple[bytes, bytes] | None:

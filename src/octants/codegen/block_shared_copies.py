@@ -60,8 +60,8 @@ def _each(code: ThreadCode, end: int, write: Callable[[Operand], None]) -> None:
     number, limit = code.variable(u32), code.constant(end, u32)
     code.write(number, code.thread_in_block())
 
-    def turn() -> None:
+    def iterate() -> None:
         write(code.read(number))
         code.write(number, code.apply("add", u32, code.read(number), code.threads_in_block()))
 
-    code.loop(lambda: code.compare("lt", u32, code.read(number), limit), turn)
+    code.loop(lambda: code.compare("lt", u32, code.read(number), limit), iterate)

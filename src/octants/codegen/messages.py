@@ -161,10 +161,10 @@ def locked(
         before = code.exchange_if(u32, lock, free, held)
         code.branch(code.compare("eq", u32, before, free), alone)
 
-    def turn() -> None:
+    def iterate() -> None:
         code.branch(matters(), attempt, lambda: code.write(done, code.constant(True, u1)))
 
-    code.loop(lambda: code.apply("not", u1, code.read(done)), turn)
+    code.loop(lambda: code.apply("not", u1, code.read(done)), iterate)
 
 
 def _word_of(code: Code, dtype: DType) -> DType | None:

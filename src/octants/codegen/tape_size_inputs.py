@@ -35,7 +35,7 @@ def find_size_inputs(
     if may_be_skipped(module, task):
         return None
     try:
-        return _Search(task.body, module, parameters).of_room()
+        return _Search(task.body, module, parameters).of_capacity()
     except _Unknown:
         return None
 
@@ -129,7 +129,7 @@ class _Search:
                     self._owners[argument] = op, number
                 self._learn(region, op)
 
-    def of_room(self) -> TapeSizeInputs:
+    def of_capacity(self) -> TapeSizeInputs:
         """Return the inputs of the body's tape size."""
         for op in self._body.walk():
             if may_exceed_tape(op):

@@ -45,7 +45,7 @@ def from_dlpack(
         raise WrongOption(_WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice).at(
             None
         )
-    part = _borrow(current.device(), source)
+    part = _import(current.device(), source)
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:
         needed = f"an array of at least {element_dim} axes"
@@ -58,7 +58,7 @@ def from_dlpack(
     return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, imported=part)
 
 
-def _borrow(device: Device, source: Any) -> dlpack.DlpackView:
+def _import(device: Device, source: Any) -> dlpack.DlpackView:
     where = dlpack.device_of(source)
     if where is None or not hasattr(source, "__dlpack__"):
         needed = "an array that offers `__dlpack__`"

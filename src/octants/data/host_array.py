@@ -74,7 +74,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     _opened: Window | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
-    _lent: Any = None  # notifies the device of the end, once the address was exported
+    _exported: Any = None  # notifies the device of the end, once the address was exported
     octants_number: int
     """A number that no other array has; the name is one that no object of a program has."""
 
@@ -113,7 +113,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
 
     def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
         """Give up the memory; any later use is an error."""
-        self._opened = self._tensor = self._lent = None
+        self._opened = self._tensor = self._exported = None
         self._end = self._end or reason
 
     def describe(self) -> str:
@@ -401,8 +401,8 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         events.before_read(self)
         self.note_export()
-        if self._lent is None:
-            self._lent = current.device().export_memory(None)
+        if self._exported is None:
+            self._exported = current.device().export_memory(None)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:

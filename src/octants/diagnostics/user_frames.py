@@ -36,7 +36,7 @@ def warn_at_places(problems: Iterable[Diagnostic]) -> None:
     """Give warnings at the lines that they are about, each of them once."""
     for problem in problems:
         span, text = problem.labels[0].span, render(problem)
-        warnings.warn_explicit(text, OctantsWarning, span.file, span.line, registry=_told)
+        warnings.warn_explicit(text, OctantsWarning, span.file, span.line, registry=_reported)
 
 
 def warn_at_caller(problem: UserError) -> None:
@@ -45,7 +45,7 @@ def warn_at_caller(problem: UserError) -> None:
     warnings.warn(text, OctantsWarning, stacklevel=levels_to_the_user())
 
 
-_told: dict[Any, Any] = {}
+_reported: dict[Any, Any] = {}
 
 
 def user_span() -> Span | None:

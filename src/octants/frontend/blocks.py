@@ -87,7 +87,7 @@ class BlockLoop:
 
     def check(self, body: Block) -> None:
         """Raise an error where a convergent operation is provably divergent."""
-        _Meetings(self, body, self._first_block()).check(body, [])
+        _ConvergentOperations(self, body, self._first_block()).check(body, [])
 
     def _first_block(self) -> tuple[dict[Value, int], int]:
         """What is known of the first item's number, and how many items the first block has.
@@ -102,7 +102,7 @@ class BlockLoop:
         return starts, max(0, min(self.block_dim, high - low))
 
 
-class _Meetings:
+class _ConvergentOperations:
     """Computes what decides about control flow for each work item of the first block."""
 
     def __init__(self, loop: BlockLoop, body: Block, first: tuple[dict[Value, int], int]) -> None:
@@ -115,12 +115,12 @@ class _Meetings:
         """``around`` has what is known to differ: the branch or loop, and what each item does."""
         for op in block.ops:
             if op.is_convergent:
-                self._check_meeting(op, around)
+                self._check_convergence(op, around)
             ways = self._ways(op)
             for region in op.regions:
                 self.check(region, around if ways is None else [*around, (op, ways)])
 
-    def _check_meeting(self, op: Operation, around: list[tuple[Operation, list[Any]]]) -> None:
+    def _check_convergence(self, op: Operation, around: list[tuple[Operation, list[Any]]]) -> None:
         for branch, ways in around:
             size = self._size(op)
             groups = (ways[k : k + size] for k in range(0, len(ways), size))

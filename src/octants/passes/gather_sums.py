@@ -297,10 +297,10 @@ class _Gather:
         for power in range(1, _MOST_PARTS + 1) if has_parts else ():
             count = builder.offset(1 << power)
             threads = builder.binary("mul", sums, count)
-            is_room = builder.compare("le", threads, builder.offset(self.fills))
+            is_idle = builder.compare("le", threads, builder.offset(self.fills))
             pairs = builder.offset(_SHORTEST << power)
             is_long = builder.compare("ge", items, pairs)
-            both = builder.binary("and", is_room, is_long)
+            both = builder.binary("and", is_idle, is_long)
             parts = builder.select(both, count, parts)
         return parts
 

@@ -266,10 +266,10 @@ class _Blocks:
         with items.while_any(items.narrow(inside, lambda _: yes, mask)) as end:
             self._block(op.condition, inside)
             goes_on = items.narrow(inside, lambda thread: items.at(condition, thread), inside)
-            items.only_if(goes_on, lambda: self._turn(op, inside))
+            items.only_if(goes_on, lambda: self._iterate(op, inside))
             end.append(goes_on)
 
-    def _turn(self, op: ops.While, inside: Array) -> None:
+    def _iterate(self, op: ops.While, inside: Array) -> None:
         self._block(op.body, inside)
         self.items.hand_on(op.body.args, op.body.yielded, inside)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.ui.frames import Frames
-from octants.ui.image import Picture, to_rgb
+from octants.ui.picture import Picture, to_rgb
 
 Image = npt.NDArray[np.uint8]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from octants.ui import events
 from octants.ui.frames import Frames
-from octants.ui.image import Picture, from_hex, to_array
+from octants.ui.picture import Picture, from_hex, to_array
 from octants.ui.vertex_arrays import each, rows
 
 

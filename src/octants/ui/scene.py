@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ui.image import Array, Picture, from_floats, to_array
+from octants.ui.picture import Array, Picture, from_floats, to_array
 from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 
 

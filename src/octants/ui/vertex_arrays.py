@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ui.image import Array, to_array
+from octants.ui.picture import Array, to_array
 
 GREY = (0.5, 0.5, 0.5)
 

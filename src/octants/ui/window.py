@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from octants.ui.frames import Frames
 from octants.ui.gui import colour_map
-from octants.ui.image import Picture, from_floats, to_array
+from octants.ui.picture import Picture, from_floats, to_array
 from octants.ui.scene import Scene
 from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 

@@ -28,7 +28,7 @@ from octants.runtime.hip.library import FUNCTIONS, HipLibrary
 from octants.types.scalars import f32
 from tests.codegen.representative import module_of_atomics
 from tests.golden_files import check_golden, codes_of
-from tests.graphs import test_graphs, test_stopped
+from tests.graphs import test_graphs, test_replays_out_of_tape
 from tests.runtime.amdgpu.code_reader import metadata_of
 from tests.runtime.amdgpu.fake_hip import FakeHip
 from tests.runtime.amdgpu.on_amdgpu import fake_gpu
@@ -42,7 +42,7 @@ SIZE = 40
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHip]:
     monkeypatch.setattr(qd, "cpu", qd.amdgpu)
     monkeypatch.setattr(test_graphs, "DISCRETE", True)
-    monkeypatch.setattr(tape_growth, "_GUESS", 16)
+    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
     with fake_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.amdgpu)
         yield fake
@@ -136,9 +136,9 @@ def test_a_graph_is_launched_as_one(fake: FakeHip) -> None:
     assert np.allclose(world.results()[2], expected, atol=1e-7)
 
 
-for _name in vars(test_stopped):
+for _name in vars(test_replays_out_of_tape):
     if _name.startswith("test_"):
-        globals()[_name] = pytest.mark.usefixtures("fake")(getattr(test_stopped, _name))
+        globals()[_name] = pytest.mark.usefixtures("fake")(getattr(test_replays_out_of_tape, _name))
 
 
 def test_waves_of_64_are_not_launched_in_halves() -> None:

@@ -228,12 +228,12 @@ class LlvmCode(Code):
         is_left: Callable[[], str] | None = None,  # noqa: ARG002
     ) -> None:
         f = self._f
-        head, turn, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
+        head, inside, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
         self._exits.append(leave)
         f.branch(head)
         f.start(head)
-        f.branch_if(test(), turn, leave)
-        f.start(turn)
+        f.branch_if(test(), inside, leave)
+        f.start(inside)
         body()
         if f.is_open:
             f.branch(head)

@@ -120,7 +120,7 @@ def run(f: FunctionText, task: Task, loop: SumLoop, name: str) -> None:
     each = _additions(f, task.body, sums) * (_WORTH_IN_ORDER if is_fixed else _WORTH)
     count = f.assign(f"sub i64 {loop.upper}, {loop.lower}")
     worth = f.assign(f"mul i64 {count}, {each}")
-    wraps = any(turns.wraps for turns in sums.alternating.values())
+    wraps = any(alternating.wraps for alternating in sums.alternating.values())
     flags, width = _FIXED * is_fixed + _WRAPS * wraps, _width(f, sums)
     function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_PARALLEL_SUMS)}, align 8")
     f.emit(
@@ -148,23 +148,23 @@ def _additions(f: FunctionText, body: Block, sums: PrivatisedSums) -> int:
 def _width(f: FunctionText, sums: PrivatisedSums) -> str:
     """Return the least size of a chunk."""
     width = "0"
-    for turns in sums.alternating.values():
-        wanted = _length(f, turns)
+    for alternating in sums.alternating.values():
+        wanted = _length(f, alternating)
         width = wanted if width == "0" else f.intrinsic("smax", "i64", _wide(width, wanted))
     return width
 
 
-def _length(f: FunctionText, turns: AlternatingChunks) -> str:
+def _length(f: FunctionText, alternating: AlternatingChunks) -> str:
     """Return the work items of so many rows; without rows, of all."""
-    for op in turns.rematerialised:
+    for op in alternating.rematerialised:
         _write_once(f, op)
     items = "1"
-    for divisor in turns.divisors:
+    for divisor in alternating.divisors:
         items = _times(f, items, _magnitude(f, divisor))
     if known(items) is not None:
-        return str(int(items) * turns.rows or _NEVER)
+        return str(int(items) * alternating.rows or _NEVER)
     is_none = f.assign(f"icmp eq i64 {items}, 0")
-    length = _times(f, items, str(turns.rows))
+    length = _times(f, items, str(alternating.rows))
     return f.assign(f"select i1 {is_none}, i64 {_NEVER}, i64 {length}")
 
 

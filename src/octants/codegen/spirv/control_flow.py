@@ -164,15 +164,15 @@ class ControlFlowCode(ThreadCode):
         self, test: Callable[[], int], body: Callable[[], object], seen: int | None = None
     ) -> None:
         """Write a loop; ``seen`` is a variable whose lowest bit is its condition."""
-        header, first, turn, latch, merge = (self.assembly.fresh() for _ in range(5))
+        header, first, inside, latch, merge = (self.assembly.fresh() for _ in range(5))
         self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
         self._label(header)
         self.emit(Op.LOOP_MERGE, merge, latch, 0)
         self._jump(Op.BRANCH, first)
         self._label(first)
-        self._jump(Op.BRANCH_CONDITIONAL, test(), turn, merge)
-        self._label(turn)
+        self._jump(Op.BRANCH_CONDITIONAL, test(), inside, merge)
+        self._label(inside)
         self._loops += 1
         with self.nesting.inside():
             body()

@@ -31,7 +31,7 @@ def write_for(
     write_all(body, variables, [start, *(body.use(init) for init in op.inits)])
     upper = body.use(op.upper)
 
-    def turn() -> None:
+    def iterate() -> None:
         number = code.read(counter)
         body.bind(op.body.args[0], number)
         bind_all(body, op.body.args[1:], carried)
@@ -45,7 +45,7 @@ def write_for(
         return is_less(code, dtype, code.read(counter), upper)
 
     is_plain = condition == body.condition and not body.may_end_in(op)
-    code.loop(lambda: condition(op, test), turn, is_left if is_plain else None)
+    code.loop(lambda: condition(op, test), iterate, is_left if is_plain else None)
     bind_all(body, op.results, carried)
 
 
@@ -65,11 +65,11 @@ def write_while(
         bind_all(body, op.condition.args, carried)
         return inside(op.condition)[0]
 
-    def turn() -> None:
+    def iterate() -> None:
         bind_all(body, op.body.args, carried)
         write_all(body, carried, inside(op.body))
 
-    body.code.loop(lambda: condition(op, test), turn)
+    body.code.loop(lambda: condition(op, test), iterate)
     bind_all(body, op.results, carried)
 
 

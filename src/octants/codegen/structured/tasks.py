@@ -189,7 +189,7 @@ def _write_items(
     block_shared_copies.begin(body, targets)
     run = _item(kernel, position, task, body, is_known=is_known)
 
-    def turn() -> None:
+    def iterate() -> None:
         number = code.read(item)
         if has_records(task):
             wanted = is_wanted(code, code.apply("sub", i64, number, lower))
@@ -198,18 +198,18 @@ def _write_items(
             run(number)
         code.write(item, code.apply("add", i64, number, code.threads()))
 
-    _loop_until(code, item, upper, turn)
+    _loop_until(code, item, upper, iterate)
     block_shared_copies.end(body, targets)
     reductions.deliver(body, collected, threads)
 
 
 def _loop_until(
-    code: ThreadCode, item: MutableSlot, upper: Operand, turn: Callable[[], None]
+    code: ThreadCode, item: MutableSlot, upper: Operand, iterate: Callable[[], None]
 ) -> None:
     """Write a loop that runs while a variable, which it changes, is below a number."""
     code.loop(
         lambda: code.compare("lt", i64, code.read(item), upper),
-        turn,
+        iterate,
         lambda: is_less(code, i64, code.read(item), upper),
     )
 
@@ -275,7 +275,7 @@ def _write_blocks(
     step = code.apply("mul", i64, code.blocks(), count)
     run = _item(kernel, position, task, body, is_known=is_known)
 
-    def turn() -> None:
+    def iterate() -> None:
         item = code.apply("add", i64, code.read(first), thread)
         has_item = code.compare("lt", i64, item, upper)
         is_exact = threads == sizes(task)[0]
@@ -292,7 +292,7 @@ def _write_blocks(
             code.barrier("block")
         code.write(first, code.apply("add", i64, code.read(first), step))
 
-    _loop_until(code, first, upper, turn)
+    _loop_until(code, first, upper, iterate)
 
 
 def _write_together(

@@ -45,7 +45,7 @@ from octants.runtime.reports.messages import recorded_loops
 MOST_ITEMS = 1 << 27
 """The most work items of one launch: the failure report has a bit for each."""
 
-_GUESS = 512  # capacity in bytes of the first launch of a kernel
+_FIRST_CAPACITY = 512  # capacity in bytes of the first launch of a kernel
 _LEAST_SHARE = abi.TAPE_WORD
 _MOST_KNOWN = 4096  # launches with different inputs whose capacity is remembered
 _PLENTY = 1 << 30  # bytes of all tapes of a dispatch whose work items cannot run again
@@ -356,7 +356,7 @@ class Recording:
         """
         full = self._full(step, upper - lower)
         first_share = full.share
-        need, is_found = self._need or min(first_share, _GUESS), bool(self._need)
+        need, is_found = self._need or min(first_share, _FIRST_CAPACITY), bool(self._need)
         if not self._can_retry:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
@@ -383,7 +383,7 @@ class Recording:
                 raise self._failure(need, lower, tape)
             else:
                 full.share = _whole(min(full.share, need) // 4)
-                need = generous = max(full.share, min(_GUESS, need // 4))
+                need = generous = max(full.share, min(_FIRST_CAPACITY, need // 4))
         if is_found and quota.share == first_share:
             self._need = max(self._need, quota.capacity)
         self.last.append(quota)
@@ -446,7 +446,7 @@ def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
 def _plenty(lanes: int, tape: DeviceTape) -> int:
     """The most bytes that each of ``lanes`` tapes can have; 0 if hardly any memory is left."""
     nbytes = _PLENTY // lanes
-    while nbytes > _GUESS and not tape.reserve(nbytes * lanes):
+    while nbytes > _FIRST_CAPACITY and not tape.reserve(nbytes * lanes):
         nbytes //= 2
     return nbytes // abi.TAPE_WORD * abi.TAPE_WORD
 

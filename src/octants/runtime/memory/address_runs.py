@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of runs: `extent` of them, `step` bytes apart.
+    """An axis of runs: `extent` of them, `step` bytes spaced.
 
-    Copies of the runs in contiguous memory are `packed` bytes apart.
+    Copies of the runs in contiguous memory are `packed` bytes spaced.
     """
 
     extent: int
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class AddressRuns:
-    """Runs at equal distances: `count` of them, the first at `address`, `step` bytes apart.
+    """Runs at equal distances: `count` of them, the first at `address`, `step` bytes spaced.
 
     `offset` and `packed_step` describe their copies in contiguous memory.
     """
@@ -63,8 +63,8 @@ class Runs:
 
     def rows(self) -> Iterator[AddressRuns]:
         """The runs, grouped along their longest axis."""
-        apart = [axis for axis in self.axes if axis.step >= self.nbytes]
-        longest = max(apart, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
+        spaced = [axis for axis in self.axes if axis.step >= self.nbytes]
+        longest = max(spaced, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
         others = [axis for axis in self.axes if axis is not longest]
         for index in np.ndindex(*(axis.extent for axis in others)):
             pairs = list(zip(index, others, strict=True))

@@ -37,7 +37,7 @@ class Validation:
 
     def __init__(self) -> None:
         self._said: deque[tuple[int, str]] = deque(maxlen=_MOST)
-        self._hear = vk.DebugCallback(self._heard)
+        self._callback = vk.DebugCallback(self._on_message)
         self._names = (c_char_p * 1)(LAYER)
 
     def ask_for(self, info: Any) -> None:
@@ -51,11 +51,11 @@ class Validation:
         info = vk.DebugMessengerCreateInfo(
             severities=_WARNING | _ERROR,
             kinds=_ABOUT_VALIDITY,
-            callback=ctypes.cast(self._hear, c_void_p),
+            callback=ctypes.cast(self._callback, c_void_p),
         )
         create(instance, byref(info), None, byref(c_uint64()))
 
-    def _heard(self, severity: int, _: int, data: Any, __: Any) -> int:
+    def _on_message(self, severity: int, _: int, data: Any, __: Any) -> int:
         """The callback of the layer, which runs during the call that a message is about."""
         text = data.contents.message or b""
         self._said.append((severity, text.decode(errors="replace")))

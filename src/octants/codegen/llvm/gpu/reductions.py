@@ -37,14 +37,14 @@ def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
     behind = f.apply("and", "i32", same, f.apply("shl", "i32", -2, own))
-    test, turn, done, further = (f.fresh_label(h) for h in ("test", "turn", "done", "further"))
+    test, body, done, further = (f.fresh_label(h) for h in ("test", "body", "done", "further"))
     start = f.label
     f.branch(test)
     f.start(test)
     total, left, number = f.open_phi(register), f.open_phi("i32"), f.open_phi("i32")
     has_next = f.apply("icmp ne", "i32", left.name, 0)
-    f.branch_if(f.apply("icmp ne", "i32", f.gpu.ballot(f, has_next, mask), 0), turn, done)
-    f.start(turn)
+    f.branch_if(f.apply("icmp ne", "i32", f.gpu.ballot(f, has_next, mask), 0), body, done)
+    f.start(body)
     following = f.intrinsic("cttz", "i32", [("i32", left.name)], flag=True)
     everybody, f.lane_mask = f.lane_mask, mask
     source = f.choose(has_next, "i32", following, own)
@@ -87,9 +87,9 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
     any_ = [f.gpu.any_in_block(f, _any(f, reduction)) for reduction in found]  # these are barriers
     own, count = f.gpu.subgroup_in_block(f), f.gpu.subgroups_in_block(f)
     for number, reduction in enumerate(found):
-        turn = f.apply("urem", "i32", number, count) if number else "0"
+        phase = f.apply("urem", "i32", number, count) if number else "0"
         mine, further = f.fresh_label("mine"), f.fresh_label("further")
-        is_mine = f.apply("icmp eq", "i32", own, turn)
+        is_mine = f.apply("icmp eq", "i32", own, phase)
         f.branch_if(f.apply("and", "i1", is_mine, any_[number]), mine, further)
         f.start(mine)
         value = _of_block(f, reduction, sums[number], count)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Container
 
-from octants.analysis.value_bounds import Magnitudes
+from octants.analysis.magnitudes import Magnitudes
 from octants.codegen import arithmetic, speculation
 from octants.codegen.llvm import control
 from octants.codegen.llvm.gpu.approximations import Series, series
@@ -88,14 +88,14 @@ def _is_in_registers(op: Operation) -> bool:
 def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     """Write the loop, and return the operands of its results."""
     lower, upper, inits = _bounds(f, op)
-    register, turns = f.type(op.lower.type), _chunk_length(f, op)
+    register, iterations = f.type(op.lower.type), _chunk_length(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
     certain = _certain(f, op)
     firsts = _firsts(f, op, certain)
     f.branch_if(
-        _all(f, [some, _are_enough(f, register, lower, upper, turns), *firsts]), chunk, tail
+        _all(f, [some, _are_enough(f, register, lower, upper, iterations), *firsts]), chunk, tail
     )
     f.start(chunk)
     counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
@@ -120,7 +120,7 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
         f.branch(following)
         f.start(following)
     hint = control.hint(f, op) or control.no_unrolling(f)
-    f.branch_if(_are_enough(f, register, end, upper, turns), chunk, tail, hint=hint)
+    f.branch_if(_are_enough(f, register, end, upper, iterations), chunk, tail, hint=hint)
     control.close_phis(f, phis, [end, *values], following)
     f.start(tail)
     rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
@@ -146,9 +146,9 @@ def _work(op: ops.For) -> list[Operation]:
     return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
 
 
-def _are_enough(f: ThreadText, register: str, lower: str, upper: str, turns: int) -> str:
-    """Return whether at least ``turns`` iterations lie between two counters, in order."""
-    return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), turns - 1)
+def _are_enough(f: ThreadText, register: str, lower: str, upper: str, iterations: int) -> str:
+    """Return whether at least ``iterations`` iterations lie between two counters, in order."""
+    return f.apply("icmp ugt", register, f.apply("sub", register, upper, lower), iterations - 1)
 
 
 def _tested_iterations(
@@ -180,15 +180,15 @@ def _speculated_iterations(
     numbers, table = _Numbers(f, op), f.table
     f.table = {**table, ops.Cast: numbers.cast}
     usual: list[str] = []
-    for turn in range(_chunk_length(f, op)):
-        numbers.turn = turn
+    for iteration in range(_chunk_length(f, op)):
+        numbers.iteration = iteration
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        f.guards, f.series = [], computed.get(turn)
+        f.guards, f.series = [], computed.get(iteration)
         values = control.write_iteration(f, op)
         surely = certain.values() if len(f.guards) == len(certain) else [()] * len(f.guards)
         pairs = zip(f.guards, surely, strict=True)
-        usual += [doubt for doubt, turns in pairs if turn not in turns]
+        usual += [guard for guard, iterations in pairs if iteration not in iterations]
         f.guards, f.series = None, None
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     f.table = table
@@ -208,16 +208,16 @@ class _Numbers:
             and not each.x.type.is_float
         }
         self._first: dict[Operation, str] = {}
-        self.turn = 0
+        self.iteration = 0
 
     def cast(self, f: ThreadText, op: ops.Cast) -> None:
         """Convert in the first iteration; in others, add the iteration's offset."""
         step = self._steps.get(op, 0)
-        if self.turn == 0 or step == 0:
+        if self.iteration == 0 or step == 0:
             arithmetic.cast(f, op)
             self._first[op] = f.use(op.result)
             return
-        further = float_literal(float(step * self.turn))
+        further = float_literal(float(step * self.iteration))
         register = f.type(op.result.type)
         f.bind(op.result, f.apply("fadd", register, self._first[op], further))
 
@@ -228,15 +228,15 @@ def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
     For functions of carried values these are all iterations, given a check of the initial values.
     An unrolled loop has no other code for different initial values.
     """
-    magnitudes, turns = Magnitudes(op, f.constants), _chunk_length(f, op)
+    magnitudes, iterations = Magnitudes(op, f.constants), _chunk_length(f, op)
     begins = () if control.is_unrolled(op) else op.body.args
     found: dict[Operation, Container[int]] = {}
     for each in (each for each in op.body.ops if _takes_slow_path(f, each)):
         (operand,) = each.operands
         if magnitudes.later(operand) < f.machine.usual:
-            found[each] = range(operand not in begins, turns)
+            found[each] = range(operand not in begins, iterations)
         else:
-            found[each] = range(1, turns - 1) if magnitudes.is_steady(operand) else ()
+            found[each] = range(1, iterations - 1) if magnitudes.is_steady(operand) else ()
     return found
 
 
@@ -245,7 +245,7 @@ def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]
     tests = []
     for operand in dict.fromkeys(each.operands[0] for each in certain):
         if operand in op.body.args and any(
-            0 in turns for each, turns in certain.items() if each.operands[0] is operand
+            0 in iterations for each, iterations in certain.items() if each.operands[0] is operand
         ):
             init = f.use(op.inits[op.body.args.index(operand) - 1])
             size = f.intrinsic("fabs", "float", [("float", init)])
@@ -262,15 +262,15 @@ def _polynomial_iterations(f: ThreadText, op: ops.For) -> dict[int, Series]:
     inside = _work(op)
     functions = [each for each in inside if _takes_slow_path(f, each)]
     chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
-    turns = _chunk_length(f, op)
-    instructions = turns * (len(inside) + len(functions)) + _BETWEEN
+    iterations = _chunk_length(f, op)
+    instructions = iterations * (len(inside) + len(functions)) + _BETWEEN
     costs = []
-    for count in range(turns // 2 + 1):
-        one = f.machine.function_sums * len(functions) * (turns - count)
+    for count in range(iterations // 2 + 1):
+        one = f.machine.function_sums * len(functions) * (iterations - count)
         other = instructions + chosen.more * len(functions) * count
         costs.append((max(one, other) + min(one, other) // _BESIDE, count))
     _, count = min(costs)
-    return {(2 * k + 1) * turns // (2 * count): chosen for k in range(count)}
+    return {(2 * k + 1) * iterations // (2 * count): chosen for k in range(count)}
 
 
 def _all(f: ThreadText, conditions: list[str]) -> str:

@@ -219,13 +219,13 @@ def _four_iterations(
     """Write four iterations from a counter on, and return the carried operands."""
     register = f.type(op.lower.type)
     pieces = {row: _pieces(f, row, loads, counter, register) for row, loads in rows.items()}
-    for turn in range(ITERATIONS):
-        number = f.apply("add nsw", register, counter, turn) if turn else counter
+    for iteration in range(ITERATIONS):
+        number = f.apply("add nsw", register, counter, iteration) if iteration else counter
         for arg, operand in zip(op.body.args, [number, *values], strict=True):
             f.bind(arg, operand)
         for row, loads in rows.items():
             for each, place in loads.items():
-                word = turn * row.stride + place
+                word = iteration * row.stride + place
                 f.loaded[each] = _word(f, each, pieces[row][word // _PIECE], word % _PIECE)
         values = control.write_iteration(f, op)
     f.loaded.clear()
@@ -240,7 +240,11 @@ def _pieces(
     offset = f.apply("mul nsw", "i64", wide, row.stride)
     base = f.pointer(row.array, row.companion)
     start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-    words = {turn * row.stride + place for turn in range(ITERATIONS) for place in loads.values()}
+    words = {
+        iteration * row.stride + place
+        for iteration in range(ITERATIONS)
+        for place in loads.values()
+    }
     suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
     kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
     found: dict[int, str] = {}

@@ -161,23 +161,23 @@ def _join(f: LaneText, op: ops.For) -> None:
     preheader = f.label
     f.branch(body)
     f.start(body)
-    turn = f.open_phi("i64")
-    turn.incoming.append((start, preheader))
+    iteration = f.open_phi("i64")
+    iteration.incoming.append((start, preheader))
     carried = _open_all(f, op.body.args[1:], op.results, inits, inits, preheader)
-    f.mask = f.both(outer, f.apply("icmp slt", "i64", turn.name, upper))
+    f.mask = f.both(outer, f.apply("icmp slt", "i64", iteration.name, upper))
     last = f.apply("sub", "i64", upper, 1)
-    f.bind(op.body.args[0], f.apply("sub", "i64", last, turn.name))
+    f.bind(op.body.args[0], f.apply("sub", "i64", last, iteration.name))
     for number, more in f.uniformity.iteration_numbers[op]:
-        f.iterations[number] = f.apply("add", "i64", turn.name, more)
+        f.iterations[number] = f.apply("add", "i64", iteration.name, more)
     values = f.block(op.body)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     nexts = _nexts(f, carried, values, parts=True)
-    following = f.apply("sub", "i64", turn.name, 1)
+    following = f.apply("sub", "i64", iteration.name, 1)
     latch = f.label
     f.branch_if(f.apply("icmp sge", "i64", following, 0), body, leave)
-    turn.incoming.append((following, latch))
-    f.close_phi(turn)
+    iteration.incoming.append((following, latch))
+    f.close_phi(iteration)
     final = _close_all(f, carried, nexts, latch)
     f.start(leave)
     f.mask = outer
@@ -192,15 +192,15 @@ def _leave(f: LaneText, op: ops.For) -> None:
     register = f.type(counter_type)
     less = f"icmp {'slt' if counter_type.is_signed else 'ult'}"
     enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
-    has_turn = f.apply(less, register, lower, upper)
+    has_iteration = f.apply(less, register, lower, upper)
     parts = f.uniformity.diverges(op)
     if parts:
-        has_turn = f.held("i1", has_turn)
+        has_iteration = f.held("i1", has_iteration)
     inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
     ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
     lower = f.fit(op.body.args[0], lower)
-    f.mask = f.both(outer, has_turn) if parts else outer
-    entering = f.any(f.mask) if parts and f.mask is not None else has_turn
+    f.mask = f.both(outer, has_iteration) if parts else outer
+    entering = f.any(f.mask) if parts and f.mask is not None else has_iteration
     before = f.label
     f.branch_if(entering, enter, leave)
     f.start(enter)
@@ -211,12 +211,12 @@ def _leave(f: LaneText, op: ops.For) -> None:
     counter = _open(f, op.body.args[0], lower, preheader)
     carried = _open_all(f, op.body.args[1:], op.results, inits, ends, preheader)
     active = _open_mask(f, f.mask, preheader) if parts else None
-    turn = _open_iteration(f, op, preheader)
+    iteration = _open_iteration(f, op, preheader)
     values = f.block(op.body)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     following = f.apply("add", register, counter.name, 1)
-    next_turn = f.apply("add", "i64", turn.name, 1) if turn is not None else ""
+    next_iteration = f.apply("add", "i64", iteration.name, 1) if iteration is not None else ""
     nexts = _nexts(f, carried, values, parts)
     goes_on = f.apply(less, register, following, upper)
     if active is not None:
@@ -229,9 +229,9 @@ def _leave(f: LaneText, op: ops.For) -> None:
     f.branch_if(goes_on, body, leave)
     counter.incoming.append((following, latch))
     f.close_phi(counter)
-    if turn is not None:
-        turn.incoming.append((next_turn, latch))
-        f.close_phi(turn)
+    if iteration is not None:
+        iteration.incoming.append((next_iteration, latch))
+        f.close_phi(iteration)
     final = _close_all(f, carried, nexts, latch)
     f.start(leave)
     f.mask = outer
@@ -342,14 +342,16 @@ def _open_iteration(f: LaneText, op: ops.For, before: str) -> Phi | None:
     """Open a phi for the iteration number, where it is used and is not the counter."""
     if op not in f.uniformity.iteration_numbers or not f.varies(op.body.args[0]):
         return None
-    turn = f.open_phi("i64")
-    turn.incoming.append(("0", before))
+    iteration = f.open_phi("i64")
+    iteration.incoming.append(("0", before))
     for value, _ in f.uniformity.iteration_numbers[op]:
         narrow = value.type.bits < 64
         f.iterations[value] = (
-            f.convert("trunc", "i64", turn.name, f.type(value.type)) if narrow else turn.name
+            f.convert("trunc", "i64", iteration.name, f.type(value.type))
+            if narrow
+            else iteration.name
         )
-    return turn
+    return iteration
 
 
 def _nexts(

@@ -429,10 +429,10 @@ class LaneText(FunctionText):
         """
         integer = f"i{self.lanes}"
         start = "-1" if self.mask is None else self.bits(self.mask)
-        turn, done = self.fresh_label("lane"), self.fresh_label("lanes")
+        inside, done = self.fresh_label("lane"), self.fresh_label("lanes")
         before = self.label
-        self.branch(turn)
-        self.start(turn)
+        self.branch(inside)
+        self.start(inside)
         rest = self.open_phi(integer)
         rest.incoming.append((start, before))
         found = self.open_phi(self.vector(result)) if result else None
@@ -451,7 +451,7 @@ class LaneText(FunctionText):
         following = super().apply("and", integer, rest.name, less)
         rest.incoming.append((following, self.label))
         self.close_phi(rest)
-        self.branch_if(super().apply("icmp ne", integer, following, 0), turn, done)
+        self.branch_if(super().apply("icmp ne", integer, following, 0), inside, done)
         self.start(done)
         return collected
 
@@ -468,16 +468,16 @@ def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[st
     return f"""\
 define internal {vector} {wide}({parameters}) nounwind willreturn memory(none) {{
 entry:
-  br label %turn
-turn:
-  %lane = phi i32 [ 0, %entry ], [ %next, %turn ]
-  %found = phi {vector} [ zeroinitializer, %entry ], [ %new, %turn ]
+  br label %body
+body:
+  %lane = phi i32 [ 0, %entry ], [ %next, %body ]
+  %found = phi {vector} [ zeroinitializer, %entry ], [ %new, %body ]
 {extracts}
   %value = call {result} {name}({arguments})
   %new = insertelement {vector} %found, {result} %value, i32 %lane
   %next = add i32 %lane, 1
   %more = icmp ult i32 %next, {lanes}
-  br i1 %more, label %turn, label %done
+  br i1 %more, label %body, label %done
 done:
   ret {vector} %new
 }}

@@ -160,10 +160,10 @@ entry:
   %pool = load ptr, ptr &context.pool
   br label %poll
 poll:
-  %turn = phi i32 [ 0, %entry ], [ %turns, %sleep ]
+  %spins = phi i32 [ 0, %entry ], [ %next_spins, %sleep ]
   %bytes = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
   %others = icmp sgt i64 %bytes, 0
-  %is_patient = icmp ult i32 %turn, {PATIENCE}
+  %is_patient = icmp ult i32 %spins, {PATIENCE}
   %stops = call i1 @stops(ptr %context)
   %goes_on = xor i1 %stops, true
   %either = and i1 %others, %is_patient
@@ -172,7 +172,7 @@ poll:
 sleep:
   %slept = call i32 @usleep(i32 1000)
   call void @relieve(ptr %pool)
-  %turns = add i32 %turn, 1
+  %next_spins = add i32 %spins, 1
   br label %poll
 exit:
   ret void

@@ -47,14 +47,14 @@ entry:
   %old = atomicrmw and ptr &pool.state, i64 9223372036854775807 seq_cst
   br label %spin
 spin:
-  %turn = phi i32 [ 0, %entry ], [ %turns, %pause ]
+  %spins = phi i32 [ 0, %entry ], [ %next_spins, %pause ]
   %state = load atomic i64, ptr &pool.state acquire, align 8
   %active = trunc i64 %state to i32
   %is_over = icmp eq i32 %active, 0
   br i1 %is_over, label %exit, label %count
 count:
-  %turns = add i32 %turn, 1
-  %patient = icmp ult i32 %turns, {LAUNCH_SPINS}
+  %next_spins = add i32 %spins, 1
+  %patient = icmp ult i32 %next_spins, {LAUNCH_SPINS}
   br i1 %patient, label %pause, label %park
 pause:
   PAUSE
@@ -167,7 +167,7 @@ entry:
 poll:
   %last = phi i64 [ -1, %entry ], [ %last, %again ], [ %last, %lost ], [ %last, %awake ], \
 [ %job, %left ]
-  %turn = phi i32 [ 0, %entry ], [ %turns, %again ], [ 0, %lost ], [ 0, %awake ], [ 0, %left ]
+  %spins = phi i32 [ 0, %entry ], [ %next_spins, %again ], [ 0, %lost ], [ 0, %awake ], [ 0, %left ]
   %state = load atomic i64, ptr &pool.state acquire, align 8
   %job = lshr i64 %state, 32
   %is_open = icmp slt i64 %state, 0
@@ -179,8 +179,8 @@ idle:
   %goes_on = icmp eq i32 %stop, 0
   br i1 %goes_on, label %count, label %exit
 count:
-  %turns = add i32 %turn, 1
-  %patient = icmp ult i32 %turns, {WORKER_SPINS}
+  %next_spins = add i32 %spins, 1
+  %patient = icmp ult i32 %next_spins, {WORKER_SPINS}
   br i1 %patient, label %again, label %park
 again:
   PAUSE

@@ -23,7 +23,7 @@ SIZE = 40
 
 @pytest.fixture(autouse=True)
 def _start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(tape_growth, "_GUESS", 16)  # bytes that tapes begin with
+    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)  # bytes that tapes begin with
     qd.init(arch=qd.cpu)
     yield
     assert not captures

@@ -9,8 +9,8 @@ from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.target import Blocks, Target
 from tests.golden_files import check_golden
+from tests.vulkan.disassembly import to_text
 from tests.vulkan.validation import check
-from tests.vulkan.words import to_text
 
 FEATURES = "int64,addresses,lanes,fences,add32,atomic64"
 TARGET = Target("vulkan", "spirv", "a device", FEATURES, blocks=Blocks(4, 8))
