@@ -10,7 +10,7 @@ from typing import Any
 
 from octants.diagnostics.errors import CompileTimeFailure
 from octants.diagnostics.library_errors import AmbiguousTruth, WrongOperand, WrongOperands
-from octants.frontend import linear_algebra
+from octants.frontend import integer_overflow, linear_algebra
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import HostNumber
 from octants.frontend.operands import (
@@ -84,14 +84,24 @@ def combine(context: Context, operator: str, a: Any, b: Any) -> RunTime:
     if operator in ARITHMETIC:
         if operator == "/" and not dtype.is_float:
             dtype = context.default_float
-        return apply(context, ARITHMETIC[operator], operator, dtype, a, b)
+        return _exact(context, ARITHMETIC[operator], operator, dtype, a, b)
     if dtype.is_float:
         way_out = "convert floats with `qd.cast(x, int)` first"
         context.fail(WrongOperands(operator, describe(a), describe(b), way_out))
     if operator in BITWISE:
         return apply(context, BITWISE[operator], operator, common_type(context, a, b), a, b)
     fn = "ushr" if operator == ">>" and dtype.kind is Kind.UNSIGNED else SHIFTS[operator]
-    return apply(context, fn, operator, dtype, a, b)
+    return _exact(context, fn, operator, dtype, a, b)
+
+
+def _exact(context: Context, fn: str, operator: str, dtype: DType, a: Any, b: Any) -> RunTime:
+    """An operation; in debug mode with a message where its result wraps."""
+    if not integer_overflow.is_checked(context, fn, dtype):
+        return apply(context, fn, operator, dtype, a, b)
+    checked = functools.partial(integer_overflow.checked, context, fn)
+    return elementwise(
+        context, operator, checked, as_type(context, a, dtype), as_type(context, b, dtype)
+    )
 
 
 # -- powers ----------------------------------------------------------------------------------------
@@ -148,14 +158,17 @@ def _product_power(context: Context, x: Value, exponent: int) -> Value:
     """``x`` to a positive power by repeated squaring."""
     result: Value | None = None
     square = x
+    multiply = functools.partial(context.builder.binary, "mul")
+    if integer_overflow.is_checked(context, "mul", x.type):
+        multiply = functools.partial(integer_overflow.checked, context, "mul")
     while True:
         if exponent & 1:
-            result = square if result is None else context.builder.binary("mul", result, square)
+            result = square if result is None else multiply(result, square)
         exponent >>= 1
         if not exponent:
             assert result is not None
             return result
-        square = context.builder.binary("mul", square, square)
+        square = multiply(square, square)
 
 
 # -- unary operators and conversions ---------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
-from octants.frontend import flattening, packed
+from octants.frontend import flattening, integer_overflow, packed
 from octants.frontend.context import Context
 from octants.frontend.packed import PackedArray
 from octants.frontend.values import (
@@ -393,10 +392,13 @@ def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | 
     values = _fitting(context, place, operand, node)
     if isinstance(place.array, PackedArray):
         return packed.atomic(context, fn, place, values)
-    before = [
-        context.builder.atomic(fn, place.array, indices, component, place.companion)
-        for indices, component in zip(addresses(context, place), values, strict=True)
-    ]
+    before = []
+    for indices, component in zip(addresses(context, place), values, strict=True):
+        old = context.builder.atomic(fn, place.array, indices, component, place.companion)
+        before.append(old)
+        if integer_overflow.is_checked(context, fn, old.type):
+            new = context.builder.binary(fn, old, component)
+            integer_overflow.report(context, fn, old, component, new)
     return MatrixValue(place.shape, before) if place.shape else before[0]
 
 
@@ -406,9 +408,12 @@ def _update_variable(
     """An atomic operation on a local variable, which is private to the work item."""
     before = _load_variable(context, place)
     operand = fitting_value(context, place.variable.name, before, operand, node)
-    combine: Callable[[Value, Value], Value] = lambda old, new: (  # noqa: E731
-        new if fn == "exchange" else context.builder.binary(fn, old, new)
-    )
+
+    def combine(old: Value, new: Value) -> Value:
+        if integer_overflow.is_checked(context, fn, old.type):
+            return integer_overflow.checked(context, fn, old, new)
+        return new if fn == "exchange" else context.builder.binary(fn, old, new)
+
     after = map(combine, flattening.leaves(before), flattening.leaves(operand))
     store(context, place, flattening.rebuild(before, list(after)), node)
     return before
