@@ -206,3 +206,87 @@ def test_a_float_array_is_no_bound() -> None:
 
     with pytest.raises(qd.OctantsTypeError, match="the bounds of a loop are integers"):
         loops()
+
+
+# -- items of dictionaries that are assigned -------------------------------------------------------
+
+
+def test_items_of_a_dictionary_can_be_assigned() -> None:
+    @qd.kernel
+    def run(n: qd.i32) -> qd.types.vector(6, qd.f32):
+        d = {"a": 1, "v": qd.Vector([1.0, 2.0]), "inner": {"x": 0.5}}
+        d["a"] = 7
+        for i in range(n):
+            d["a"] += i
+            d["v"][1] *= 2.0
+            if i > 1:
+                d["inner"]["x"] = d["inner"]["x"] + i
+            else:
+                d["v"].x = 9.0
+        copied = d
+        copied["a"] = -1
+        squares = {k: k * k for k in range(4)}
+        for k in qd.static(range(4)):
+            squares[k] += k
+        return qd.Vector(
+            [d["a"], d["v"][0], d["v"][1], d["inner"]["x"], copied["a"], squares[3] + squares[1]]
+        )
+
+    assert run(4).to_list() == [13.0, 9.0, 32.0, 5.5, -1.0, 14.0]
+
+
+def test_an_item_keeps_its_type() -> None:
+    @qd.kernel
+    def run(x: qd.f32) -> qd.f32:
+        d = {"a": 1}
+        d["a"] = x
+        return d["a"]
+
+    with pytest.warns(qd.OctantsWarning, match="OCT158: an f32 is assigned to an i32"):
+        assert run(2.5) == 2.0
+
+
+def test_gradients_through_items_that_are_assigned() -> None:
+    x = qd.field(qd.f32, 3, needs_grad=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def run():
+        for i in x:
+            d = {"y": x[i], "n": 0}
+            while d["n"] < i:
+                d["y"] *= x[i]
+                d["n"] += 1
+            loss[None] += d["y"]
+
+    x.fill(2.0)
+    with qd.ad.Tape(loss):
+        run()
+    assert x.grad.to_numpy().tolist() == [1.0, 4.0, 12.0]
+
+
+def test_items_that_cannot_be_assigned() -> None:
+    @qd.kernel
+    def new_key():
+        d = {"a": 1}
+        d["b"] = 2
+
+    @qd.kernel
+    def run_time_key(n: qd.i32):
+        d = {0: 1, 1: 2}
+        d[n] = 2
+
+    with pytest.raises(qd.OctantsCompilationError, match="OCT122: KeyError"):
+        new_key()
+    with pytest.raises(qd.OctantsTypeError, match="OCT144"):
+        run_time_key(0)
+
+
+def test_hexadecimal_floats(capfd: pytest.CaptureFixture[str]) -> None:
+    @qd.kernel
+    def run(x: qd.f32, y: qd.f64):
+        print(f"{x:a} {y:a}", f"{-y:a}", f"{1 / (x - x):a}")
+
+    run(1.1, 1.5)
+    qd.sync()
+    assert capfd.readouterr().out == "0x1.19999ap+0 0x1.8p+0 -0x1.8p+0 inf\n"

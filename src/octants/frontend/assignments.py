@@ -102,9 +102,18 @@ def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     elif variable is None or _is_rebindable(context, variable):
         if isinstance(value, list) and context.scopes.frame.source.changes_parts(name):
             value = _as_vector(context, value)
+        if type(value) is dict and context.scopes.frame.source.changes_parts(name):
+            value = _with_run_time_items(context, value)
         context.scopes.declare(name, initial(context, value, node))
     else:
         store(context, VariableReference(variable), value, node)
+
+
+def _with_run_time_items(context: Context, table: dict[Any, Any]) -> dict[Any, Any]:
+    """A dictionary whose items are assigned: its numbers are values of a type."""
+    items = [context.value(leaf) for leaf in flattening.leaves(table)]
+    changed: dict[Any, Any] = flattening.rebuild(table, items)
+    return changed
 
 
 def _as_vector(context: Context, items: list[Any]) -> Any:

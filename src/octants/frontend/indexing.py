@@ -24,6 +24,7 @@ from octants.frontend.values import (
     ArrayReference,
     Components,
     ElementReference,
+    Item,
     MatrixValue,
     ShapeReference,
     StructValue,
@@ -171,10 +172,19 @@ def _part_of_variable(
 ) -> Any:
     """A part of a local vector or matrix: a place."""
     whole = current_shape(base)
+    if whole is None and _has_item(base.held(), index):
+        return VariableReference(base.variable, (*base.path, Item(index)))
     if whole is None:
         return element(context, context.load(base), index, node)
     chosen = choose(context, whole, index, node, is_local=not base.variable.in_memory)
     return VariableReference(base.variable, (*_outer_path(base), chosen))
+
+
+def _has_item(held: Any, index: Any) -> bool:
+    """Whether this is a dictionary with a key that is known at compile time."""
+    if type(held) is not dict or _is_run_time_index(index):
+        return False
+    return isinstance(index, (str, int, float, tuple)) and index in held
 
 
 def _outer_path(base: VariableReference) -> tuple[Any, ...]:
@@ -186,9 +196,7 @@ def current_shape(base: VariableReference) -> Components | None:
     """The components that a reference to a variable means; None if it holds no matrix."""
     if base.path and isinstance(base.path[-1], Components):
         return base.path[-1]
-    held = base.variable.value
-    for member in base.path:
-        held = held.members[member]
+    held = base.held()
     if isinstance(held, ArrayReference) and base.variable.in_memory:
         shape = held.array.element_shape
         return references.whole_value(shape) if shape else None

@@ -67,10 +67,7 @@ def _types(place: Any) -> Iterator[DType]:
     elif isinstance(place, VariableReference) and place.variable.in_memory:
         yield from _types(references.memory_of(place))
     elif isinstance(place, VariableReference):
-        held = place.variable.value
-        for step in place.path:
-            held = held.members[step] if isinstance(step, str) else held
-        yield from (x.type for x in flattening.leaves(held) if isinstance(x, Value))
+        yield from (x.type for x in flattening.leaves(place.held()) if isinstance(x, Value))
     elif isinstance(place, StructValue):
         for member in place.members.values():
             yield from _types(member)

@@ -10,6 +10,7 @@ from octants.diagnostics.errors import WrongFormat
 from octants.frontend import compile_time
 from octants.frontend.context import Context
 from octants.frontend.values import FormattedString, MatrixValue, StructValue, is_run_time
+from octants.ir import semantics
 from octants.ir.core import Value
 from octants.types.scalars import convert
 
@@ -66,7 +67,7 @@ class Message:
 
     def _check(self, value: Value, spec: str) -> None:
         try:
-            format(convert(1, value.type), spec)
+            semantics.format_number(convert(1, value.type), value.type, spec)
         except ValueError:
             problem = f"the format `{spec}` does not fit {value.type}"
             self.context.fail(WrongFormat(problem), self.node)

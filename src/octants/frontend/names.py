@@ -27,6 +27,7 @@ from octants.frontend.python_objects import wrap
 from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.frontend.values import (
     ArrayReference,
+    Components,
     ElementReference,
     MatrixValue,
     ShapeReference,
@@ -157,9 +158,8 @@ def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> An
 def _attribute_of_variable(
     context: Context, base: VariableReference, attr: str, node: ast.expr
 ) -> Any:
-    held = base.variable.value
-    for step in base.path:
-        held = held.members[step] if isinstance(step, str) else None
+    is_component = bool(base.path) and isinstance(base.path[-1], Components)
+    held = None if is_component else base.held()
     if isinstance(held, StructValue):
         if attr in held.members:
             return VariableReference(base.variable, (*base.path, attr))

@@ -66,7 +66,7 @@ def _can_be_shared(variable: Variable) -> bool:
     if variable.in_memory or _is_memory(variable.value):
         return True
     return not flattening.has_object(variable.value) and not isinstance(
-        variable.value, (tuple, list)
+        variable.value, (tuple, list, dict)
     )
 
 

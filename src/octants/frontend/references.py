@@ -23,8 +23,10 @@ from octants.frontend.values import (
     ArrayReference,
     Components,
     ElementReference,
+    Item,
     MatrixValue,
     ShapeReference,
+    Step,
     StructValue,
     Variable,
     VariableReference,
@@ -155,6 +157,8 @@ def _load_variable(context: Context, place: VariableReference) -> Any:
     for step in place.path:
         if isinstance(step, str):
             result = result.members[step]
+        elif isinstance(step, Item):
+            result = result[step.key]
         else:
             result = read_components(context, result, step)
     return result
@@ -166,7 +170,7 @@ def memory_of(place: VariableReference) -> Any:
     for step in place.path:
         if isinstance(step, str):
             result = result.members[step]
-        else:
+        elif isinstance(step, Components):
             result = ElementReference(
                 result.array, result.companion, result.indices, step.shape, step.indices
             )
@@ -284,7 +288,7 @@ def _replaced(
     context: Context,
     variable: Variable,
     old: Any,
-    path: list[str | Components],
+    path: list[Step],
     new: Any,
     node: ast.AST | None,
 ) -> Any:
@@ -295,6 +299,9 @@ def _replaced(
     if isinstance(step, str):
         member = _replaced(context, variable, old.members[step], rest, new, node)
         return StructValue({**old.members, step: member}, old.python_type)
+    if isinstance(step, Item):
+        item = _replaced(context, variable, old[step.key], rest, new, node)
+        return {**old, step.key: item}
     return _with_components(context, variable.name, old, step, new, node)
 
 

@@ -102,14 +102,34 @@ class Components:
 
 
 @dataclass(frozen=True, slots=True)
+class Item:
+    """The item of a dictionary at a key."""
+
+    key: Any
+
+
+Step = str | Item | Components
+
+
+@dataclass(frozen=True, slots=True)
 class VariableReference:
     """A local variable as the target of a store, or a part of what it holds.
 
-    `path` leads to the part: names of members, `Components`.
+    `path` leads to the part: names of members, keys of dictionaries, `Components`.
     """
 
     variable: Variable
-    path: tuple[str | Components, ...] = field(default=())
+    path: tuple[Step, ...] = field(default=())
+
+    def held(self) -> Any:
+        """What the variable holds there, all of a vector or matrix."""
+        found = self.variable.value
+        for step in self.path:
+            if isinstance(step, Item):
+                found = found[step.key]
+            elif isinstance(step, str):
+                found = found.members[step]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,8 +228,12 @@ def bitcast(value: Any, source: DType, target: DType) -> Any:
 def format_number(value: Any, dtype: DType, specification: str) -> str:
     """How a kernel prints a number: as Python formats it.
 
-    Without a specification a float gets the digits that identify it within its type.
+    Without a specification a float gets the digits that identify it within its type; with ``a`` it
+    is hexadecimal, as C prints it.
     """
+    if specification == "a" and dtype.is_float:
+        digits, letter, power = float(value).hex().partition("p")
+        return (digits.rstrip("0").rstrip(".") if letter else digits) + letter + power
     if specification or not dtype.is_float or dtype.bits == 64:
         return format(value, specification)
     return str(dtype.numpy.type(value))
