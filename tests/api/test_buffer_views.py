@@ -171,6 +171,59 @@ def test_wrong_arguments_of_views() -> None:
         clear(counted(qd.i32)[:3])
 
 
+@pytest.mark.parametrize("bounds", [(1, 4), (-3, None), (None, -2), (4, 2), (-99, 99), (6, 8)])
+def test_slices_in_kernels_are_those_of_lists(bounds: tuple[int | None, int | None]) -> None:
+    low, high = bounds
+    x = counted()
+
+    @qd.kernel
+    def known(v: qd.BufferView[qd.f32]) -> qd.types.vector(2, qd.f32):
+        part = v[low:high]
+        total = 0.0
+        for i in range(part.size):
+            total += part[i]
+        return qd.Vector([total, part.size])
+
+    @qd.kernel
+    def run_time(v: qd.BufferView[qd.f32], low: qd.i32, high: qd.i32) -> qd.types.vector(2, qd.f32):
+        part = v[low:high]
+        total = 0.0
+        for i in part:
+            total += part[i]
+        return qd.Vector([total, part.size])
+
+    expected = [*range(2, 9)][low:high]
+    assert known(x[2:9]).to_list() == [sum(expected), len(expected)]
+    if low is not None and high is not None:
+        assert run_time(x[2:9], low, high).to_list() == [sum(expected), len(expected)]
+
+
+def test_the_host_writes_views() -> None:
+    x = counted(needs_grad=True)
+    x[2:4].fill(1.5)
+    x[4:7].from_numpy(np.array([7, 8, 9]))
+    assert x.to_numpy().tolist() == [0, 1, 1.5, 1.5, 7, 8, 9, 7, 8, 9]
+    with pytest.raises(qd.OctantsValueError, match="shape"):
+        x[4:7].from_numpy(np.zeros(2))
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def square(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = x[i] * x[i]
+
+    @qd.kernel
+    def total(x: qd.types.ndarray()):
+        for i in x:
+            loss[None] += x[i]
+
+    with qd.ad.Tape(loss):
+        square(x)
+        x[3:5].fill(0.0)  # adjoints of these elements end here, and of no others
+        total(x)
+    assert x.grad.to_numpy().tolist() == [0, 2, 3, 0, 0, 16, 18, 14, 16, 18]
+
+
 # -- tensors ---------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from octants.data import events
 from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
+from octants.data.host_values import check_shape, convert_array, convert_element
 from octants.types.annotations import AnyBufferView, BufferViewAnnotation
 from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle
@@ -92,6 +94,34 @@ class BufferView(AnyBufferView):
         if not 0 <= number < self.size:
             raise IndexOutOfRange("BufferView", number, 0, 0, self.size - 1).at(None)
         return self.offset + number
+
+    def fill(self, val: Any) -> None:
+        """Set all elements to a number, a vector or a matrix."""
+        values = np.empty((self.size, *self.array.element_shape), self.array.dtype.numpy)
+        values[...] = convert_element(
+            "fill() of a BufferView", val, self.array.dtype, self.array.element_shape
+        )
+        self.from_numpy(values)
+
+    def from_numpy(self, arr: Any) -> None:
+        """Copy a numpy array of `size` elements into the view.
+
+        Raises:
+            OctantsRuntimeTypeError: for anything but a numpy array of numbers.
+            OctantsValueError: for an array of another shape.
+        """
+        what = "from_numpy() of a BufferView"
+        if not isinstance(arr, np.ndarray):
+            raise WrongArray(what, describe(arr), "a numpy array").at(None)
+        check_shape(what, arr.shape, (self.size, *self.array.element_shape))
+        given = convert_array(what, arr, self.array.dtype)
+        if events.are_writes_observed():  # a tape is to know which elements change
+            for number in range(self.size):
+                self.array.write(given[number], (self.offset + number,))
+        else:
+            values = self.array.to_numpy()
+            values[self.offset : self.offset + self.size] = given
+            self.array.from_numpy(values)
 
     def to_numpy(self) -> Array:
         """A copy of the elements as a numpy array."""

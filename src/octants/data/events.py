@@ -105,6 +105,11 @@ def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -
             observer(write)
 
 
+def are_writes_observed() -> bool:
+    """Whether anything is called before writes, such as a tape."""
+    return bool(_write_observers)
+
+
 def after_write(array: Any, region: tuple[int, ...]) -> None:
     """Announce a write that was not: others have made it. The version is the old one still."""
     for observer in tuple(_write_observers):

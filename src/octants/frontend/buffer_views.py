@@ -51,9 +51,35 @@ def subview(
     return StructValue(members, view.python_type)
 
 
-def _integer(context: Context, arg: Any, node: ast.AST) -> Value:
+def part(context: Context, view: StructValue, node: ast.Slice) -> StructValue:
+    """``v[i:j]``: as of a list of Python, so that bounds beyond an end stand for that end."""
+    if node.step is not None:
+        context.fail(WrongArguments("a slice of a view", "takes no step"), node.step)
+    builder, size = context.builder, view.members["size"]
+    zero = builder.constant(0, i32)
+    first = _bound(context, view, node.lower, zero)
+    end = _bound(context, view, node.upper, size)
+    count = builder.binary("max", builder.binary("sub", end, first), zero)
+    offset = builder.binary("add", view.members["offset"], first)
+    return StructValue({**view.members, "offset": offset, "size": count}, view.python_type)
+
+
+def _bound(context: Context, view: StructValue, node: ast.expr | None, default: Value) -> Value:
+    """A bound of a slice, from 0 to the size: negative ones count from the end."""
+    stated = None if node is None else context.evaluate(node)
+    if node is None or stated is None:
+        return default
+    builder, size = context.builder, view.members["size"]
+    given = _integer(context, stated, node, "a slice of a view")
+    zero = builder.constant(0, i32)
+    is_negative = builder.compare("lt", given, zero)
+    position = builder.select(is_negative, builder.binary("add", given, size), given)
+    return builder.binary("min", builder.binary("max", position, zero), size)
+
+
+def _integer(context: Context, arg: Any, node: ast.AST, what: str = "subview") -> Value:
     if not is_number(arg) and (not isinstance(arg, Value) or arg.type.is_float):
-        context.fail(WrongArguments("subview", "takes integers"), node)
+        context.fail(WrongArguments(what, "takes integers"), node)
     return context.builder.cast(context.value(arg), i32)
 
 

@@ -46,6 +46,8 @@ Index = int | slice | Value
 def subscript(context: Context, node: ast.Subscript) -> Any:
     """``base[indices]`` as a place where it is one, else as a value."""
     base = context.evaluate_place(node.value)
+    if isinstance(node.slice, ast.Slice) and is_view(view := context.load(base)):
+        return buffer_views.part(context, view, node.slice)
     if tiles.has_slices(node) and isinstance(array := context.load(base), ArrayReference):
         return tiles.slice_of(context, array, node)
     return element(context, base, evaluate_indices(context, node.slice), node)
