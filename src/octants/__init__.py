@@ -25,6 +25,7 @@ from octants._compat import QuadrantsSyntaxError as QuadrantsSyntaxError
 from octants._compat import QuadrantsTypeError as QuadrantsTypeError
 from octants._compat import perf_dispatch as perf_dispatch
 from octants.api import *  # noqa: F403
+from octants.data import tree as _tree
 from octants.data.axes import axes as axes
 from octants.data.axes import i as i
 from octants.data.axes import ij as ij
@@ -65,6 +66,7 @@ from octants.data.tensor import VectorTensor as VectorTensor
 from octants.data.tensor import tensor as tensor
 from octants.data.tree import SNode as SNode
 from octants.data.tree_roots import FieldsBuilder as FieldsBuilder
+from octants.data.tree_roots import deactivate_all_snodes as deactivate_all_snodes
 from octants.data.tree_roots import root as root
 from octants.diagnostics.absent_names import Finder, attribute_error
 from octants.diagnostics.exceptions import InternalError as InternalError
@@ -155,6 +157,12 @@ from octants.lang.memory import atomic_xor as atomic_xor
 from octants.lang.memory import random as random
 from octants.lang.memory import rescale_index as rescale_index
 from octants.lang.memory import volatile_load as volatile_load
+from octants.lang.sparse import activate as activate
+from octants.lang.sparse import append as append
+from octants.lang.sparse import deactivate as deactivate
+from octants.lang.sparse import is_active as is_active
+from octants.lang.sparse import length as length
+from octants.lang.sparse import no_activate as no_activate
 from octants.lang.syntax import *  # noqa: F403
 from octants.launch.graph_status import GraphStatus as GraphStatus
 from octants.launch.streams import Event as Event
@@ -173,12 +181,24 @@ from octants.version import __version__ as __version__
 graph_do_while = graph.do_while
 graph_parallel = graph.parallel
 graph_parallel_context = graph.parallel_context
-_IMPORTED_WHEN_USED = ("_lib", "algorithms", "compat", "jax", "linalg", "tools", "torch", "ui")
+_tree.deactivate_cells = lambda block: importlib.import_module("octants.sparse").deactivate(block)
+_IMPORTED_WHEN_USED = (
+    "_lib",
+    "algorithms",
+    "compat",
+    "jax",
+    "linalg",
+    "sparse",
+    "tools",
+    "torch",
+    "ui",
+)
 _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
     from octants import linalg as linalg
+    from octants import sparse as sparse
     from octants import ui as ui
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb

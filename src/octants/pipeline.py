@@ -35,6 +35,7 @@ from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
+from octants.passes.skip_updates import skip_updates
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.pipeline_stage import Observer as Observer
 from octants.pipeline_stage import Stage as Stage
@@ -156,6 +157,11 @@ FINISH = (
         _deterministic,
     ),
     *_cheaper_updates(_deterministic, "again, since work items have become loops"),
+    Pass(
+        "skip_updates",
+        lambda module, _: skip_updates(module),
+        "when it is known which updates have to be atomic",
+    ),
     Pass(
         "expand_powers",
         lambda module, _: expand_powers(module),

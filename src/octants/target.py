@@ -163,6 +163,7 @@ _EVERYWHERE = frozenset(
         Extension.assertion,
         Extension.quant,
         Extension.quant_basic,
+        Extension.sparse,
     )
 )
 EXTENSIONS: dict[Arch, frozenset[Extension]] = dict.fromkeys(Arch, _EVERYWHERE)

@@ -309,7 +309,7 @@ def test_logging_levels() -> None:
 def test_extensions() -> None:
     assert qd.is_extension_enabled(qd.extension.adstack)
     assert qd.is_extension_enabled(qd.extension.data64)
-    assert not qd.is_extension_enabled(qd.extension.sparse)
+    assert qd.is_extension_enabled(qd.extension.sparse)
 
 
 def test_calls_that_do_not_fit_are_type_errors_as_in_python() -> None:

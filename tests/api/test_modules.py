@@ -109,7 +109,7 @@ def test_texts_of_errors() -> None:
         ti.get_addr  # type: ignore[attr-defined]  # noqa: B018
     check_golden("errors/OCT480_absent_name", str(name.value))
     with pytest.raises(ti.OctantsImportError) as module:
-        importlib.import_module("octants.sparse")
+        importlib.import_module("octants.Mesh")
     check_golden("errors/OCT481_absent_module", str(module.value))
 
 
@@ -125,9 +125,9 @@ def test_absent_names_in_kernels_say_what_to_use() -> None:
 
     @ti.kernel
     def run():
-        ti.activate(1, 2)
+        ti.mesh_local(1)
 
-    with pytest.raises(ti.OctantsNameError, match="sparse blocks are not there yet"):
+    with pytest.raises(ti.OctantsNameError, match="use ndarrays of vertices"):
         run()
 
 

@@ -419,14 +419,10 @@ def test_options_of_loops_in_their_older_spelling() -> None:
         wrong()
 
 
-@pytest.mark.parametrize(
-    ("kind", "advice"),
-    [("pointer", "dense"), ("bitmasked", "dense"), ("hash", "dense"), ("dynamic", "atomic_add")],
-)
-def test_sparse_blocks_say_what_to_use(kind: str, advice: str) -> None:
+def test_hashed_blocks_say_what_to_use() -> None:
     for block in (qd.root, qd.root.dense(qd.i, 4)):
-        with pytest.raises(qd.OctantsRuntimeError, match=f"`{kind}` are not .*\n.*{advice}"):
-            getattr(block, kind)(qd.j, 8, chunk_size=4)
+        with pytest.raises(qd.OctantsRuntimeError, match="`hash` are not .*\n.*pointer"):
+            block.hash(qd.j, 8, chunk_size=4)
 
 
 _SHARED = 3

@@ -149,7 +149,7 @@ def missing_companion() -> None:
 
 @case
 def unsupported_node() -> None:
-    root.pointer(ax.i, 3)
+    root.hash(ax.i, 3)
 
 
 @case

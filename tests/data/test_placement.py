@@ -552,8 +552,7 @@ def test_large_shapes_have_no_32_bit_limits() -> None:
     assert i64.size == 8
 
 
-@pytest.mark.parametrize("options", [{}, {"chunk_size": 4}])
-def test_blocks_that_grow_are_an_error(options: dict[str, int]) -> None:
+def test_hashed_blocks_are_an_error() -> None:
     for parent in (root, root.dense(ax.i, 4)):
-        with pytest.raises(OctantsRuntimeError, match=r"OCT519: blocks of kind `dynamic`"):
-            parent.dynamic(ax.j, 8, **options)
+        with pytest.raises(OctantsRuntimeError, match=r"OCT519: blocks of kind `hash`"):
+            parent.hash(ax.j, 8)

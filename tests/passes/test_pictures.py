@@ -28,6 +28,7 @@ from octants.passes import (
     serialise_blocks,
     share_reciprocals,
     sink_stores,
+    skip_updates,
     split_sums,
 )
 from octants.simplify import fold, prune
@@ -38,6 +39,7 @@ PASSES = [
     (collect_sums, "collect_sums"),
     (contract, "contract"),
     (sink_stores, "sink_stores"),
+    (skip_updates, "skip_updates"),
     (demote_atomics, "demote_atomics"),
     (fold_zero_products, "fold_zero_products"),
     (expand_powers, "expand_powers"),

@@ -97,6 +97,7 @@ class Digest:
         self.word(type(field).__qualname__, field.dtype.name, field.name)
         layouts = sorted((kind.name, repr(layout)) for kind, layout in field.layouts().items())
         self.word(repr((tuple(field.element_shape), tuple(field.offset), layouts)))
+        self.value(field.sparsity)
 
     def _is_known(self, value: Any) -> bool:
         """Number an object; whether it has a number already, which then stands for it."""

@@ -23,6 +23,7 @@ from octants.data.memory import make_storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, SNode, Tree
 from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.sparse_errors import SparseCompanion
 from octants.runtime.capture import uncaptured
 from octants.types.companions import Companion
 
@@ -88,9 +89,15 @@ def _check(field: Any) -> None:
     primal, word = field.primal, COMPANION_WORDS[field.companion][0]
     if not primal.places:
         raise CompanionWithoutField(primal.describe(), word).at(None)
+    if not _sparse_blocks(field) <= _sparse_blocks(primal):
+        raise SparseCompanion(field.describe()).at(None)
     if (primal.shape, primal.offset) != (field.shape, field.offset):
         shapes = [_shape_in_words(each) for each in (primal, field)]
         raise WrongCompanionShape(primal.describe(), shapes[0], word, shapes[1]).at(None)
+
+
+def _sparse_blocks(field: Any) -> set[SNode]:
+    return {block for block in field.snode.path() if block.is_sparse}
 
 
 def _shape_in_words(field: Any) -> str:

@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import current, other_libraries
+from octants.data import current, other_libraries, sparse_blocks, tree
 from octants.data.allocation import allocate
+from octants.data.axes import i
 from octants.data.components import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_array import Array, Tensor
-from octants.data.memory import Window
+from octants.data.memory import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
+from octants.diagnostics.sparse_errors import SparseMemory
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
-from octants.types.scalars import DType
+from octants.types.scalars import DType, i32
 from octants.types.signature import FieldHandle
+from octants.types.sparsity import Sparsity
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -34,6 +37,7 @@ class Field(Tensor, FieldHandle):
     """
 
     _kind = "field"
+    _is_sparse = False
 
     def __init__(
         self,
@@ -165,6 +169,35 @@ class Field(Tensor, FieldHandle):
             return super().describe()
         return f"{COMPANION_WORDS[self.companion][0]} of {self.primal.describe()}"
 
+    # -- sparse blocks --------------------------------------------------------------------------
+
+    @property
+    def sparsity(self) -> Sparsity | None:
+        """The sparse blocks that the field is placed in; None if all are dense."""
+        place = self.primal.snode
+        if place is None or place.above is None:
+            return None
+        return sparse_blocks.sparsity_of(place.above, self.primal.offset)
+
+    def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
+        """Store converted values: every write of the host goes through here.
+
+        A write to an element activates the cells that it is in; one to all elements leaves out
+        those in cells that are not active.
+        """
+        self.window()
+        if self._is_sparse and (sparsity := self.sparsity) is not None:
+            if region:
+                sparse_blocks.activate(sparsity, region[: len(sparsity.shape)])
+            else:
+                values = sparse_blocks.only_active(sparsity, values, len(self.element_shape))
+        super().write(values, region, source)
+
+    def require_shareable(self) -> None:
+        """An error if other libraries cannot get the memory itself."""
+        if self.sparsity is not None:
+            raise SparseMemory(self.describe()).at(None)
+
     # -- memory ---------------------------------------------------------------------------------
 
     def _open(self) -> Window:
@@ -178,6 +211,7 @@ class Field(Tensor, FieldHandle):
     def settle(self, window: Window, layout: Layout) -> None:
         """Take the memory that `allocate` gives."""
         self._opened, self._layout = window, layout
+        self._is_sparse = self.sparsity is not None
 
     def layouts(self) -> Mapping[Companion, Layout]:
         """The layout of every companion that exists; allocates the field if it is not yet."""
@@ -255,3 +289,12 @@ class MatrixField(Field):
         if keep_dims:
             return tensor.unsqueeze(-1) if self.ndim == 1 else tensor
         return tensor[..., 0] if self.ndim == 2 and self.m == 1 else tensor
+
+
+def _make_activity(name: str, count: int) -> ScalarField:
+    made = ScalarField(i32, name=name)
+    tree.Tree(current.runtime()).root.dense(i, count).place(made)
+    return made
+
+
+tree.make_activity = _make_activity

@@ -88,6 +88,9 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
 
     # -- life -----------------------------------------------------------------------------------
 
+    def require_shareable(self) -> None:
+        """An error if other libraries cannot get the memory itself; see `Field`."""
+
     @abstractmethod
     def _open(self) -> Window:
         """The window on the elements; allocates them. Called once."""
@@ -269,6 +272,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
         return convert_array("to_numpy()", values, target)
 
     def _share(self, window: Window, dtype: Any) -> Array:
+        self.require_shareable()
         view = window.view()
         what = f"sharing {self.describe()}"
         if view is None:
@@ -307,7 +311,8 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
             raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
         window, own = other.window(), self.window()
         events.before_read(other)
-        if other.dtype is self.dtype and window.stands_like(own):
+        is_sparse = getattr(self, "sparsity", None) is not None
+        if other.dtype is self.dtype and window.stands_like(own) and not is_sparse:
             self.write(window.save(), source=other)
             return
         check_shape(what, window.shape, own.shape)
@@ -331,6 +336,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
         if self._tensor is None:
+            self.require_shareable()
             window = self.window()
             interface = window.interface()
             elements = self._shared() if interface is None else interface
@@ -386,6 +392,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
         copy: bool | None = None,
     ) -> Any:
         """The memory itself, after all launches so far; with ``copy=True`` a copy of it."""
+        self.require_shareable()
         window, what = self.window(), f"sharing {self.describe()}"
         events.before_read(self)
         if not copy:
@@ -397,6 +404,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory itself, where it is a GPU's; after writing through it call `mark_written`."""
         interface = self.window().interface()
+        self.require_shareable()
         if interface is None:
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         events.before_read(self)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from octants.data import current
-from octants.data.errors import NotDifferentiable, PlacedTwice, WrongOption
+from octants.data.errors import NotDifferentiable, PlacedTwice, UnsupportedNode, WrongOption
 from octants.data.field import Field
 from octants.data.host_array import Array, Tensor
 from octants.data.memory import ElementRange, Window
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from octants.mathlib import packed_arrays
 else:
     packed_arrays = Deferred("octants.mathlib.packed_arrays")
+
+
+_USE_NARROW = "place fields of `qd.f16`, `qd.i8` or `qd.i16` in sparse blocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class QuantField(Tensor, QuantHandle):
     def _placed(self) -> Place:
         if self.place is None or not self.is_placed:
             raise NotPacked(self.describe(), "is used, but not placed").at(None)
+        if self.place.words.sparsity is not None:
+            raise UnsupportedNode("sparse, of quantised fields,", _USE_NARROW).at(None)
         return self.place
 
     @property

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from octants.data import current, events
+from octants.data import current, events, sparse_blocks
 from octants.data.axes import Axes, check_axes, check_dimensions, check_extents, check_offset
 from octants.data.errors import (
     CannotPlace,
@@ -21,12 +21,16 @@ from octants.data.errors import (
     UnsupportedNode,
     UsedAfterDestroy,
     UsedAfterReset,
+    WrongOption,
     describe,
 )
+from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.sparse_errors import TooManyCells
 from octants.types import factories
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 from octants.types.scalars import DType
+from octants.types.sparsity import MOST_CELLS, BlockInfo, Sparsity
 
 _GRAD_TYPES = {
     Companion.PRIMAL: SNodeGradType.PRIMAL,
@@ -70,15 +74,34 @@ Component = tuple[Placeable, tuple[int, ...] | None]
 """What a place holds: a field and None, or one component of its elements."""
 
 
-_USE_DENSE = "use `dense`, and a field that says which cells are in use"
-_USE_COUNTER = (
-    "use `dense` with as many cells as there may be, and a field of counts that `qd.atomic_add`"
-    " gives positions from"
-)
+_USE_POINTER = "use `pointer`: cells that are not in use take no time"
+
+
+def _missing(*_: Any) -> Any:
+    raise InternalError("a part of octants is used without the whole")
+
+
+make_activity: Callable[[str, int], Any] = _missing
+"""Makes a field of i32 with a name and as many elements; `octants.data.field` has it."""
+
+deactivate_cells: Callable[[SNode], None] = _missing
+"""Deactivates all cells of a sparse block by a kernel; `octants.sparse` has it."""
+
+
+sparse_trees: weakref.WeakSet[Tree] = weakref.WeakSet()
+"""The trees that have sparse blocks."""
 
 
 class SNode:
-    """A block of a field tree: an array of cells, each of which holds the children of the block."""
+    """A block of a field tree: an array of cells, each of which holds the children of the block.
+
+    The cells of a sparse block (`pointer`, `bitmasked`, `dynamic`) are active or not. A kernel
+    activates a cell by writing to it; loops over a field or a block visit active cells only, and
+    what is not active reads as zero.
+    """
+
+    kind = "dense"
+    _activity: Any = None
 
     def __init__(
         self, tree: Tree, above: SNode | None, axes: Axes, extents: tuple[int, ...]
@@ -97,11 +120,19 @@ class SNode:
 
         An axis may occur on several levels: ``dense(i, 4).dense(i, 8)`` is 32 elements.
         """
+        return self._add("dense", indices, dimensions)
+
+    def _add(self, kind: str, indices: Any, dimensions: Any) -> SNode:
         axes = check_axes(indices)
-        extents = check_dimensions("a dense block", axes, dimensions)
-        self.tree.require_open("dense()")
+        extents = check_dimensions(f"a {kind} block", axes, dimensions)
+        self.tree.require_open(f"{kind}()")
         node = SNode(self.tree, self, axes, extents)
+        node.kind = kind
+        if node.is_sparse and math.prod(node.shape) > MOST_CELLS:
+            raise TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
         self.children.append(node)
+        if node.is_sparse:
+            sparse_trees.add(self.tree)
         return node
 
     def place(self, *fields: Any, offset: Any = None) -> SNode:
@@ -136,21 +167,48 @@ class SNode:
             if field.companion is Companion.PRIMAL and field.dtype.is_float:
                 mirror.place(node, field.companion_array(companion))
 
-    def pointer(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
-        raise UnsupportedNode("pointer", _USE_DENSE).at(None)
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
+        """A sparse block; a cell holds blocks, which become active together.
 
-    def bitmasked(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
-        raise UnsupportedNode("bitmasked", _USE_DENSE).at(None)
+        Args:
+            indices: The axes, as for `dense`.
+            dimensions: The number of cells along each axis.
+
+        Returns:
+            The block. All its cells have addresses, and on GPUs memory; see the page on sparse
+            fields.
+        """
+        return self._add("pointer", indices, dimensions)
+
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
+        """A sparse block like `pointer`, with cells that are small, often single elements."""
+        return self._add("bitmasked", indices, dimensions)
 
     def hash(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
-        raise UnsupportedNode("hash", _USE_DENSE).at(None)
+        raise UnsupportedNode("hash", _USE_POINTER).at(None)
 
-    def dynamic(self, *_: Any, **__: Any) -> SNode:
-        """Growing blocks are not supported yet."""
-        raise UnsupportedNode("dynamic", _USE_COUNTER).at(None)
+    def dynamic(self, index: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
+        """A list of up to ``dimension`` cells in each cell of this block; see `append`.
+
+        Args:
+            index: One axis, along which the lists lie.
+            dimension: The most cells of a list.
+            chunk_size: Accepted for programs of the peers; lists here have no chunks.
+        """
+        if len(check_axes(index)) != 1:
+            raise WrongOption("dynamic()", "index", "is a single axis").at(None)
+        if chunk_size is not None and chunk_size < 1:
+            raise WrongOption("dynamic()", "chunk_size", "is a positive integer").at(None)
+        return self._add("dynamic", index, dimension)
+
+    def deactivate_all(self) -> None:
+        """Deactivate all cells of this block and of those in it; what is in them becomes zero."""
+        if self.is_sparse:
+            deactivate_cells(self)
+            return
+        for child in list(self.children):
+            child.deactivate_all()
 
     def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
         """A word in each cell of this block that several elements of a quantised field share.
@@ -200,6 +258,32 @@ class SNode:
             if isinstance(node, PlaceNode) and (field := node.field) is not None:
                 yield node, field
 
+    # -- sparse blocks --------------------------------------------------------------------------
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether cells of the block can be inactive."""
+        return self.kind in ("pointer", "bitmasked", "dynamic")
+
+    @property
+    def activity(self) -> Any:
+        """The field of i32 with a flag for each cell; of a dynamic block, the lengths of lists."""
+        if self._activity is None:
+            counted = self.above if self.kind == "dynamic" and self.above is not None else self
+            name = f"{'lengths' if self.kind == 'dynamic' else 'activity'} of a {self.kind} block"
+            self._activity = make_activity(name, math.prod(counted.shape))
+        return self._activity
+
+    @property
+    def sparsity(self) -> Sparsity | None:
+        """The sparse blocks on the path to the cells of this block; None if there are none."""
+        return sparse_blocks.sparsity_of(self)
+
+    @property
+    def info(self) -> BlockInfo:
+        """What kernels need of this block."""
+        return sparse_blocks.info_of(self)
+
     @property
     def ptr(self) -> SNode:
         """The node itself; programs for Quadrants ask its `ptr`."""
@@ -209,11 +293,13 @@ class SNode:
         if self.above is None:
             return "qd.root"
         dimensions = ", ".join(f"{a}={n}" for a, n in zip(self.axes, self.extents, strict=True))
-        return f"{self.above} => dense [{dimensions}]"
+        return f"{self.above} => {self.kind} [{dimensions}]"
 
 
 class PlaceNode(SNode):
     """The place of a field, or of one component of its elements, in the cells of a block."""
+
+    kind = "place"
 
     def __init__(self, above: SNode, field: Placeable, component: tuple[int, ...] | None) -> None:
         super().__init__(above.tree, above, (), ())
@@ -299,6 +385,9 @@ class Tree:
         """Free the memory; any later use of the tree's fields is an error."""
         for _, field in self.root.placed():
             field.retire(UsedAfterDestroy)
+        for node in self.root.walk():
+            if node._activity is not None:
+                node._activity.retire(UsedAfterDestroy)
         self.is_allocated = True
         events.after_end()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from octants.data import current
 from octants.data.errors import BuilderIsFinalized
-from octants.data.tree import SNode, Tree
+from octants.data.tree import SNode, Tree, sparse_trees
 
 
 class Root:
@@ -38,28 +38,29 @@ class Root:
         """Place duals of all fields of floats that are placed and not yet used."""
         self.node.lazy_dual()
 
-    def pointer(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
-        return self.node.pointer()
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
+        """A sparse block; see `SNode.pointer`."""
+        return self.node.pointer(indices, dimensions)
 
-    def bitmasked(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
-        return self.node.bitmasked()
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
+        """A sparse block of small cells; see `SNode.bitmasked`."""
+        return self.node.bitmasked(indices, dimensions)
 
     def hash(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
         return self.node.hash()
 
-    def dynamic(self, *_: Any, **__: Any) -> SNode:
-        """Growing blocks are not supported yet."""
-        return self.node.dynamic()
+    def dynamic(self, index: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
+        """A single list; see `SNode.dynamic`."""
+        return self.node.dynamic(index, dimension, chunk_size)
 
     def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
         """A word that several elements of a quantised field share; see `SNode.quant_array`."""
         return self.node.quant_array(indices, dimensions, max_num_bits)
 
     def deactivate_all(self) -> None:
-        """Nothing: dense blocks are always active."""
+        """Deactivate all cells of the sparse blocks of all trees."""
+        deactivate_all_snodes()
 
     def parent(self, _: int = 1) -> None:
         """None: the root is in no block."""
@@ -97,3 +98,10 @@ class FieldsBuilder(Root):
         """Say that the tree is complete. ``finalize().destroy()`` frees it at last."""
         self.node.tree.is_finalized = True
         return self._own
+
+
+def deactivate_all_snodes() -> None:
+    """Deactivate the cells of all sparse blocks; all sparse fields become zero."""
+    for each in list(sparse_trees):
+        if each.runtime is current.runtime():
+            each.root.deactivate_all()

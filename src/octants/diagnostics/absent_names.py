@@ -1,7 +1,7 @@
 """Names that Quadrants or Taichi have and Octants does not: each with what to use instead.
 
 `octants` and its modules look up here what they do not have, so that ``qd.Texture`` and
-``import octants.sparse`` are errors that say how to go on. What gets a meaning leaves the table.
+``import octants.Mesh`` are errors that say how to go on. What gets a meaning leaves the table.
 """
 
 from __future__ import annotations
@@ -10,13 +10,6 @@ from typing import Any
 
 from octants.diagnostics.launch_errors import AbsentModule, AbsentName
 
-_SPARSE = (
-    "sparse blocks are not there yet: use `dense` blocks, and a field of flags for what is active"
-)
-_LISTS = (
-    "growing blocks are not there yet: use a field that is large enough, and a counter that"
-    " `qd.atomic_add` gives positions from"
-)
 _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what lies between"
 _MESHES = "use ndarrays of vertices and of their indices"
 _GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
@@ -26,9 +19,6 @@ _PACKS = "pass a Python dataclass or a struct of arguments"
 _PRIVATE = "it is a private part of another compiler; what `octants` exports is public"
 
 ADVICE: dict[str, str] = {
-    **dict.fromkeys(("activate", "deactivate", "is_active", "deactivate_all_snodes"), _SPARSE),
-    **dict.fromkeys(("no_activate", "sparse"), _SPARSE),
-    **dict.fromkeys(("append", "length"), _LISTS),
     "get_addr": "elements have no addresses in kernels: keep their indices",
     **dict.fromkeys(("Texture", "types.texture", "types.rw_texture"), _TEXTURES),
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), _MESHES),

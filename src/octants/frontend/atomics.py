@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.library_errors import NotAnElement, WrongArgumentValue, WrongAtomic
-from octants.frontend import arithmetic, lossy_assignments, matrices, references
+from octants.frontend import arithmetic, lossy_assignments, matrices, references, sparse_access
 from octants.frontend.context import Context
 from octants.frontend.operands import as_type, dtype_of, elementwise, operand
 from octants.frontend.packed import PackedArray
@@ -73,7 +73,9 @@ def compare_and_swap(
         if place.shape or isinstance(place.array, PackedArray):
             context.fail(NotAnElement("atomic_cas", describe(place)), node)
         (indices,) = references.addresses(context, place)
-        return context.builder.compare_exchange(place.array, indices, wanted, new)
+        before = context.builder.compare_exchange(place.array, indices, wanted, new)
+        context.after_write(place)
+        return before
     before = context.load(place)
     if not isinstance(before, Value):
         context.fail(NotAnElement("atomic_cas", describe(before)), node)
@@ -136,9 +138,14 @@ def rescale_index(context: Context, node: ast.AST, a: Any, b: Any, index: Any) -
 
 
 def _shape(context: Context, node: ast.AST, x: Any) -> tuple[int, ...]:
+    """The extents of a field, or of the cells of a block."""
+    info = sparse_access.info_of(context, x)
+    if info is not None:
+        return info.sparsity.shape
     shape = getattr(getattr(x, "handle", None), "shape", None)
     if shape is None:
-        context.fail(WrongArgumentValue("rescale_index", f"{describe(x)} is not a field"), node)
+        problem = f"{describe(x)} is neither a field nor a block"
+        context.fail(WrongArgumentValue("rescale_index", problem), node)
     return tuple(shape)
 
 

@@ -16,6 +16,7 @@ from octants.frontend import (
     functions,
     references,
     source,
+    sparse_access,
     statements,
 )
 from octants.frontend.context import Context
@@ -91,6 +92,7 @@ def build(
         statements.build,
         blocks,
         numbers,
+        sparse_access.after_write,
     )
     context.first_hidden = len(arguments)
     with deep_recursion(function.__name__):

@@ -24,11 +24,13 @@ from octants.frontend import (
     cooperation,
     matrices,
     numeric_functions,
+    sparse_access,
+    sparse_functions,
     tiles,
 )
 from octants.frontend.context import Context
 from octants.frontend.values import MatrixValue, describe, is_number
-from octants.lang import functions, memory
+from octants.lang import functions, memory, sparse
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import ALL, DType
@@ -213,6 +215,22 @@ def _memory() -> dict[Any, Handler]:
     return {function: bind(function, build) for function, build in table.items()}
 
 
+def _sparse() -> dict[Any, Handler]:
+    table: dict[Any, Callable[..., Any]] = {
+        sparse.activate: sparse_functions.activate,
+        sparse.append: sparse_functions.append,
+        sparse.deactivate: sparse_functions.deactivate,
+        sparse.is_active: sparse_functions.is_active,
+        sparse.length: sparse_functions.length,
+        sparse.no_activate: sparse_functions.no_activate,
+        sparse._cell_of: sparse_access.cell_of,
+        sparse._element_of: sparse_access.element_of,
+        sparse._clear_contents: sparse_functions.clear_contents,
+        sparse._number_of: sparse_functions.number_of,
+    }
+    return {function: bind(function, build) for function, build in table.items()}
+
+
 BUILTINS: dict[Any, Handler] = {
     **_float_functions(),
     **_python_math(),
@@ -222,6 +240,7 @@ BUILTINS: dict[Any, Handler] = {
     **_matrices(),
     **_methods(),
     **_memory(),
+    **_sparse(),
     **{
         function: bind(function, build)
         for table in (cooperation.TABLE, tiles.TABLE)

@@ -30,6 +30,7 @@ from octants.frontend import (
     names,
     operator_functions,
     python_functions,
+    sparse_functions,
 )
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.names import BoundFunction
@@ -63,6 +64,9 @@ class LocalFunction:
 def call(context: Context, node: ast.Call) -> Any:
     """The value of a call."""
     if isinstance(node.func, ast.Attribute):
+        found = sparse_functions.list_method(context, node)
+        if found is not None:
+            return found.value
         function = _method(context, node.func)
         if isinstance(function, _Method):
             return _call_method(context, node, function)
@@ -183,6 +187,8 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(array, node.attr, base)  # an attribute on the host, a method in kernels
     if node.attr in _OF_DICTS and type(table := context.load(base)) is dict:
         return _Method(table, node.attr, base)
+    if node.attr == "parent" and (block := _in_tree(context, base)) is not None:
+        return _Method(block, node.attr, base)
     if node.attr == "subview" and is_view(view := context.load(base)):
         return _Method(view, node.attr, base)
     found = names.find_attribute(context, base, node.attr, node)
@@ -199,6 +205,17 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         if found is not NOT_FOUND:
             return context.load(found)
     return context.load(names.attribute(context, node))
+
+
+def _in_tree(context: Context, base: Any) -> Any:
+    """A field, or a block of a field tree; None for anything else."""
+    owner = context.load(base)
+    if isinstance(owner, StructValue) and owner.members:
+        first = next(iter(owner.members.values()))
+        return owner if _in_tree(context, first) is not None else None
+    if isinstance(owner, ArrayReference):
+        return owner if hasattr(owner.handle, "snode") else None
+    return None if is_run_time(owner) or not hasattr(owner, "above") else owner
 
 
 _OF_DICTS = frozenset(("get", "items", "keys", "values"))
@@ -221,6 +238,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     args, named = arguments(context, node)
     if type(method.owner) is dict:
         return _call_dict(context, node, method, args, named)
+    if method.name == "parent":
+        return sparse_functions.parent(context, node, method.owner, [*args, *named.values()])
     if is_view(method.owner):
         return buffer_views.subview(context, node, method.owner, args, named)
     if isinstance(method.owner, str):

@@ -29,6 +29,7 @@ from octants.diagnostics.errors import NumberTooLarge, UserError
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
+from octants.frontend.active_cells import ActiveCells
 from octants.frontend.arrays import Arrays
 from octants.frontend.blocks import BlockLoop
 from octants.frontend.hidden_arguments import HostNumber, HostNumbers
@@ -79,6 +80,7 @@ class Context:
         build: Callable[..., bool] | None = None,
         blocks: Blocks | None = None,
         numbers: HostNumbers | None = None,
+        activate: Callable[..., None] | None = None,
     ) -> None:
         self.builder = Builder()
         self.default_int = default_int
@@ -102,6 +104,8 @@ class Context:
         self.scopes.hidden.append(self.draw)
         self.returns: Any = None
         self.stops = Stops()
+        self.active = ActiveCells()
+        self._activate = activate
         self.warnings: dict[tuple[str, int], Diagnostic] = {}  # one for each line
         self.reads: list[Read] = []
         self.numbers = numbers or HostNumbers()
@@ -266,6 +270,11 @@ class Context:
     def atomic(self, fn: str, place: Any, value: Any, node: ast.AST | None = None) -> Any:
         """``fn`` of `ops.memory.ATOMIC` on a place, component by component; gives the old value."""
         return self.memory.atomic(self, fn, place, value, node)
+
+    def after_write(self, place: Any) -> None:
+        """Activate the cells of sparse blocks that an element of an array lies in."""
+        if self.active.of_array and self._activate is not None:
+            self._activate(self, place)
 
     def random(self, dtype: DType) -> Value:
         """The next uniform draw of the work item."""

@@ -36,11 +36,18 @@ class Domain:
     """A nest of counted loops: bounds of each, outermost first, and the indices of an iteration.
 
     `indices` takes the counters, of the types of the bounds. `grouped`: one vector for all.
+    `rank` is the number of indices, if it is not that of the levels.
     """
 
     levels: list[tuple[Value, Value]]
     indices: Indices
     grouped: bool = False
+    rank: int | None = None
+
+    @property
+    def targets(self) -> int:
+        """How many indices an iteration has: one for each level, or `rank`."""
+        return len(self.levels) if self.rank is None else self.rank
 
 
 def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
@@ -49,18 +56,18 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
         inner = domain(context, value.inner, node)
         if inner is None:
             context.fail(NotIterable(describe(value.inner)), node)
-        return Domain(inner.levels, inner.indices, grouped=True)
+        return dataclasses.replace(inner, grouped=True)
     if isinstance(value, range):
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, RangeDomain):
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, (syntax.ndrange, ProductDomain)):
-        return _product(context, list(value.bounds), value.axes)
+        return product(context, list(value.bounds), value.axes)
     if is_view(value):
-        return _product(context, [(0, value.members["size"])])
+        return product(context, [(0, value.members["size"])])
     array = _array_of(value)
     if array is not None:
-        return _product(context, [_span(context, array, k) for k in range(array.array.rank)])
+        return product(context, [_span(context, array, k) for k in range(array.array.rank)])
     return None
 
 
@@ -200,10 +207,10 @@ _FAR = 1 << 62
 # -- ndrange, fields, arrays -----------------------------------------------------------------------
 
 
-def _product(
+def product(
     context: Context, bounds: list[tuple[Any, Any]], axes: tuple[int, ...] | None = None
 ) -> Domain:
-    """The nest of the bounds of each index; ``axes`` names the indices, slowest first."""
+    """Return the nest of the bounds of each index; ``axes`` names the indices, slowest first."""
     dtype = i32
     if any(not _is_small(bound) for pair in bounds for bound in pair):
         dtype = i64

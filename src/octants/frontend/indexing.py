@@ -34,7 +34,7 @@ from octants.frontend.values import (
     is_view,
     plain,
 )
-from octants.ir.core import Array, Value
+from octants.ir.core import Array, Space, Value
 from octants.types.annotations import SparseMatrixBuilderAnnotation
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import Kind, i32, i64, integer_range
@@ -239,6 +239,10 @@ def _array_element(
 ) -> ElementReference:
     indices = _flatten(context, index)
     array = base.array
+    if array.space is Space.TEMPORARY and array.element_shape and not array.rank:
+        (item,) = indices  # of the library: a list in launch-temporary memory
+        position = integer_index(context, context.value(item), node.slice)
+        return ElementReference(array, base.companion, (), (), ((position,),))
     if len(indices) != array.rank:
         way_out = ""
         if array.element_shape and len(indices) == array.rank + len(array.element_shape):

@@ -17,6 +17,7 @@ from octants.frontend import (
     joins,
     parallel,
     source,
+    sparse_access,
     unrolled,
 )
 from octants.frontend.context import Context
@@ -46,7 +47,9 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     options, frame.loop_options = frame.loop_options, {}
     options |= context.concurrency
     value, is_static = _iterated(context, node, guard)
-    nest = None if is_static else domains.domain(context, value, node.iter)
+    nest = None if is_static else sparse_access.domain_of(context, value, node.iter)
+    if nest is None and not is_static:
+        nest = domains.domain(context, value, node.iter)
     if nest is None:
         items = unrolled.items_of(context, value, node.iter)
         if guard is None:
@@ -107,7 +110,7 @@ def _targets(node: ast.For) -> list[ast.expr]:
 
 def _check_targets(context: Context, node: ast.For, nest: Domain) -> None:
     targets = _targets(node)
-    wanted = 1 if nest.grouped else len(nest.levels)
+    wanted = 1 if nest.grouped else nest.targets
     if len(targets) != wanted:
         context.fail(WrongLoopTargets(len(targets), wanted), node.target)
     for target in targets:

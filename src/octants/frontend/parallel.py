@@ -86,7 +86,7 @@ def build(
     for variable in _shared(context, node).values():
         if not variable.in_memory and not _is_memory(variable.value):
             move_to_memory(context, variable)
-    mark = len(context.builder.block.ops)
+    mark, deactivations = len(context.builder.block.ops), context.active.deactivations
     whole = domains.from_zero(context, nest)
     lower, upper = whole.levels[0]
     if guard is not None:
@@ -106,6 +106,10 @@ def build(
         del context.builder.block.ops[mark:]
         context.scopes.plan(node).is_serial = True
         return False
+    if context.active.trusts_loops and context.active.deactivations != deactivations:
+        del context.builder.block.ops[mark:]
+        with context.active.distrusting_loops():
+            return build(context, node, nest, options, guard, bind)
     given = {name: value for name, value in options.items() if _says_something(name, value)}
     if loop is not None and loop.cooperates:
         given |= cooperation.finish(context, node, loop, region.block)

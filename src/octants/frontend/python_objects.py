@@ -37,6 +37,10 @@ def _wrap_field(context: Context, found: FieldHandle | NdarrayHandle, label: str
     """A field, or a companion of one: ``x.grad`` as a global or an argument is `x`'s adjoint."""
     context.reads.append(Read("field", found.primal, label, found.primal))
     reference = context.arrays.field(found.primal, label)
+    if reference.array not in context.active.of_array:
+        sparsity = found.primal.sparsity
+        if sparsity is not None:
+            context.active.of_array[reference.array] = sparsity
     if not reference.array.has(found.companion):
         attr = "grad" if found.companion is Companion.ADJOINT else "dual"
         context.fail(MissingCompanion(reference.array.name, attr))

@@ -240,6 +240,7 @@ def store(context: Context, place: Any, new: Any, node: ast.AST | None = None) -
             return
         for indices, component in zip(addresses(context, place), values, strict=True):
             context.builder.store(place.array, indices, component, place.companion)
+        context.after_write(place)
     elif isinstance(place, VariableReference):
         _store_variable(context, place, new, node)
     elif isinstance(place, StructValue):
@@ -406,6 +407,7 @@ def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | 
         if integer_overflow.is_checked(context, fn, old.type):
             new = context.builder.binary(fn, old, component)
             integer_overflow.report(context, fn, old, component, new)
+    context.after_write(place)
     return MatrixValue(place.shape, before) if place.shape else before[0]
 
 

@@ -69,6 +69,12 @@ from octants.lang.memory import atomic_xor as atomic_xor
 from octants.lang.memory import random as random
 from octants.lang.memory import rescale_index as rescale_index
 from octants.lang.memory import volatile_load as volatile_load
+from octants.lang.sparse import activate as activate
+from octants.lang.sparse import append as append
+from octants.lang.sparse import deactivate as deactivate
+from octants.lang.sparse import is_active as is_active
+from octants.lang.sparse import length as length
+from octants.lang.sparse import no_activate as no_activate
 from octants.types.annotations import Template as Template
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix

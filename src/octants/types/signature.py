@@ -14,6 +14,7 @@ from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.quantised import Packing
 from octants.types.scalars import DType
+from octants.types.sparsity import Sparsity
 
 
 class FieldHandle(ABC):
@@ -32,6 +33,11 @@ class FieldHandle(ABC):
     off an index before anything else, and adds it to the indices of a loop over the field."""
     companion: Companion = Companion.PRIMAL
     """What the handle is of its `primal`: for ``x.grad``, a handle itself, the adjoint of ``x``."""
+
+    @property
+    def sparsity(self) -> Sparsity | None:
+        """The sparse blocks that the elements lie in; None if all blocks are dense."""
+        return None
 
     @property
     def primal(self) -> FieldHandle:
@@ -154,6 +160,7 @@ class NdarrayHandle(ABC):
     companion: Companion = Companion.PRIMAL
     argument_type: NdarrayType
     is_read_only = False
+    sparsity: Sparsity | None = None
     head: bytes
     """The extents and the address of the first element as a parameter block has them, 8 bytes each.
     The attribute is gone where the array can no longer be used."""

@@ -1,0 +1,110 @@
+"""Reads the target of an idempotent update first, and leaves out an update that changes nothing.
+
+Before::
+
+    kernel @k
+    array @x: i32, 1, ndarray, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<4>()
+      %4: i32 = binary<floordiv>(%2, %3)
+      %5: i32 = atomic<or, @x, primal>(%3, %4)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: i32, 1, ndarray, () [primal]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<4>()
+      %4: i32 = binary<floordiv>(%2, %3)
+      %5: i32 = load<@x, primal>(%4)
+      %6: i32 = binary<or>(%5, %3)
+      %7: u1 = compare<ne>(%6, %5)
+      if(%7) {
+        %8: i32 = atomic<or, @x, primal>(%3, %4)
+        yield()
+      } {
+        yield()
+      }
+      yield()
+    }
+
+An atomic keeps other processors from memory for 20 cycles or more, a read of what hardly changes
+does not. Writes to sparse fields set a flag each time, which nearly always is set already.
+"""
+
+from __future__ import annotations
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Module, Operation, Space, Task, Value
+from octants.types.scalars import u1
+
+_IDEMPOTENT = ("or", "and", "min", "max")
+
+
+def skip_updates(module: Module) -> None:
+    """Rewrite the updates of integers in parallel tasks whose results nothing uses, in place."""
+    for task in module.tasks:
+        if task.is_parallel and any(map(_is_idempotent, task.body.walk())):
+            found = _found(task)
+            if found:
+                _rewrite(task.body, found)
+
+
+def _is_idempotent(op: Operation) -> bool:
+    if not isinstance(op, ops.Atomic) or op.fn not in _IDEMPOTENT:
+        return False
+    return op.array.dtype is not u1 and not op.array.dtype.is_float
+
+
+def _found(task: Task) -> set[Operation]:
+    """The updates of elements that differ between work items, and whose results are not used."""
+    used = {value for op in task.body.walk() for value in op.operands}
+    varying = {*task.body.args} | {
+        value
+        for op in task.body.walk()
+        for value in (*op.results, *(arg for region in op.regions for arg in region.args))
+        if not isinstance(op, ops.Constant)
+    }
+    return {
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.Atomic)
+        and _is_idempotent(op)
+        and op.array.space in (Space.FIELD, Space.NDARRAY)
+        and not varying.isdisjoint(op.indices)
+        and used.isdisjoint(op.results)
+    }
+
+
+def _rewrite(block: Block, found: set[Operation]) -> None:
+    rewritten: list[Operation] = []
+    for op in block.ops:
+        for region in op.regions:
+            _rewrite(region, found)
+        if isinstance(op, ops.Atomic) and op in found:
+            rewritten += _tested(op)
+        else:
+            rewritten.append(op)
+    block.ops[:] = rewritten
+
+
+def _tested(op: ops.Atomic) -> list[Operation]:
+    builder = Builder(Block())
+    builder.location = op.location
+    before = builder.load(op.array, op.indices, op.companion)
+    after = builder.binary(op.fn, before, op.value)
+    differs: Value = builder.compare("ne", after, before)
+    update, nothing = Block([], [op, ops.Yield([])]), Block([], [ops.Yield([])])
+    builder.if_(differs, update, nothing)
+    return builder.block.ops
