@@ -1,4 +1,4 @@
-"""Programs run in other ways give the same; where they do not, that is noticed."""
+"""Programs run in other configurations give the same; where they do not, that is noticed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import BACKENDS, Actual, Way
+from octants.fuzz.backends import BACKENDS, Actual, RunConfiguration
 from octants.fuzz.checks import CHECKS, Checker
 from octants.fuzz.compare import Status
 from octants.fuzz.oracle.run import run
@@ -61,7 +61,7 @@ class Off:
     """A backend whose second run has another last bit, or a gradient that is off."""
 
     slack = 1.0
-    way = Way()
+    configuration = RunConfiguration()
 
     def __init__(self, part: str, arch: str = "cpu") -> None:
         self.part = part

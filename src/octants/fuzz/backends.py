@@ -1,4 +1,4 @@
-"""What programs are compared on: each backend runs programs in every mode and gives its numbers."""
+"""The backends that programs run on: each runs a program in every mode and returns its results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
 THREADS = 4
-"""Threads of a CPU where no check has others: results do not depend on the machine."""
+"""Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
 FAST_SLACK = 64.0
 """With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
 of f32 have absolute errors."""
@@ -50,12 +50,12 @@ class Actual:
 
 
 @dataclass(frozen=True)
-class Way:
-    """How programs are run."""
+class RunConfiguration:
+    """The configuration of a run."""
 
-    options: dict[str, Any] = field(default_factory=dict)  # beside those of the seed
+    options: dict[str, Any] = field(default_factory=dict)  # in addition to those of the seed
     with_seed: bool = True  # whether the options of the seed count
-    arrays: str = ""  # "numpy" or "torch": what stands for ndarrays
+    arrays: str = ""  # "numpy" or "torch": what replaces ndarrays
     tape: dict[str, Any] = field(default_factory=dict)  # options of tapes
     all_modes: bool = False  # a tape for every program, and none over a loss that is returned
     forward: bool = True  # whether tangents are computed
@@ -84,7 +84,7 @@ class PackageBackend:
         self.slack = FAST_SLACK if fast_math else 1.0
         self.qd: Any = importlib.import_module(package)
         self.driver: Any = importlib.import_module(f"{package}.driver")
-        self.way = Way()
+        self.configuration = RunConfiguration()
         self._started: tuple[Any, ...] | None = None
         self._runs = 0
         atexit.register(self.qd.reset)
@@ -98,24 +98,24 @@ class PackageBackend:
 
     def _run(self, program: Program) -> Actual:
         self._start(program)
-        actual, way = Actual(), self.way
+        actual, configuration = Actual(), self.configuration
         session = _attempt(
-            actual, "compile", lambda: Session(self.qd, self.driver, program, way.arrays)
+            actual, "compile", lambda: Session(self.qd, self.driver, program, configuration.arrays)
         )
         if session is None:
             return actual
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
-        if way.arrays == "numpy":
+        if configuration.arrays == "numpy":
             return actual
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
-        if way.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
-            has_loss = not way.all_modes and session.returns_loss(actual)
-            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, way.tape))
-        if program.profile == "races" and not way.tape:
+        if configuration.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
+            has_loss = not configuration.all_modes and session.returns_loss(actual)
+            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, configuration.tape))
+        if program.profile == "races" and not configuration.tape:
             _attempt(actual, VALIDATED, lambda: session.validated(actual))
-        if way.forward:
+        if configuration.forward:
             _attempt(actual, "forward", lambda: session.forward(actual))
         return actual
 
@@ -123,7 +123,9 @@ class PackageBackend:
         """Begin again where the options differ, and now and then to free memory."""
         chosen: dict[str, Any] = {"fast_math": self.fast_math, "offline_cache": False}
         chosen |= {"opt_level": 0, "cpu_max_num_threads": THREADS}
-        chosen |= (options(program.seed) if self.way.with_seed else {}) | self.way.options
+        chosen |= (
+            options(program.seed) if self.configuration.with_seed else {}
+        ) | self.configuration.options
         wanted = (program.precision, program.random_seed, chosen)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:

@@ -1,9 +1,9 @@
-"""Checks that need no oracle: a program run in two ways gives the same numbers.
+"""Metamorphic checks: a program that runs under two configurations gives the same numbers.
 
-The first run is the one that is compared with the oracle anyway. The other is compared with the
-oracle too, where that accepts the program; where the docs promise equal bits, it must also equal
-the first run to the bit. On GPUs they promise those of sums over work items, and so of gradients,
-only with `deterministic`: atomic additions come in any order there.
+The first run is also compared with the oracle, and so is the second if the oracle accepts the
+program. Where the documentation promises equal bits, the two runs must have equal bits. On GPUs,
+sums over work items, and therefore gradients, have equal bits only with `deterministic`, since
+atomic additions come in any order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import FAST_SLACK, RACES, Actual, Arrays, PackageBackend, Way, options
+from octants.fuzz.backends import (
+    FAST_SLACK,
+    RACES,
+    Actual,
+    Arrays,
+    PackageBackend,
+    RunConfiguration,
+    options,
+)
 from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
 from octants.fuzz.program import Close, Outcome, Program, Undefined
 
@@ -29,9 +37,9 @@ GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 
 
 class Bits(enum.Enum):
-    """Which bits of two runs are equal.
+    """Which results of two runs must have equal bits.
 
-    Values that no sums go into are so in all but `NONE`.
+    Unless it is `NONE`, values that do not depend on sums must.
     """
 
     NONE = enum.auto()
@@ -42,10 +50,10 @@ class Bits(enum.Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """Ways to run a program: as it is first run, and another, which is to give the same.
+    """Two configurations under which a program must give the same results.
 
-    `first` are options of the first run, and of the other unless that has others of that name;
-    with several `others` it depends on the seed which of them a program gets.
+    `first` has the options of the first run, and defaults of the second one. The seed of a program
+    selects one of `others` for the second run.
     """
 
     purpose: str
@@ -53,15 +61,15 @@ class Check:
     first: Options = field(default_factory=dict)
     bits: Bits = Bits.NONE
     transform: Callable[[Program], Program | None] = lambda program: program
-    arrays: str = ""  # "numpy" or "torch": what stands for ndarrays
+    arrays: str = ""  # "numpy" or "torch": what replaces ndarrays
     tape: Options = field(default_factory=dict)
     forward: bool = True  # whether the other run computes tangents
-    is_of_first: bool = False  # whether the first run is what is looked at
-    only: Sequence[str] = ()  # the archs that have what is checked; all if it is empty
-    needs: str = ""  # a package that may be missing
+    is_of_first: bool = False  # whether the first run alone is checked
+    only: Sequence[str] = ()  # the archs to check; all if empty
+    needs: str = ""  # an optional package that must be installed
 
     def is_possible(self, arch: str) -> bool:
-        """Whether it means something on an arch, and what it needs is installed."""
+        """Whether the check applies to an arch, and its package is installed."""
         return (not self.only or arch in self.only) and (
             not self.needs or find_spec(self.needs) is not None
         )
@@ -115,7 +123,7 @@ CHECKS: dict[str, Check] = {
 
 
 class Checker:
-    """Compares programs, and checks them; `most` is how many of the chosen checks each gets."""
+    """Compares programs with the oracle, and runs at most `most` of the chosen checks on each."""
 
     def __init__(self, arch: str, chosen: Sequence[str], most: int) -> None:
         self.chosen = [name for name in chosen if CHECKS[name].is_possible(arch)]
@@ -128,8 +136,8 @@ class Checker:
         if isinstance(outcome, str):
             return set_aside(program, outcome)
         names = self._of(program)
-        ways = [self._first(name) for name in names] or [Way()]
-        first = _run(program, backend, ways[0])
+        configurations = [self._first(name) for name in names] or [RunConfiguration()]
+        first = _run(program, backend, configurations[0])
         if isinstance(outcome, Close):
             verdict = set_aside(program, outcome)
             self._note(
@@ -139,8 +147,12 @@ class Checker:
             verdict = judge(program, outcome, first, backend.slack)
         if verdict.status is Status.FAILS or isinstance(outcome, Undefined):
             return verdict
-        for name, way in zip(names, ways, strict=True):
-            one = first if way == ways[0] else _run(program, backend, way)
+        for name, configuration in zip(names, configurations, strict=True):
+            one = (
+                first
+                if configuration == configurations[0]
+                else _run(program, backend, configuration)
+            )
             found = self._problems(name, program, outcome, one, backend)
             self._note(verdict, name, found)
             verdict.modes.append(f"check {name}")
@@ -156,17 +168,17 @@ class Checker:
             verdict.status = Status.DISAGREES
 
     def _of(self, program: Program) -> list[str]:
-        """Which of the checks a program gets: others for each seed."""
+        """The checks of a program, which its seed selects."""
         count = len(self.chosen)
         start = program.seed * self.most
         return [self.chosen[(start + k) % count] for k in range(min(self.most, count))]
 
-    def _first(self, name: str) -> Way:
+    def _first(self, name: str) -> RunConfiguration:
         check = CHECKS[name]
         options = dict(check.first)
         if name == "cache":
             options |= {"offline_cache": True, "offline_cache_file_path": self.folder}
-        return Way(options, all_modes=check.is_of_first)
+        return RunConfiguration(options, all_modes=check.is_of_first)
 
     def _problems(
         self,
@@ -186,11 +198,11 @@ class Checker:
         other = check.others[program.seed // len(CHECKS) % len(check.others)]
         given = {**self._first(name).options, **other}
         has_tape = bool(check.tape)
-        way = Way(
+        configuration = RunConfiguration(
             given, check.bits is not Bits.NONE, check.arrays, check.tape, has_tape, check.forward
         )
-        backend.forget()  # so that the run compiles its kernels, or finds them
-        actual = _run(changed, backend, way)
+        backend.forget()  # so that the run compiles its kernels, or loads them from the cache
+        actual = _run(changed, backend, configuration)
         if name == "cache":
             shutil.rmtree(self.folder, ignore_errors=True)
         slack = FAST_SLACK if name == "fast" else backend.slack
@@ -201,17 +213,17 @@ class Checker:
             yield from _other_bits("run 1", first, actual, with_derivatives=False)
 
 
-def _run(program: Program, backend: PackageBackend, way: Way) -> Actual:
-    backend.way = way
+def _run(program: Program, backend: PackageBackend, configuration: RunConfiguration) -> Actual:
+    backend.configuration = configuration
     try:
         (actual,) = backend.run([program])
     finally:
-        backend.way = Way()
+        backend.configuration = RunConfiguration()
     return actual
 
 
 def _has_all_bits(bits: Bits, arch: str, program: Program, given: Options) -> bool:
-    """Whether sums are taken in one order too, and so are the adjoints of what is read often."""
+    """Whether all results must have equal bits, those of sums and gradients included."""
     if arch not in GPUS:
         return bits in (Bits.ONE_THREAD, Bits.FIXED_ORDER)
     is_deterministic = (options(program.seed) | given).get("deterministic", False)
@@ -233,7 +245,7 @@ def _wrong(
 def _other_bits(
     what: str, first: Actual, other: Actual, *, with_derivatives: bool
 ) -> Iterator[str]:
-    """Where two runs differ. Adjoints are sums wherever work items read the same."""
+    """Where the bits of two runs differ. Adjoints of elements with several readers are sums."""
     pairs = [("primal", first.primal or {}, other.primal or {})]
     pairs.append(("returned", _numbered(first), _numbered(other)))
     if with_derivatives:

@@ -26,19 +26,19 @@ ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
 SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 ORACLE_ERROR = "oracle error"
 HARMLESS = "harmless race"
-"""Why programs are set aside that race without an effect on their results."""
+"""The reason to set aside a program whose races do not affect its results."""
 BLUNT = {"f32": 1e-3, "f64": 1e-9}
-"""Above this ratio of tolerance to the largest derivative a comparison says little."""
+"""A comparison is blunt if its tolerance exceeds this fraction of the largest derivative."""
 
 
 class Status(enum.Enum):
-    """What became of a program."""
+    """The outcome of a program's comparison."""
 
     AGREES = "agrees"
     DISAGREES = "disagrees"
     FAILS = "fails"  # an error that is not documented
     SET_ASIDE = "set aside"
-    REFUSED = "refused"  # work items race, and that was noticed
+    REFUSED = "refused"  # work items race, and the backend reported it
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
-    nonzero: bool = False  # whether a gradient is there that is not merely a weight given back
+    nonzero: bool = False  # whether a gradient is more than a copy of its seed
     blunt: bool = False
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What is wrong, without the numbers: what a smaller program must share."""
+        """The kinds of problems, which a shrunk program must share."""
         return frozenset(problem.split(":", 1)[0] for problem in self.problems)
 
 
@@ -74,20 +74,20 @@ def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
 
 
 def set_aside(program: Program, outcome: Close | str) -> Verdict:
-    """The verdict on a program that no backend is compared on, and why."""
+    """The verdict on a program that is not compared, with the reason."""
     reason = outcome if isinstance(outcome, str) else f"close: {outcome.reason}"
     return Verdict(program.seed, program.precision, Status.SET_ASIDE, [reason])
 
 
 def judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack: float) -> Verdict:
-    """The verdict on a backend's results, for what the oracle says."""
+    """The verdict on a backend's results, given those of the oracle."""
     if isinstance(outcome, Outcome):
         return compare(program, outcome, actual, slack)
     return _refusal(program, outcome, actual)
 
 
 def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
-    """The verdict on a program that has to be refused, by a tape that validates at the latest."""
+    """The verdict on a racing program, which `Tape(validation=True)` at least must refuse."""
     verdict = Verdict(program.seed, program.precision, Status.REFUSED)
     error = actual.errors.get(VALIDATED, "")
     code = next((code for code in RACES if code in error), None)
@@ -103,7 +103,7 @@ def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
 
 
 def expect(program: Program) -> Outcome | Undefined | Close | str:
-    """What the oracle says, or why the program is set aside."""
+    """The oracle's results, or the reason to set the program aside."""
     try:
         outcome = run_oracle(program)
     except Race as race:
@@ -118,13 +118,13 @@ def expect(program: Program) -> Outcome | Undefined | Close | str:
 
 
 def _undefined(program: Program, race: Race) -> Undefined | str:
-    """Whether it matters to what comes out that work items race.
+    """`Undefined` if the order of racing work items affects results; else why it is set aside.
 
-    A read may be dead, for instance. Races do matter if another order gives other numbers.
+    The results of a racing read may be unused, for instance.
     """
     try:
         one, other = (run_oracle(program, order=order) for order in ("forwards", "backwards"))
-    except Exception as error:  # shrinking tries nonsense
+    except Exception as error:  # shrinking makes invalid programs
         return f"ill-defined: {type(error).__name__}: {error}"
     allowance = Allowance(program.precision, 1.0)
     results = (("primal", one.primal, other.primal), ("gradient", one.gradient, other.gradient))
@@ -209,7 +209,7 @@ def difference(want: Estimate, got: FloatArray, allowance: Allowance) -> str:
 
 
 def is_nonzero(program: Program, outcome: Outcome) -> bool:
-    """Whether a gradient is there that is not merely a weight given back."""
+    """Whether a gradient is neither zero nor a copy of its seed."""
     return any(
         np.any((np.abs(estimate.value) > 1e-8) & (estimate.value != program.weights[name]))
         for name, estimate in outcome.gradient_with_returned.items()

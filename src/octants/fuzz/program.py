@@ -23,7 +23,7 @@ class Text:
 
 
 def resolve(module: dict[str, Any], name: str) -> Any:
-    """What a name of the module, with dots perhaps, stands for."""
+    """The object with a name, possibly dotted, in a module."""
     first, *rest = name.split(".")
     return functools.reduce(getattr, rest, module[first])
 
@@ -43,8 +43,8 @@ class Program:
     shape of the array followed by that of its element. `weights` are the adjoints that the outputs
     start with, `direction` the tangents of the inputs. `launches` are the kernels to call, in
     order; an argument that is a string names an array of the module, a `Text` is evaluated there.
-    Names may have dots: a member of a field of structs, a kernel of an object. Between them may
-    stand writes by the host, `HOST_WRITES`, to the array that is the first argument.
+    Names may have dots: a member of a field of structs, a kernel of an object. A launch may also
+    be a write by the host, one of `HOST_WRITES`, to the array that is the first argument.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class Program:
 
 @dataclass
 class Estimate:
-    """Numbers and, for each, how far a sound implementation may be from it."""
+    """Numbers, with a bound of the error that a sound implementation may make in each."""
 
     value: FloatArray
     error: FloatArray
@@ -78,14 +78,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Undefined:
-    """What the oracle says of a program whose work items race: what comes out is left to chance."""
+    """The oracle's answer to a program whose work items race, so that its results are undefined."""
 
     race: str
 
 
 @dataclass(frozen=True)
 class Close:
-    """What the oracle says of a program with a decision that rounding may change."""
+    """The oracle's answer to a program with a branch that rounding may change."""
 
     reason: str
     has_sums: bool  # as in `Outcome`
@@ -93,7 +93,7 @@ class Close:
 
 @dataclass
 class Outcome:
-    """What the oracle says of a program: all its results, and whether they are to be trusted.
+    """The oracle's results of a program, and the decisions that rounding may change (`near`).
 
     `gradient` is that of the arrays' functional, `gradient_with_returned` that of its sum with the
     returned floats. A program `has_sums` if updates add up or multiply floats in memory or over

@@ -1,4 +1,4 @@
-"""What a run of the fuzzer found, in tables."""
+"""Tables of what a run of the fuzzer found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Report:
     """The counts of a run. A program here is a source in one precision."""
 
     backend: str
-    wanted: int = 0  # programs of the whole run, if that was not stopped
+    wanted: int = 0  # programs that the whole run would have
     statuses: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""Runs many programs in worker processes: a crash, or one that hangs, costs one program."""
+"""Runs programs in worker processes, so that a crash or a hang loses one program only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHUNK = 25
 SHRINK_BUDGET = 400
 PATIENCE = 120.0  # seconds for a program
 SHRINKING = 900.0  # seconds more where it may be shrunk
-MOST = 250  # programs of a process: memory does not grow with the length of a run
+MOST = 250  # programs of a process, to bound its memory
 Entry = dict[str, Any]
 Case = tuple[int, str, str]  # a seed, a precision, and a profile
 
@@ -92,7 +92,7 @@ def _kinds(verdict: Verdict) -> frozenset[str]:
 
 
 def describe(program: Program, verdict: Verdict, backend: str, smallest: Program | None) -> Entry:
-    """A verdict as it travels from a worker."""
+    """A verdict as JSON, which a worker sends to the parent."""
     entry: Entry = {
         "seed": program.seed,
         "precision": program.precision,
@@ -116,11 +116,11 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
 def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None:
     """A worker: reads chunks of cases, a line each, and writes a line for each program.
 
-    It ends when its parent does: signals that stop a whole group of processes are left to that.
+    It ends with its parent, and ignores signals, which the parent handles for the whole group.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    warnings.simplefilter("ignore")  # programs do on purpose what users are warned of
+    warnings.simplefilter("ignore")  # programs provoke warnings on purpose
     made = BACKENDS[backend]()
     checker = Checker(getattr(made, "arch", ""), checks, most) if checks else None
     for line in sys.stdin:
@@ -135,7 +135,7 @@ def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None
 
 
 class Worker:
-    """A worker process, started again after a crash, and now and then to give memory back."""
+    """A worker process, restarted after a crash, and after `MOST` programs to free memory."""
 
     def __init__(self, backend: str, settings: Sequence[str] = ()) -> None:
         self.backend = backend
@@ -149,8 +149,7 @@ class Worker:
     def run(self, chunk: Sequence[Case]) -> Iterator[Entry]:
         """The entries of a chunk, as they come in.
 
-        If the process dies, or has to be killed, the program that it was at runs once more, alone
-        in a process of its own.
+        If the process dies or is killed, its current program runs once more, in a new process.
         """
         left = list(chunk)
         while left:
@@ -163,7 +162,7 @@ class Worker:
                 yield self._once_more(left.pop(0))
 
     def _once_more(self, case: Case) -> Entry:
-        """The entry of a program with which the process died, which is a failure in any case."""
+        """Run the program during which the process died again; the entry is a failure anyway."""
         code = self._end()
         entry = next(self._ask([case]), None)
         if entry is None:
@@ -173,7 +172,7 @@ class Worker:
         return _crash(case, self.backend, f"the process died with exit code {code}, not alone")
 
     def _ask(self, chunk: Sequence[Case]) -> Iterator[Entry]:
-        """The entries, up to where the process dies, or takes too long for a program."""
+        """The entries, until the process dies or exceeds its time for a program."""
         if self.count >= MOST:
             self.close()
         if self.process is None:
@@ -209,13 +208,13 @@ class Worker:
         return process.wait()
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self.is_stopped = True
         if self.process is not None:
             self.process.kill()
 
     def close(self) -> None:
-        """End it when it has done what it was given."""
+        """End the process after its current chunk."""
         if self.process is not None:
             self._end()
 

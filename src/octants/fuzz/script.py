@@ -1,4 +1,4 @@
-"""Writes a program as a script that stands alone."""
+"""Writes a program as a standalone script."""
 
 from __future__ import annotations
 

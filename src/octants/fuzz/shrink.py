@@ -1,4 +1,4 @@
-"""Makes a program that a backend gets wrong smaller, while it still gets it wrong.
+"""Shrinks a failing program to a smaller one that fails in the same way.
 
 Greedy: every statement is deleted or replaced by its body, every expression by one of its parts or
 by a constant, as long as the oracle still accepts the program and the same kinds of problem remain.

@@ -1,4 +1,4 @@
-"""Programs that must give the same results: fields in place of ndarrays, and the reverse."""
+"""Transforms programs without changing results: ndarrays to fields, and fields to ndarrays."""
 
 from __future__ import annotations
 

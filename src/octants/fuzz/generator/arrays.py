@@ -1,4 +1,4 @@
-"""The arrays of a program: which there are, and how they are made and annotated."""
+"""Generates the arrays of a program: their declarations, and their annotations as arguments."""
 
 from __future__ import annotations
 

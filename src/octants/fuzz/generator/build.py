@@ -1,4 +1,4 @@
-"""Whole programs."""
+"""Generates a whole program: arrays, funcs, kernels, launches, and array contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generator knows at a point of the program that it writes."""
+"""The state of the generator at one point of the program: scopes, ranges, random choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The funcs of a program."""
+"""Generates the funcs of a program, and calls of them."""
 
 from __future__ import annotations
 

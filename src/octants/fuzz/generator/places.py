@@ -1,4 +1,4 @@
-"""Places in arrays: which ones the current task may read, write or accumulate to."""
+"""Array elements that the current task may read, write or accumulate to."""
 
 from __future__ import annotations
 

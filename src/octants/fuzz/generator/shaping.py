@@ -1,4 +1,4 @@
-"""Fits expressions to where they are to stand: squashed to a bound, brought into a range."""
+"""Wraps expressions so that their values are within a bound or a range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle's package: what a program finds in ``qd``."""
+"""The oracle's implementation of the package, which a program imports as ``qd``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which work items touch which elements, and how; what has no defined answer is an error."""
+"""Notes which work items access which elements; a race raises an error."""
 
 from __future__ import annotations
 

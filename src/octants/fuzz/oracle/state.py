@@ -1,4 +1,4 @@
-"""What one run of the oracle keeps: the tape, the work item, and why its result may be unsure."""
+"""The state of one run of the oracle: its tape, its work item, and decisions near a threshold."""
 
 from __future__ import annotations
 

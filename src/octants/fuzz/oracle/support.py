@@ -1,4 +1,4 @@
-"""What rewritten programs call: the `_o` of `rewrite`."""
+"""The functions that rewritten programs call, as `_o` (see `rewrite`)."""
 
 from __future__ import annotations
 
