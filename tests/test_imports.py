@@ -55,6 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "api",
         "graph",
         "graph_builder",
+        "interop",
         "math",
         "simt",
         "sparse",

@@ -186,6 +186,7 @@ _IMPORTED_WHEN_USED = (
     "_lib",
     "algorithms",
     "compat",
+    "interop",
     "jax",
     "linalg",
     "sparse",
@@ -197,6 +198,7 @@ _DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
+    from octants import interop as interop
     from octants import linalg as linalg
     from octants import sparse as sparse
     from octants import ui as ui

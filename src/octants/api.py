@@ -44,6 +44,7 @@ __all__ = [
     "cpu",
     "cuda",
     "data_oriented",
+    "dump_compile_config",
     "extension",
     "func",
     "gpu",
@@ -235,6 +236,13 @@ class Configuration:
 
 
 cfg = Configuration()
+
+
+def dump_compile_config() -> None:
+    """Print the options in force, one a line: ``name=value``."""
+    chosen = options.current()
+    for name in sorted(options.FIELDS):
+        print(f"{name}={getattr(chosen, name)}")
 
 
 def is_extension_enabled(ext: Extension) -> bool:

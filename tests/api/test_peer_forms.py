@@ -613,3 +613,52 @@ def test_methods_of_python_on_numbers_that_are_known() -> None:
 
     with pytest.raises(qd.OctantsNameError, match="an i32 has no attribute `bit_length`"):
         unknown(1)
+
+
+def test_the_type_of_an_ndarray() -> None:
+    found = qd.ndarray(qd.f32, (3, 4), needs_grad=True).get_type()
+    assert (found.element_type, found.shape, found.needs_grad) == (qd.f32, (3, 4), True)
+    assert found.layout is qd.Layout.AOS
+    vectors = qd.Vector.ndarray(3, qd.f64, 2).get_type()
+    assert str(vectors.element_type) == str(qd.types.vector(3, qd.f64))
+    assert vectors.shape == (2,) and not vectors.needs_grad
+
+
+def test_options_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    qd.dump_compile_config()
+    lines = capsys.readouterr().out.splitlines()
+    assert f"default_fp={qd.cfg.default_fp}" in lines
+    assert lines == sorted(lines)
+
+
+def test_forward_mode_clears_its_seed() -> None:
+    x = qd.field(qd.f32, 2, needs_dual=True)
+    loss = qd.field(qd.f32, (), needs_dual=True)
+
+    @qd.kernel
+    def total():
+        for i in x:
+            loss[None] += 3.0 * x[i]
+
+    with qd.ad.FwdMode(loss=loss, param=x, seed=[1.0, 2.0]) as mode:
+        total()
+        assert loss.dual[None] == 9.0
+        mode.clear_seed()
+        assert x.dual.to_numpy().tolist() == [0.0, 0.0]
+        total()
+    assert loss.dual[None] == 9.0
+
+
+def test_methods_that_only_quadrants_has() -> None:
+    loss = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    tape, mode = qd.ad.Tape(loss), qd.ad.FwdMode(loss, loss)
+    for owner, name in ((tape, "insert"), (mode, "insert"), (mode, "recover_kernels")):
+        with pytest.raises(AttributeError, match=rf"OCT480: Octants has no `ad\.\w+\.{name}`"):
+            getattr(owner, name)
+    with pytest.raises(AttributeError, match="has no attribute 'inset'"):
+        tape.inset()
+    assert not hasattr(mode, "nothing")
+
+
+def test_torch_shares_no_queue() -> None:
+    assert qd.interop.get_mps_command_queue() == 0

@@ -15,6 +15,7 @@ from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
 from octants.data.host_array import Tensor
+from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.diagnostics.tracebacks import shortens_tracebacks
@@ -91,10 +92,19 @@ class FwdMode:
         driver.state.recorder = None
         forget_observer(self._before_write)
         forget_observer(self._before_share)
-        for parameter in self.parameters:
-            parameter.companion_array(TANGENT).clear()
+        self.clear_seed()
         for loss in self.losses if kind is None else ():
             self._overlaps.see_loss(loss)
+
+    def clear_seed(self) -> None:
+        """Set the tangents of the parameters to zero, as the end of the body does."""
+        for parameter in self.parameters:
+            parameter.companion_array(TANGENT).clear()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise method_error("ad.FwdMode", name)
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""

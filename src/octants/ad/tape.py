@@ -24,6 +24,7 @@ from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
+from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
@@ -220,6 +221,11 @@ class Tape:
             self._entries.clear()
         if self._check is not None:
             self._check.run(entries)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise method_error("ad.Tape", name)
 
     def _count(self) -> int:
         """The launches that were recorded and are not reversed yet."""

@@ -28,6 +28,7 @@ _NAME = "quadrants"
 _ELSEWHERE = {
     "quadrants.ad": "octants.ad",
     "quadrants.algorithms": "octants.algorithms",
+    "quadrants.interop": "octants.interop",
     "quadrants.lang.simt": "octants.lang.simt",
     "quadrants.math": "octants.lang.math",
     "quadrants.types": "octants.types",

@@ -22,13 +22,26 @@ from octants.data.errors import MissingCompanion
 from octants.data.host_array import Tensor
 from octants.data.memory import Storage, Window, make_window, row_major
 from octants.data.tree import COMPANION_WORDS
+from octants.lazy_dataclass import dataclass
+from octants.types import enums
 from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term
+from octants.types.matrix_types import matrix, vector
 from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, NdarrayType
 
 if TYPE_CHECKING:
     from octants.runtime.interop.dlpack import DlpackView
+
+
+@dataclass(frozen=True, slots=True)
+class NdarrayTypeMetadata:
+    """What `Ndarray.get_type` returns; all ndarrays are arrays of structures."""
+
+    element_type: Any
+    shape: tuple[int, ...]
+    needs_grad: bool
+    layout: enums.Layout = enums.Layout.AOS
 
 
 class Ndarray(Tensor, NdarrayHandle):
@@ -115,6 +128,16 @@ class Ndarray(Tensor, NdarrayHandle):
     def companion_array(self, companion: Companion) -> Ndarray | None:
         """The companion; None if it was not asked for."""
         return self if companion is Companion.PRIMAL else self._companions.get(companion)
+
+    def get_type(self) -> NdarrayTypeMetadata:
+        """The type of the elements, the shape, and whether there is a gradient, in one object."""
+        element: Any = self.dtype
+        if len(self.element_shape) == 1:
+            element = vector(self.element_shape[0], self.dtype)
+        elif self.element_shape:
+            rows, columns = self.element_shape
+            element = matrix(rows, columns, self.dtype)
+        return NdarrayTypeMetadata(element, self.shape, self.has_grad())
 
     def has_grad(self) -> bool:
         """Whether there is a gradient."""

@@ -33,13 +33,22 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("tools.write_vtk", "tools.vtk", "tools.np2ply"), _FILES),
     "Format": _TEXTURES,
     "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",
-    "global_thread_idx": "the index of a parallel loop says which work item it is",
+    "global_thread_idx": (
+        "the index of a parallel loop says which work item it is, and"
+        " `qd.simt.block.global_thread_idx()` its number; on a CPU, threads have none"
+    ),
     "aot": "compiled kernels are kept on disk by `offline_cache`; see docs/cache.md",
     "experimental": "`qd.real_func` is there without it",
     "profiler": "time launches around `qd.sync()`; `python -m octants profile-compile` has more",
-    "dump_compile_config": "`qd.cfg` has the options in force",
 }
 """What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""
+
+METHODS = {
+    "ad.Tape.insert": "launch the kernel under the tape, or call a `qd.ad.grad_replaced` function",
+    "ad.FwdMode.insert": "launch the kernel in the body of `qd.ad.FwdMode`",
+    "ad.FwdMode.recover_kernels": "kernels stay as they are, so that there is nothing to recover",
+}
+"""The same for methods of classes."""
 
 
 def attribute_error(module: str, name: str) -> Exception:
@@ -49,6 +58,14 @@ def attribute_error(module: str, name: str) -> Exception:
     if advice is not None:
         return AbsentName(full, advice).at(None)
     return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def method_error(owner: str, name: str) -> Exception:
+    """What the ``__getattr__`` of a class raises for a method that it does not have."""
+    advice = METHODS.get(f"{owner}.{name}")
+    if advice is not None:
+        return AbsentName(f"{owner}.{name}", advice).at(None)
+    return AttributeError(f"`{owner}` has no attribute {name!r}")
 
 
 class Finder:
