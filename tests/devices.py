@@ -29,7 +29,7 @@ def _is_llvmpipe() -> bool:
 
 
 beyond_llvmpipe: Any = pytest.mark.skipif(
-    _is_llvmpipe(), reason="Mesa's driver ends long loops, and has no room for deep nests"
+    _is_llvmpipe(), reason="Mesa's driver ends long loops, and runs out of memory in deep nests"
 )
 
 tells_infinities: Any = pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""Texts that are kept in files: ``OCTANTS_UPDATE_GOLDEN=1`` writes them anew."""
+"""Texts that are kept in files: ``OCTANTS_UPDATE_GOLDEN=1`` writes them."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_commands_of_the_pages_exist() -> None:
 
 def test_reference_is_up_to_date() -> None:
     written = (REPOSITORY / "docs" / "api.md").read_text()
-    assert written == reference.page(), "make docs writes docs/api.md anew"
+    assert written == reference.page(), "make docs writes docs/api.md"
 
 
 def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The import table: a lower layer never imports a higher one, and nobody imports in circles."""
+"""The import table: a lower layer never imports a higher one, and there are no import cycles."""
 
 from __future__ import annotations
 

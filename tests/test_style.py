@@ -131,6 +131,14 @@ def test_source_uses_the_words_of_the_field() -> None:
     assert not found, "\n".join(found)
 
 
+def test_tests_use_the_words_of_the_field() -> None:
+    files = [
+        path for path in sorted((REPOSITORY / "tests").rglob("*.py")) if path != Path(__file__)
+    ]
+    found = [line for path in files for line in private_words(path)]
+    assert not found, "\n".join(found)
+
+
 def test_names_use_the_words_of_the_field() -> None:
     found = [line for path in sorted(SOURCE.rglob("*.py")) for line in private_names(path)]
     assert not found, "\n".join(found)

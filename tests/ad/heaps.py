@@ -1,4 +1,4 @@
-"""A heap that refuses memory to tapes when it is told to, for the device of `qd.init`."""
+"""A heap that refuses memory to tapes on request, for the device of `qd.init`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.devices import ON_GPU
 
 
 class _Uncounted:
-    """Bytes that nobody counts: as good as any number."""
+    """Bytes that are not counted, and equal any number."""
 
     def __eq__(self, _: object) -> bool:
         return True

@@ -176,7 +176,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "OCT334_budget": too_large,
     "OCT335_arguments": argument_gradients,
 }
-if DISCRETE:  # where nobody else can write
+if DISCRETE:  # where only Octants can write
     del MISTAKES["OCT320_in_a_step"]
 
 

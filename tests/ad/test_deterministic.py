@@ -40,7 +40,7 @@ class Arrays:
         self.index.from_numpy(rng.integers(0, 37, N).astype(np.int32))
 
     def bits(self) -> list[bytes]:
-        """All that was computed."""
+        """Everything that was computed."""
         arrays = (self.x, self.y, self.bins, self.w, self.loss)
         values = [array.to_numpy() for array in (*arrays, self.count)]
         values += [array.grad.to_numpy() for array in arrays]

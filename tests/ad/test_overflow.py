@@ -99,7 +99,7 @@ def triangle(x: Any, y: Any) -> Any:
 
 
 def sums(x: Any, y: Any) -> Any:
-    """Only the inner loop has a record, since nobody reads what the outer one carries."""
+    """Only the inner loop has a record, since what the outer one carries is not read."""
 
     @qd.kernel
     def k(n: qd.i32):
@@ -457,7 +457,7 @@ SYNCHRONISATIONS = {
     "element": lambda x, y: y[0],
     "to_numpy": lambda x, y: x.grad.to_numpy(),
     "asarray": lambda x, y: np.asarray(y),
-    # On a GPU the host sees nothing of a copy, or of memory that it lends.
+    # On a GPU the host sees nothing of a copy, or of memory that it exports.
     **({} if ON_GPU else {"copy_from": lambda x, y: x.copy_from(y)}),
     **({} if DISCRETE else {"dlpack": lambda x, y: x.to_dlpack()}),
 }

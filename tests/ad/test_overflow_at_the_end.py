@@ -1,4 +1,4 @@
-"""An overflow that nobody has looked at when the process ends, or nearly: nothing aborts."""
+"""An overflow that is still pending when the process ends, or nearly: nothing aborts."""
 
 from __future__ import annotations
 

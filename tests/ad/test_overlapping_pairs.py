@@ -1,4 +1,4 @@
-"""Which pairs of a kernel's arrays are looked at for overlaps: all that overlap, and few others."""
+"""Which pairs of arrays are checked for overlaps: every overlapping pair, and few others."""
 
 from __future__ import annotations
 

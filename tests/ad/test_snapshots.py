@@ -149,7 +149,7 @@ def test_stencils_are_copied_once_where_their_reads_overlap() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_rows_of_other_libraries_arrays_are_copied_row_by_row(library: str) -> None:
-    """They can change unseen: each row that a launch needs is copied, once."""
+    """They can change untracked: each row that a launch needs is copied, once."""
     w = World()
     rows = np.ones((50, N))
     if library == "torch":

@@ -417,15 +417,15 @@ def test_no_grad() -> None:
     w = World()
 
     @qd.ad.no_grad
-    def unseen():
+    def untracked():
         w.square()
         w.total(w.y)
 
     with qd.ad.Tape(loss=w.loss):
-        unseen()
+        untracked()
         w.total(w.x)
     assert w.x.grad.to_numpy().tolist() == [1, 1, 1]
-    unseen.grad()
+    untracked.grad()
 
 
 def test_what_no_grad_overwrites_is_saved() -> None:
@@ -574,7 +574,7 @@ def overwrite(w: World) -> None:
         w.x.fill(1)
 
 
-def unseen(w: World) -> None:
+def untracked(w: World) -> None:
     with qd.ad.Tape(loss=w.loss):
         w.square()
         w.total(w.y)
@@ -621,9 +621,9 @@ ERRORS: dict[str, Callable[[World], Any]] = {
     "OCT314_overwritten": overwrite,
     "OCT321_no_gradient": without_gradient,
     "OCT319_not_replaced": lambda w: qd.ad.grad_for(nested),
-    "OCT320_untracked_change": unseen,
+    "OCT320_untracked_change": untracked,
 }
-if DISCRETE:  # where nobody else can write
+if DISCRETE:  # where only Octants can write
     del ERRORS["OCT320_untracked_change"]
 
 
@@ -693,11 +693,11 @@ def test_a_gradient_that_ends_at_an_array_without_one_is_told() -> None:
 
     with pytest.warns(
         qd.OctantsWarning, match="the gradient ends at `array`.*kernel `total`"
-    ) as told:
+    ) as warned:
         with qd.ad.Tape(loss=w.loss):
             through(w.plain)
             w.total(w.plain)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert w.x.grad.to_numpy().tolist() == [0, 0, 0]
 
 

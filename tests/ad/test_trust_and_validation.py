@@ -175,10 +175,10 @@ def test_indices_that_do_not_collide_may_be_trusted(loss: Any) -> None:
         total(y, loss)
     assert x.grad.to_numpy().tolist() == [4, 4, 0, 0, 0, 0]
     x.from_numpy(np.arange(1.0, 7.0))
-    meeting = np.array([[0, 3], [1, 1], [2, 4]], np.int32)
+    colliding = np.array([[0, 3], [1, 1], [2, 4]], np.int32)
     with pytest.raises(qd.OctantsAssertionError, match="OCT325.*`x`.*`gather`"):
         with qd.ad.Tape(loss=loss, on_overwrite="trust", validation=True):
-            gather(x, meeting, y)
+            gather(x, colliding, y)
             total(y, loss)
 
 

@@ -1,4 +1,4 @@
-"""Memory lent and borrowed by DLPack, without a GPU: both ways, and for how long."""
+"""Memory exported and imported by DLPack, without a GPU: both ways, and for how long."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OldLibrary:
         return self.values.__dlpack__()
 
 
-# -- lending --------------------------------------------------------------------------------------
+# -- export ---------------------------------------------------------------------------------------
 
 
 def test_the_memory_itself_is_lent() -> None:

@@ -20,7 +20,7 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
-class Lent:
+class Exported:
     """An array of a library of its own."""
 
     def __init__(self, values: Any) -> None:
@@ -33,18 +33,18 @@ class Lent:
         return self.values.__dlpack_device__()
 
 
-class Fixed(Lent):
-    """One that nobody may write."""
+class Fixed(Exported):
+    """A read-only array."""
 
     def __init__(self, values: Any) -> None:
         super().__init__(values)
         self.values.flags.writeable = False
 
 
-@pytest.fixture(params=["lent", "fixed", "jax"])
+@pytest.fixture(params=["exported", "fixed", "jax"])
 def make(request: Any) -> Any:
     if request.param != "jax":
-        return Lent if request.param == "lent" else Fixed
+        return Exported if request.param == "exported" else Fixed
     jax = pytest.importorskip("jax")
     cpu = jax.devices("cpu")[0]  # where JAX has a GPU, arrays are there by default
     return lambda values: jax.device_put(np.array(values, np.float32), cpu)
@@ -101,9 +101,9 @@ def test_lent_arrays_are_constants_of_gradients(make: Any) -> None:
 
 @shares_memory
 def test_lent_arrays_are_written_in_place() -> None:
-    x = Lent([1.0, 2.0])
-    if not np.from_dlpack(x).flags.writeable:  # numpy before 2.0 lets nobody write
-        pytest.skip("this numpy borrows for reading only")
+    x = Exported([1.0, 2.0])
+    if not np.from_dlpack(x).flags.writeable:  # numpy before 2.0 has read-only arrays only
+        pytest.skip("this numpy imports for reading only")
     double(x)
     assert x.values.tolist() == [2, 4]
 
@@ -116,7 +116,7 @@ def test_what_is_read_only_is_not_written() -> None:
 
 
 def test_what_cannot_be_shared_says_so() -> None:
-    class Refusing(Lent):
+    class Refusing(Exported):
         def __dlpack__(self, **_: Any) -> Any:
             raise BufferError("not now")
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_shared_says_so() -> None:
 
 @shares_memory
 def test_arrays_of_another_device_say_how_to_move_them() -> None:
-    class OnGPU(Lent):
+    class OnGPU(Exported):
         shape = (2,)
         dtype = np.dtype(np.float32)
         device = "cuda:1"

@@ -311,12 +311,12 @@ def test_a_value_that_keeps_changing_is_told() -> None:
             return qd.static(self.time)
 
     clock = Clock()
-    with pytest.warns(qd.OctantsWarning, match="kernel `now` has been compiled 16 times") as told:
+    with pytest.warns(qd.OctantsWarning, match="kernel `now` has been compiled 16 times") as warned:
         for step in range(20):
             clock.time = float(step)
             assert clock.now() == step
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
 
 
 def test_a_changed_list_is_seen() -> None:

@@ -231,7 +231,7 @@ def test_gradients_of_loops_that_record() -> None:
 
 
 def test_places_that_memory_tells() -> None:
-    """Also where the loop changes what tells them, and where nobody adds."""
+    """Also where the loop changes what tells them, and where no work item adds."""
     k, total = qd.field(qd.i32, 3), qd.field(qd.f64, 8)
 
     @qd.kernel

@@ -1,4 +1,4 @@
-"""Torch tensors as arguments; with a stand-in where torch is not installed."""
+"""Torch tensors as arguments; with a fake where torch is not installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
-@pytest.fixture(params=["torch", "stand-in"])
+@pytest.fixture(params=["torch", "fake"])
 def make(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "torch":
         torch = pytest.importorskip("torch")

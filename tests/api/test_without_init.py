@@ -1,4 +1,4 @@
-"""A program that never calls `init` runs with the defaults, and is told so once."""
+"""A program that never calls `init` runs with the defaults, and one line says so."""
 
 from __future__ import annotations
 

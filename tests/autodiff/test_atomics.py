@@ -301,7 +301,7 @@ def test_compaction_in_loops_of_items_that_do_not_start_at_zero() -> None:
 
 
 def test_compaction_whose_count_the_loop_itself_decides() -> None:
-    """How much there is to log cannot be told beforehand: the items run in order."""
+    """How much there is to log is not known beforehand: the items run in order."""
     w = Compaction(60)
 
     @qd.kernel

@@ -89,7 +89,7 @@ def traits(plans: list[RecordingPlan]) -> set[str]:
 
 
 def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
-    """Compare gradients, whose records nobody else may have overwritten."""
+    """Compare gradients, whose records no other work item may overwrite."""
     data, weights = inputs(seed), inputs(seed + 1)
     replayed, how = gradient(module, data, weights, 0, "replay")
     with strict_tape():

@@ -90,10 +90,10 @@ def test_a_file_cannot_make_arbitrary_objects(sessions: Sessions, tmp_path: Path
             return os.mkdir, (str(tmp_path / "made"),)
 
     sessions.run(PROGRAM)
-    shelf = Store(sessions.cache)
+    store = Store(sessions.cache)
     for path in files(sessions):
         if b'"manifest"' not in path.read_bytes():
-            shelf.write(path.name.removesuffix(".octants"), pickle.dumps(Evil()))
+            store.write(path.name.removesuffix(".octants"), pickle.dumps(Evil()))
     run = sessions.run(PROGRAM)
     assert run.result == RESULT
     assert run.builds == 1

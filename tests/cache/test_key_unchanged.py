@@ -1,4 +1,4 @@
-"""What makes no difference to a kernel, what is told apart, and what is never kept."""
+"""What leaves the key of a kernel unchanged, what does not, and what is never cached."""
 
 from __future__ import annotations
 

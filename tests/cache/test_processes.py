@@ -91,7 +91,7 @@ def test_a_second_process_needs_no_compiler(tmp_path: Path, options: dict[str, s
 
 
 def test_different_processors_share_a_folder(tmp_path: Path) -> None:
-    """Each of them compiles its own code, once, whoever came first."""
+    """Each of them compiles its own code, once, in any order."""
     plain = {"x86_64": "x86-64", "amd64": "x86-64"}.get(platform.machine().lower(), "generic")
     for needed in (True, False):
         for more in ({}, {"PLAIN": plain}):

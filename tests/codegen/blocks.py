@@ -31,7 +31,7 @@ _EVERYBODY = 0  # the mask of a barrier of the block
 _PATIENCE = 20  # seconds, after which threads that wait are taken to wait in vain
 
 
-class _Meeting:
+class _Exchange:
     def __init__(self) -> None:
         self.words: dict[int, int] = {}
         self.is_complete = False
@@ -44,7 +44,7 @@ class Block:
         self._own = threading.local()
         self._changed = threading.Condition()
         self._alive: set[int] = set()
-        self._meetings: dict[tuple[int, int], _Meeting] = {}
+        self._exchanges: dict[tuple[int, int], _Exchange] = {}
         self._is_stuck = False
 
     def run(self, count: int, start: Callable[[int], None]) -> None:
@@ -56,7 +56,7 @@ class Block:
             start(number)
             with self._changed:
                 self._alive.discard(number)
-                for key in list(self._meetings):
+                for key in list(self._exchanges):
                     self._complete(key)
 
         threads = [threading.Thread(target=thread, args=(k,)) for k in range(count)]
@@ -71,12 +71,12 @@ class Block:
         number = self._own.number
         key = (number // _SUBGROUP if mask != _EVERYBODY else 0, mask)
         with self._changed:
-            meeting = self._meetings.setdefault(key, _Meeting())
-            meeting.words[number] = word
+            exchange = self._exchanges.setdefault(key, _Exchange())
+            exchange.words[number] = word
             self._complete(key)
-            if not self._changed.wait_for(lambda: meeting.is_complete, _PATIENCE):
+            if not self._changed.wait_for(lambda: exchange.is_complete, _PATIENCE):
                 self._is_stuck = True
-        return meeting.words
+        return exchange.words
 
     def _complete(self, key: tuple[int, int]) -> None:
         """Let those go on that have met, if all have."""
@@ -84,8 +84,8 @@ class Block:
         first = subgroup * _SUBGROUP
         lanes = {first + lane for lane in range(_SUBGROUP) if mask >> lane & 1}
         members = self._alive if mask == _EVERYBODY else lanes & self._alive
-        if members <= set(self._meetings[key].words):
-            self._meetings.pop(key).is_complete = True
+        if members <= set(self._exchanges[key].words):
+            self._exchanges.pop(key).is_complete = True
             self._changed.notify_all()
 
     # -- what the code calls -----------------------------------------------------------------------
@@ -184,8 +184,12 @@ class BlockThreads(Threads):
             return
         entry = _Entry(self._library[dispatch.entry])
         lower, upper = self._items(dispatch, block)
-        told = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8))(lower, upper, self._bounds.address)
-        parameters, words, size = ctypes.addressof(block), ctypes.addressof(told), dispatch.block
+        launch = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8))(lower, upper, self._bounds.address)
+        parameters, words, size = (
+            ctypes.addressof(block),
+            ctypes.addressof(launch),
+            dispatch.block,
+        )
         for number in range(self.grid):
             self._block.run(
                 size,

@@ -68,10 +68,10 @@ class EmulatedCode:
 
 def _run_threads(library: Any, name: str, call: Call) -> None:
     entry = _Entry(library[name])
-    told = (ctypes.c_int64 * len(call.launch))(*call.launch)
+    words = (ctypes.c_int64 * len(call.launch))(*call.launch)
     (block,) = call.slots.tolist()
     for thread in range(call.threads):
-        entry(block, ctypes.addressof(told), thread, call.threads)
+        entry(block, ctypes.addressof(words), thread, call.threads)
 
 
 class OnEmulatedGpu(OnGpu):

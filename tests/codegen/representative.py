@@ -1,4 +1,4 @@
-"""Modules that together have all that code generation for a GPU is given."""
+"""Modules that together have everything that code generation for a GPU is given."""
 
 from __future__ import annotations
 

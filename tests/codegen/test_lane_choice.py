@@ -1,4 +1,4 @@
-"""Which loops run in lanes where nobody says it: by an estimate, and by the items they have."""
+"""Which loops run in lanes by default: by an estimate, and by the items that they have."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ CAPABILITIES = (75, 80, 90, 120)
 
 @pytest.fixture(autouse=True)
 def silence(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """LLVM says on the terminal what it does not unroll as it is told to: nothing of that kind."""
+    """LLVM says on the terminal what it does not unroll as requested: nothing of that kind."""
     yield
     assert "warning:" not in capfd.readouterr().err
 

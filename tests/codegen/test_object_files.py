@@ -1,4 +1,4 @@
-"""Machine code is loaded without LLVM: all that ours needs, and what is refused."""
+"""Machine code is loaded without LLVM: what our code needs, and what is rejected."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ define i32 @run(i32 %x) {
   %rest = and i32 %x, 1
   %entry = getelementptr ptr, ptr @functions, i32 %rest
   %function = load ptr, ptr %entry
-  %told = call i32 %function(i32 %x)
-  %far = call i32 @outside(i32 %told)
+  %given = call i32 %function(i32 %x)
+  %far = call i32 @outside(i32 %given)
   %some = add i32 %number, %far
   %all = add i32 %some, %old
   ret i32 %all
@@ -152,7 +152,7 @@ def test_code_of_all_operations_is_loaded(opt_level: int, without_llvm: None) ->
 
 
 def test_a_kernel_that_llvm_loads_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relocation that nobody knows is no obstacle."""
+    """A relocation of an unknown type is no obstacle."""
     x = ndarray("x", f32)
 
     def body(build: Any, i: Any) -> None:

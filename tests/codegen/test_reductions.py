@@ -153,7 +153,7 @@ def test_where_the_register_would_be_seen_through() -> None:
 
 
 def test_a_read_before_the_update_sees_what_it_may() -> None:
-    """Arguments that overlap: the order of work items is nobody's business."""
+    """Arguments that overlap: the order of work items is free."""
     x, y = ndarray("x", i64), ndarray("y", i64)
 
     def body(build: Any, i: Any) -> None:

@@ -63,7 +63,7 @@ def text_of(lanes: int) -> str:
 
 
 def test_there_is_code_for_a_few_lanes_only() -> None:
-    """All that takes integers of 64 bits in lanes is the reduction of huge angles."""
+    """The only work with integers of 64 bits in lanes: the reduction of huge angles."""
     text = text_of(64)
     rare = re.findall(r"define internal (.*) @octants.math.rare.\w+\((.*)\)", text)
     assert rare

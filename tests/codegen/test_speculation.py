@@ -49,7 +49,7 @@ class RoughlyQuick(emulated.Emulated):
 
 
 class Guessing(RoughlyQuick):
-    """The same, where nobody tests each operand."""
+    """The same, without tests of each operand."""
 
     guessed = frozenset(("sin", "cos", "cos_beside_sin"))
     usual = NEAR
@@ -288,8 +288,8 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
                     v += qd.sin(x[i] * k + y[i])
                 y[i] = v if v > 0.5 else 0.0
 
-        # There is one more in the loop for turns that were guessed wrong. 16 turns are guessed,
-        # some of them computed; those have looks whose operands nobody knows, or knows the ends of.
+        # There is one more in the loop for failed speculation. 16 iterations are speculated on,
+        # some of them computed; the rest check operands without bounds, or with bounds of the ends.
         # Fewer are computed where sums take twice as long.
         for kernel, wanted, there in (
             (plain, (9 + 1, 1 + 1), 15 + 1),

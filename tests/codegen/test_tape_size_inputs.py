@@ -198,7 +198,7 @@ def test_the_host_synchronises_once(fake: AddressableCuda, name: str) -> None:
 
 
 def _check_that_none_was_refused(fake: AddressableCuda) -> None:
-    """What was not looked at would have been told in memory."""
+    """What the host did not read would be in memory."""
     for call in fake.launches:
         refused = call.launch[abi.LAUNCH_FAILURES // 8]
         assert not refused or not call.words(refused, 2).any()

@@ -154,7 +154,7 @@ def test_what_is_pushed_comes_back(by_while: bool, threads: int) -> None:
     (runs,) = kernel.runs.values()
     assert runs >= 2
     kernel.run(data)
-    assert kernel.runs.popitem()[1] == runs + 1, "now there is room"
+    assert kernel.runs.popitem()[1] == runs + 1, "now there is capacity"
 
 
 @pytest.mark.parametrize("local", [0, 16])

@@ -65,10 +65,10 @@ class Threads(Compiled):
             tape = HostAllocation(-(-threads // 32) * 32 * self.capacity)
             words = [lower, upper, self._bounds.address, tape.address, self.capacity]
             words += [self.capacity // 2, refused.address, again, 0, 0]
-            told = (ctypes.c_int64 * len(words))(*words)
+            launch_words = (ctypes.c_int64 * len(words))(*words)
             head[:] = 0
             for thread in range(threads):
-                entry(ctypes.addressof(block), ctypes.addressof(told), thread, threads)
+                entry(ctypes.addressof(block), ctypes.addressof(launch_words), thread, threads)
             self.runs[dispatch.entry] = self.runs.get(dispatch.entry, 0) + 1
             if not dispatch.records or head[abi.REFUSED_COUNT // 8] == 0:
                 return

@@ -135,9 +135,9 @@ def test_a_number_that_changes_gives_a_warning(
     kind: str, dtype: Any, given: Any, stored: int
 ) -> None:
     x = make(kind, dtype, 2)
-    with pytest.warns(qd.OctantsWarning, match=f"OCT534: .* becomes {stored} in {dtype}") as told:
+    with pytest.warns(qd.OctantsWarning, match=f"OCT534: .* becomes {stored} in {dtype}") as warned:
         x[0] = given
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert x.to_numpy().tolist() == [stored, 0]
     with pytest.warns(qd.OctantsWarning, match="OCT534"):
         x.fill(given)

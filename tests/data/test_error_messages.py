@@ -234,7 +234,7 @@ def cannot_copy() -> None:
     copy.deepcopy([field(f32, 3, name="x")])
 
 
-OF_SHARED_MEMORY = ("read_only",)  # else what is borrowed is refused, or copied
+OF_SHARED_MEMORY = ("read_only",)  # else what is imported is refused, or copied
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ def test_message(name: str) -> None:
 
 
 def test_a_warning() -> None:
-    with pytest.warns(OctantsWarning) as told:
+    with pytest.warns(OctantsWarning) as warned:
         field(i8, 3, name="n").fill(200)
-    check_golden("errors/OCT534_value_changes", str(told[0].message))
+    check_golden("errors/OCT534_value_changes", str(warned[0].message))
 
 
 def test_every_error_is_tested() -> None:

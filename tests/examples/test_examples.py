@@ -19,7 +19,7 @@ pytestmark = on_cpu
 
 
 def load(name: str) -> ModuleType:
-    """An example as a module, anew for each test."""
+    """An example as a module, imported again for each test."""
     spec = importlib.util.spec_from_file_location(f"examples.{name}", EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Graphs do again what their body has told the device."""
+"""Graphs do again what their body launched."""
 
 from __future__ import annotations
 

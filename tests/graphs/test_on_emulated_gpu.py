@@ -55,8 +55,8 @@ def test_a_replay_is_one_launch(fake: AddressableCuda) -> None:
     fake.calls.clear()
     for _ in range(3):
         graph()
-    told = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
-    assert told == {"cuGraphLaunch": 3}
+    calls = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
+    assert calls == {"cuGraphLaunch": 3}
     found = world.results()
     start = np.linspace(0.1, 0.9, SIZE)
     assert np.allclose(found[2], differences(world, start), atol=1e-7)
@@ -334,8 +334,8 @@ def test_the_host_waits_for_replays_that_may_stop(fake: AddressableCuda) -> None
         fake.calls.clear()
         for _ in range(5):
             graph()
-        told = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
-        assert told == {"cuGraphLaunch": 5}
+        calls = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
+        assert calls == {"cuGraphLaunch": 5}
         world.chain()  # what decides has changed since replays had enough, or it has not
         assert bool(fake.calls["cuStreamQuery"]) == waits
         assert fake.calls["cuGraphInstantiateWithFlags"] == 0
@@ -374,7 +374,7 @@ def test_a_replay_that_falls_short_is_gone_on_with_once(fake: AddressableCuda) -
     for _ in range(4):
         graph()
     qd.sync()
-    assert fake.calls["cuGraphInstantiateWithFlags"] == 1  # built anew, for the other three
+    assert fake.calls["cuGraphInstantiateWithFlags"] == 1  # built again, for the other three
     assert fake.calls["cuGraphLaunch"] == 4 + 3
     assert sum("_chain_task" in call.entry for call in fake.launches) == 4 + 3
     np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)

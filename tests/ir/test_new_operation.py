@@ -1,4 +1,4 @@
-"""An operation that the compiler has never seen: its class and its handlers are all that it needs.
+"""An operation that the compiler has never seen: its class and its handlers are enough.
 
 CONTRIBUTING.md says which files a new operation touches. These are registered while the tests run:
 a function of numbers, and one that writes memory. Analyses and passes know them by their traits.

@@ -183,7 +183,7 @@ class Bodies:
 
 
 def gradient(bodies: Any) -> Any:
-    """Values, and gradients: by `first`, which nobody sums up, and by places."""
+    """Values, and gradients: by `first`, which is not summed up, and by places."""
     bodies.forces()
     bodies.y.grad.fill(1.0)
     bodies.forces.grad()

@@ -89,7 +89,7 @@ def endless(kind: str) -> Module:
 
 
 def spin() -> Module:
-    """``x[i]`` turns of a loop for each i, whose sum goes to ``y[i]``: items of any length."""
+    """``x[i]`` iterations of a loop for each i, whose sum goes to ``y[i]``: items of any length."""
     turns, out = argument("turns", i64), ndarray("out", f64)
 
     def body(build: Any, i: Any) -> None:

@@ -123,7 +123,7 @@ class World:
             self.pairs[i].b = k
 
     def gradient(self) -> Any:
-        """That of all `x`, computed anew by the reverse kernels since the last call of `clear`."""
+        """That of all `x`, computed by the reverse kernels since the last call of `clear`."""
         return self.x.grad.to_numpy()
 
     def check(self, lengths: Any) -> None:
@@ -269,7 +269,7 @@ def test_a_tape(checks: list[str]) -> None:
         world.check(30)
 
 
-def test_what_was_written_while_nobody_was_told(checks: list[str]) -> None:
+def test_untracked_writes(checks: list[str]) -> None:
     world = World()
     count_checks(checks, world.of_field.grad, world)
     qd.sync()
@@ -287,7 +287,7 @@ def test_what_was_written_while_nobody_was_told(checks: list[str]) -> None:
 
 
 class Mixture(World):
-    """Lengths that hang on several arrays, through indices, branches and nests."""
+    """Lengths that depend on several arrays, through indices, branches and nests."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ class Counting(DiscreteMemory):
         super().clear(address, nbytes)
 
 
-class Twins:
+class Counterparts:
     """The same numbers in memory of a device and of the host."""
 
     def __init__(self, count: int = 4096) -> None:
@@ -90,32 +90,32 @@ def places(draw: Any) -> tuple[tuple[int, ...], tuple[Any, ...], tuple[int, ...]
 @given(places(), st.integers(0, 4), st.sampled_from([np.int16, np.float64]))
 def test_what_arrives_is_what_numpy_would_do(place: Any, action: int, kind: Any) -> None:
     shape, index, order = place
-    twins = Twins()
-    far, near = (part.transpose(order) for part in twins.both(shape, index))
+    counterparts = Counterparts()
+    far, near = (part.transpose(order) for part in counterparts.both(shape, index))
     assert far.shape == near.shape
     if action == 0:
-        assert (twins.parts.read(far) == near).all()
-        assert twins.parts.read(far).flags.c_contiguous
+        assert (counterparts.parts.read(far) == near).all()
+        assert counterparts.parts.read(far).flags.c_contiguous
     elif action == 1:
         values = np.empty_like(near, kind, order="K")  # as it lies in memory
         values[...] = -np.arange(near.size).reshape(near.shape)
-        twins.parts.write(far, values)
+        counterparts.parts.write(far, values)
         near[...] = values
     elif action == 2:
-        twins.parts.clear(far)
+        counterparts.parts.clear(far)
         near[...] = 0
     else:
-        saved, copy = twins.parts.save(far), near.copy()
+        saved, copy = counterparts.parts.save(far), near.copy()
         assert saved.nbytes == copy.nbytes
-        assert twins.parts.holds(far, saved)
-        twins.parts.write(twins.whole, 77)
-        twins.host[...] = 77
-        assert (twins.parts.read(far) == 77).all()
-        assert twins.parts.holds(far, saved) == (copy == 77).all()
+        assert counterparts.parts.holds(far, saved)
+        counterparts.parts.write(counterparts.whole, 77)
+        counterparts.host[...] = 77
+        assert (counterparts.parts.read(far) == 77).all()
+        assert counterparts.parts.holds(far, saved) == (copy == 77).all()
         inner: Any = tuple(slice(k % 2, None) for k in range(near.ndim)) if action == 4 else ()
-        twins.parts.restore(far[(*inner, ...)], saved[(*inner, ...)])
+        counterparts.parts.restore(far[(*inner, ...)], saved[(*inner, ...)])
         near[(*inner, ...)] = copy[(*inner, ...)]
-    twins.check()
+    counterparts.check()
 
 
 DENSE = ((8, 8), ())
@@ -143,23 +143,23 @@ BOX = ((16, 16, 4), (slice(2, 9), slice(3, 7)))
 def test_how_much_is_asked_of_the_device(
     shape: Any, index: Any, action: str, calls: list[str]
 ) -> None:
-    twins = Twins()
-    part, _ = twins.both(shape, index)
-    getattr(twins.parts, action)(part, *([1] if action == "write" else []))
-    assert twins.device.calls == calls
+    counterparts = Counterparts()
+    part, _ = counterparts.both(shape, index)
+    getattr(counterparts.parts, action)(part, *([1] if action == "write" else []))
+    assert counterparts.device.calls == calls
 
 
 @pytest.mark.parametrize("count", [5, 32768, 32769, 100_001])
 def test_equal_elements_are_sent_once_and_copied_by_the_device(count: int) -> None:
-    twins = Twins(count)
+    counterparts = Counterparts(count)
     end = slice(1, None)  # what lies before it stays
     for value, first in ((-7, "write"), (0, "clear"), (5.9, "write")):
-        twins.device.calls.clear()
-        twins.parts.write(twins.whole[end], value)
-        twins.host[end] = value
+        counterparts.device.calls.clear()
+        counterparts.parts.write(counterparts.whole[end], value)
+        counterparts.host[end] = value
         copies = 0 if value == 0 else max(0, (count - 2) // 32768).bit_length()
-        assert twins.device.calls == [first] + ["copy"] * copies
-        twins.check()
+        assert counterparts.device.calls == [first] + ["copy"] * copies
+        counterparts.check()
 
 
 def test_negative_zeros_stay_negative() -> None:
@@ -172,25 +172,25 @@ def test_negative_zeros_stay_negative() -> None:
 
 @pytest.mark.parametrize("action", ["read", "write", "clear", "save"])
 def test_a_transposed_array_is_one_piece(action: str) -> None:
-    twins = Twins()
-    part, near = (each.T for each in twins.both((8, 9)))
+    counterparts = Counterparts()
+    part, near = (each.T for each in counterparts.both((8, 9)))
     values = np.arange(72).reshape(9, 8)
-    found = getattr(twins.parts, action)(part, *([values] if action == "write" else []))
-    assert len(twins.device.calls) == 1
+    found = getattr(counterparts.parts, action)(part, *([values] if action == "write" else []))
+    assert len(counterparts.device.calls) == 1
     if action == "read":
         assert (found == near).all()
     if action == "write":
         near[...] = values
     if action == "clear":
         near[...] = 0
-    twins.check()
+    counterparts.check()
 
 
 @pytest.mark.parametrize("turn", [lambda part: part, lambda part: part.T])
 def test_what_lies_as_on_the_device_is_copied_once(turn: Any) -> None:
-    twins = Twins()
-    far, near = (turn(part) for part in twins.both((8, 9)))
-    device: Any = twins.device
+    counterparts = Counterparts()
+    far, near = (turn(part) for part in counterparts.both((8, 9)))
+    device: Any = counterparts.device
     read, write, places = device.read, device.write, []
 
     def note(copy: Any) -> Any:
@@ -198,55 +198,55 @@ def test_what_lies_as_on_the_device_is_copied_once(turn: Any) -> None:
 
     device.read, device.write = note(read), note(write)
     values = -near
-    twins.parts.write(far, values)
-    found = twins.parts.read(far)
+    counterparts.parts.write(far, values)
+    found = counterparts.parts.read(far)
     assert places[0] == address_of(values)
     assert (places[1] == address_of(found)) == near.flags.c_contiguous
-    twins.parts.write(far, values.astype(np.int32))  # which have to be converted
+    counterparts.parts.write(far, values.astype(np.int32))  # which have to be converted
     assert places[2] != address_of(values)
     assert (found == values).all()
 
 
 def test_what_was_saved_goes_to_a_part_in_another_order() -> None:
-    twins = Twins()
-    far, near = twins.both((6, 5))
-    allocation = twins.device.allocate(60)
+    counterparts = Counterparts()
+    far, near = counterparts.both((6, 5))
+    allocation = counterparts.device.allocate(60)
     other = describe(allocation.address, 60, np.dtype("i2"), (6, 5), (2, 12))
-    twins.parts.restore(other, twins.parts.save(far))
-    assert (twins.parts.read(other) == near).all()
+    counterparts.parts.restore(other, counterparts.parts.save(far))
+    assert (counterparts.parts.read(other) == near).all()
 
 
 def test_nothing_is_asked_for_an_array_without_elements() -> None:
-    twins = Twins()
-    part, _ = twins.both((4, 4), (slice(2, 2),))
-    twins.parts.write(part, 1)
-    twins.parts.clear(part)
-    twins.parts.restore(part, twins.parts.save(part))
-    assert twins.parts.read(part).shape == (0, 4)
-    assert twins.device.calls == []
+    counterparts = Counterparts()
+    part, _ = counterparts.both((4, 4), (slice(2, 2),))
+    counterparts.parts.write(part, 1)
+    counterparts.parts.clear(part)
+    counterparts.parts.restore(part, counterparts.parts.save(part))
+    assert counterparts.parts.read(part).shape == (0, 4)
+    assert counterparts.device.calls == []
 
 
 def test_elements_that_share_memory_are_read() -> None:
-    twins = Twins()
+    counterparts = Counterparts()
     windows, near = (
         np.lib.stride_tricks.as_strided(memory, (5, 3), (2, 2))
-        for memory in (twins.whole, twins.host)
+        for memory in (counterparts.whole, counterparts.host)
     )
-    assert (twins.parts.read(windows) == near).all()
-    saved = twins.parts.save(windows)
-    assert (twins.parts.read(saved.part) == near).all()
+    assert (counterparts.parts.read(windows) == near).all()
+    saved = counterparts.parts.save(windows)
+    assert (counterparts.parts.read(saved.part) == near).all()
 
 
 def test_rows_by_way_of_the_host() -> None:
-    twins = Twins()
-    address = twins.allocation.address
+    counterparts = Counterparts()
+    address = counterparts.allocation.address
     arguments = address, 40, address + 2000, 24, 10, 20
-    twins.device.copy_rows(*arguments)
-    first = twins.parts.read(twins.whole)
-    twins.device.write(twins.allocation.address, twins.host.view(np.uint8))
-    copy_rows(twins.device, *arguments)
-    assert (twins.parts.read(twins.whole) == first).all()
-    assert (first != twins.host).sum() == 100
+    counterparts.device.copy_rows(*arguments)
+    first = counterparts.parts.read(counterparts.whole)
+    counterparts.device.write(counterparts.allocation.address, counterparts.host.view(np.uint8))
+    copy_rows(counterparts.device, *arguments)
+    assert (counterparts.parts.read(counterparts.whole) == first).all()
+    assert (first != counterparts.host).sum() == 100
 
 
 # -- the device itself ----------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def heap(shared_heap: FakeHeap) -> Iterator[FakeHeap]:
 
 
 class Tape:
-    """The tape of one launching thread, which grows when it is told to."""
+    """The tape of one launching thread, which grows on request."""
 
     def __init__(
         self, heap: FakeHeap, limit: int = 1 << 62, pool: ThreadPool | None = None

@@ -1,4 +1,4 @@
-"""Dead code that only a record told of."""
+"""Dead code that only a record uses."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_barriers_are_no_dead_code():
 """)
     assert "barrier<block>()" in text
     assert "fence<block>()" in text
-    assert "subgroup<" not in text, "nobody needs what it gives"
+    assert "subgroup<" not in text, "its result is unused"
 
 
 def test_sums_stay_in_loops_with_barriers():

@@ -301,14 +301,14 @@ def test_lanes_are_those_of_the_device(name: Any, has_lanes: bool) -> None:
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
 def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
-    """As far as the device can be told; of large blocks it cannot be told their size."""
-    device, told = compiled.device(), []
+    """As far as the device supports it; the size of large blocks cannot be set."""
+    device, requested = compiled.device(), []
     made = device.context.functions.vkCreateComputePipelines
 
     def create(*given: Any) -> int:
         stage = given[3]._obj.stage
         size = vk.RequiredSubgroupSize.from_address(stage.next).size if stage.next else 0
-        told.append((stage.flags, size))
+        requested.append((stage.flags, size))
         return made(*given)
 
     monkeypatch.setattr(device.context.functions, "vkCreateComputePipelines", create)
@@ -318,7 +318,7 @@ def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch, is_large: b
     compiled.OnVulkan(lowered(compile_kernel(function, *given, blocks=blocks())))
     whole = "whole" in device.hardware.features
     size = 0 if is_large else blocks().subgroup_size
-    assert told[-1] == ((2, size) if whole else (0, 0))
+    assert requested[-1] == ((2, size) if whole else (0, 0))
 
 
 def test_lanes_that_cannot_exchange_values_are_an_error() -> None:

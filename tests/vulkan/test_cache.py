@@ -64,7 +64,7 @@ class Driver:
         monkeypatch.setattr(pipelines, "_data_of", lambda *_: self.data)
 
     def run(self, folder: Path) -> None:
-        """Run one kernel, whose pipelines are made anew."""
+        """Run one kernel, whose pipelines are created again."""
         qd.init(arch=qd.vulkan, offline_cache_file_path=str(folder), offline_cache=True)
 
         @qd.kernel

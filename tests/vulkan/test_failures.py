@@ -49,8 +49,8 @@ def lose(device: VulkanDevice, monkeypatch: pytest.MonkeyPatch, function: str) -
     """Have a function of the driver tell that the device is gone, which takes long."""
     context: Any = device.context
     monkeypatch.setattr(context, "_ends_soon", lambda _: False)
-    told = checked(function, lambda *_: DEVICE_LOST, context._lose)
-    monkeypatch.setattr(context.functions, function, told)
+    call = checked(function, lambda *_: DEVICE_LOST, context._lose)
+    monkeypatch.setattr(context.functions, function, call)
 
 
 @pytest.mark.parametrize("function", ["vkQueueSubmit", "vkWaitSemaphores"])
@@ -85,7 +85,7 @@ FORKS = """
 import multiprocessing, sys
 import octants as qd
 
-def child(told):
+def child(results):
     found = []
     for attempt in (qd.sync, a.to_numpy, lambda: qd.init(arch=qd.vulkan)):
         try:
@@ -93,16 +93,16 @@ def child(told):
             found.append("nothing")
         except qd.OctantsRuntimeError as error:
             found.append(str(error)[:6])
-    told.put(found)
+    results.put(found)
 
 qd.init(arch=qd.vulkan, offline_cache=False)
 a = qd.ndarray(qd.f32, 4)
 a.fill(1.0)
 context = multiprocessing.get_context("fork")
-told = context.Queue()
-process = context.Process(target=child, args=(told,))
+results = context.Queue()
+process = context.Process(target=child, args=(results,))
 process.start()
-print(*told.get(timeout=60))
+print(*results.get(timeout=60))
 process.join(60)
 print(a.to_numpy().sum(), process.exitcode)
 """

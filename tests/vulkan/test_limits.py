@@ -1,4 +1,4 @@
-"""What drivers do not do as they should is told."""
+"""Errors report what drivers get wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INNER = 40  # too many for a driver to write them out
 
 
 def counting(by_while: bool) -> Module:
-    """Each work item adds up the turns of a loop within a loop."""
+    """Each work item adds up the iterations of a loop within a loop."""
     n, out = ndarray("n", i32), ndarray("out", i64)
 
     def body(build: Any, i: Any) -> None:

@@ -55,12 +55,12 @@ def test_what_does_not_fit_is_counted(capsys: Any) -> None:
         build.print_((("",), "\n"), [i])
 
     x = ndarray("x", f32)
-    count, room = 50_000, (1 << 17) // 3
+    count, capacity = 50_000, (1 << 17) // 3
     domain = messages.of(count)
     compiled.run(Module("much", [x], tasks=[parallel("t", domain, body)]), {})
     *lines, last = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(set(lines)) == room
-    assert last == f"[{count - room} more prints of kernel `much` did not fit its buffer]"
+    assert len(lines) == len(set(lines)) == capacity
+    assert last == f"[{count - capacity} more prints of kernel `much` did not fit its buffer]"
 
 
 ENDS = """

@@ -112,7 +112,7 @@ def test_a_device_that_becomes_idle_need_not_wait_for_a_full_batch(
 
 
 def is_soon(condition: Callable[[], bool]) -> bool:
-    """Whether something comes true, of which nobody knows when."""
+    """Whether something comes true, at an unknown time."""
     for _ in range(20_000):
         if condition():
             return True

@@ -1,4 +1,4 @@
-"""Loops that run without rare ways at first: bit by bit what loops give that never do."""
+"""Loops that run without slow paths at first: bit by bit what loops give that never do."""
 
 from __future__ import annotations
 

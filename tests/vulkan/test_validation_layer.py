@@ -64,7 +64,7 @@ def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
     with pytest.raises(OctantsError, match="(?s)OCT448.*vkCmdFillBuffer") as caught:
         qd.sync()
     assert "multiple of 4" in str(caught.value)
-    qd.sync()  # it is told once
+    qd.sync()  # it is reported once
 
 
 def test_what_is_doubtful_is_a_warning() -> None:

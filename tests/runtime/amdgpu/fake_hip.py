@@ -1,4 +1,4 @@
-"""A stand-in for libamdhip64: that for libcuda, under HIP's names and with its structures."""
+"""A fake libamdhip64: the fake libcuda, under HIP's names and with its structures."""
 
 from __future__ import annotations
 

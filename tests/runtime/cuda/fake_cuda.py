@@ -1,4 +1,4 @@
-"""A stand-in for libcuda, for machines without a GPU.
+"""A fake libcuda, for machines without a GPU.
 
 Functions have the entry points and the C types of the real ones. Memory of the "device" is at
 addresses where there is nothing, and begins as garbage. Work in streams is put off as long as it
@@ -149,7 +149,7 @@ STOPPABLE["octants_begin"] = _begin
 
 @dataclass
 class FakeCuda:
-    """The driver, its devices, and all that happens in them."""
+    """The driver, its devices, and everything that happens in them."""
 
     total: int = 1 << 26
     devices: int = 1
@@ -212,7 +212,7 @@ class FakeCuda:
         return made
 
     def _guarded(self, name: str) -> Callable[..., int]:
-        """A function of this class, which fails where it was told to."""
+        """A function of this class, which fails on request."""
         implementation = getattr(self, name)
 
         def function(*arguments: Any) -> int:
@@ -260,7 +260,7 @@ class FakeCuda:
         return own.last
 
     def _finish(self, operation: Operation | None) -> bool:
-        """Run an operation with all that comes before it; whether there was something to be run."""
+        """Run an operation with everything before it; whether there was something to be run."""
         if operation is None:
             return False
         waiting, found = [operation], False
@@ -281,7 +281,7 @@ class FakeCuda:
 
     def cuStreamDestroy(self, stream: int) -> int:
         if self._finish(self._streams.pop(stream).last):
-            self.problems.append("a stream was destroyed that nobody waited for")
+            self.problems.append("a stream was destroyed that was not waited for")
         return 0
 
     def cuStreamGetCtx(self, stream: int, out: Any) -> int:

@@ -26,7 +26,7 @@ def run_twice(call: Call) -> None:
 
 
 def start(gpu: Gpu, cache: Path) -> None:
-    """A new process, as far as kernels can tell: all that it finds is in the cache."""
+    """A new process, as far as kernels can tell: it finds nothing but the cache."""
     gpu.fake.kernels["twice"] = run_twice
     driver._artifacts.clear()
     vars(backend_of("cuda")).pop("_version", None)

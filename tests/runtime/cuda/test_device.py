@@ -174,7 +174,7 @@ def test_shape(
 
 @pytest.mark.parametrize(("items", "grid"), [(1000, 8), (3000, 24), (10**9, 48)])
 def test_waves(fake: FakeCuda, device: CudaDevice, items: int, grid: int) -> None:
-    """More blocks than there is room for at once, but none without work items."""
+    """More blocks than fit at once, but none without work items."""
     fake.kernels["t"] = lambda call: None
     dispatch = Dispatch("t", 0, f"(0, {items})", waves=3)
     launch(device.load(artifact("t", [dispatch], 0)))

@@ -100,8 +100,8 @@ def part(address: int, shape: tuple[int, ...], strides: tuple[int, ...], **more:
 @pytest.mark.parametrize("strides", [(32, 8), (8, 24)])
 def test_dlpack(device: CudaDevice, strides: tuple[int, ...], knows_versions: bool) -> None:
     memory = device.allocate(200)
-    lent = part(memory.address, (3, 4), strides, is_read_only=knows_versions)
-    lender = Lender(lent, knows_versions=knows_versions)
+    exported = part(memory.address, (3, 4), strides, is_read_only=knows_versions)
+    lender = Lender(exported, knows_versions=knows_versions)
     found = device.foreign(lender, "x")
     assert found is not None
     assert (found.address, found.shape, found.type) == (memory.address, (3, 4), "f8")

@@ -1,4 +1,4 @@
-"""What kernels say, and when the host hears it, on a fake GPU."""
+"""What kernels print, and when the host receives it, on a fake GPU."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def start(gpu: Gpu) -> None:
     gpu.init()
 
 
-def lent(gpu: Gpu, count: int, **more: Any) -> Any:
+def exported(gpu: Gpu, count: int, **more: Any) -> Any:
     """Memory of another library, and its array."""
     memory = gpu.device.allocate(8 * count)
     qd.sync()
@@ -64,7 +64,7 @@ def test_the_taker_waits_for_launches(gpu: Gpu) -> None:
         gpu.device.context.wait_for_stream(handle)
     assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
     double(x)
-    dlpack.import_view(x, stream=-1)  # nobody has to wait
+    dlpack.import_view(x, stream=-1)  # no stream has to wait
     with gpu.device.context.active():
         gpu.device.context.wait_for_stream(handle)
     assert gpu.fake.view(part.address, 3, np.float64).tolist() == [4, 4, 4]
@@ -97,7 +97,7 @@ def test_lent_memory_outlives_the_array(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("way", ["dlpack", "interface", "torch"])
 def test_lent_memory_is_freed_after_the_work_of_others(gpu: Gpu, way: str) -> None:
-    """Which they have queued in streams that nobody here knows."""
+    """Which they have queued in streams that are not known here."""
     x = qd.ndarray(qd.f64, 3)
     handle = gpu.fake.add_foreign_stream()
     if way == "dlpack":
@@ -117,7 +117,7 @@ def test_lent_memory_is_freed_after_the_work_of_others(gpu: Gpu, way: str) -> No
 
 
 def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
-    memory, lender = lent(gpu, 3)
+    memory, lender = exported(gpu, 3)
     gpu.fake.view(memory.address, 3, np.float64)[:] = 1
     x = qd.from_dlpack(lender)
     assert x._opened.address == memory.address
@@ -134,7 +134,7 @@ def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
 
 
 def test_memory_that_is_read_only(gpu: Gpu) -> None:
-    x = qd.from_dlpack(lent(gpu, 3, is_read_only=True)[1])
+    x = qd.from_dlpack(exported(gpu, 3, is_read_only=True)[1])
     assert x.is_read_only
     with pytest.raises(qd.OctantsRuntimeError, match="read-only"):
         double(x)
@@ -143,7 +143,7 @@ def test_memory_that_is_read_only(gpu: Gpu) -> None:
 
 
 def test_copy_in(gpu: Gpu) -> None:
-    memory, lender = lent(gpu, 3)
+    memory, lender = exported(gpu, 3)
     gpu.fake.view(memory.address, 3, np.float64)[:] = 4
     x = qd.ndarray(qd.f64, 3)
     copies = gpu.fake.calls["cuMemcpyDtoDAsync"]
@@ -158,7 +158,7 @@ def test_copy_in(gpu: Gpu) -> None:
 def test_wrong_places(gpu: Gpu) -> None:
     with pytest.raises(ValueError, match=r"memory of the CPU, and kernels run on GPU 0 \(Fake"):
         qd.from_dlpack(np.ones(3))
-    other = lent(gpu, 3, device=(2, 1))[1]
+    other = exported(gpu, 3, device=(2, 1))[1]
     with pytest.raises(qd.OctantsRuntimeError, match=r"GPU 1, and kernels run on GPU 0 \(Fake GPU"):
         qd.from_dlpack(other)
     with pytest.raises(qd.OctantsRuntimeError, match="GPU 1"):

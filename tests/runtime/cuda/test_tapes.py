@@ -39,8 +39,8 @@ class Reversed:
 
     def run(self, call: Call) -> None:
         self.rounds.append(call)
-        told = [call.launch[k] for k in range(8)]
-        lower, upper, bounds, tape, capacity, share, refused, again = told
+        words = [call.launch[k] for k in range(8)]
+        lower, upper, bounds, tape, capacity, share, refused, again = words
         if self.bounds is not None:
             lower, upper = (int(word) for word in call.words(bounds, 2))
         assert capacity % abi.TAPE_WORD == share % abi.TAPE_WORD == 0 < share
