@@ -73,7 +73,8 @@ def test_a_kernel_pauses_and_is_resumed() -> None:
     assert (x[1], rounds[None]) == (11210, 1)  # 100 + 1000 + 10000 of the second round, then 110
     x.fill(0)
     grow.fill(0)
-    status = steps.resume(x, grow, store, rounds, from_checkpoint=7)
+    stream = qd.create_stream()
+    status = steps.resume(x, grow, store, rounds, from_checkpoint=7, qd_stream=stream)
     assert status == qd.GraphStatus(yielded=False, checkpoint=None)
     assert (x[1], rounds[None]) == (110000, 0)
 

@@ -39,6 +39,7 @@ from octants.launch.kernel_segments import (
     free_names,
 )
 from octants.launch.specialisation import Specialisation
+from octants.launch.streams import launching_in
 from octants.runtime import capture
 
 
@@ -90,17 +91,23 @@ class CheckpointedKernel(SegmentedKernel):
         return self._run(arguments, None)
 
     @shortens_tracebacks
-    def resume(self, *arguments: Any, from_checkpoint: int, **named: Any) -> GraphStatus:
+    def resume(
+        self, *arguments: Any, from_checkpoint: int, qd_stream: Any = None, **named: Any
+    ) -> GraphStatus:
         """Continue a launch that has paused at a checkpoint, from the beginning of its part.
 
         Args:
             arguments: the kernel's arguments.
             from_checkpoint: the label of the checkpoint; what stands before it is skipped.
+            qd_stream: the stream to launch in.
             named: the kernel's arguments by name.
 
         Raises:
             OctantsRuntimeError: The kernel has no such checkpoint.
         """
+        if qd_stream is not None:
+            with launching_in(qd_stream):
+                return self._run(self.bind(arguments, named), from_checkpoint)
         return self._run(self.bind(arguments, named), from_checkpoint)
 
     def _run(self, arguments: Sequence[Any], first: int | None) -> GraphStatus:
