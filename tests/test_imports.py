@@ -53,6 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "_lib",
         "algorithms",
         "api",
+        "experimental",
         "graph",
         "graph_builder",
         "interop",

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from octants import ad as ad
+from octants import experimental as experimental
 from octants import graph as graph
 from octants import math as math
 from octants import simt as simt
@@ -170,6 +171,7 @@ from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
 from octants.launch.streams import create_stream as create_stream
 from octants.types.annotations import Template as Template
+from octants.types.annotations import ref as ref
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix
 from octants.types.matrix_values import Vector as Vector

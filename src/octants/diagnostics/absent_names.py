@@ -25,7 +25,6 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
     **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
     "types.buffer_view_type": "annotate the parameter with `qd.BufferView[qd.f32]`",
-    **dict.fromkeys(("ref", "types.ref"), "annotate the parameter with `qd.template()`"),
     **dict.fromkeys(
         ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE
     ),
@@ -38,7 +37,6 @@ ADVICE: dict[str, str] = {
         " `qd.simt.block.global_thread_idx()` its number; on a CPU, threads have none"
     ),
     "aot": "compiled kernels are kept on disk by `offline_cache`; see docs/cache.md",
-    "experimental": "`qd.real_func` is there without it",
     "profiler": "time launches around `qd.sync()`; `python -m octants profile-compile` has more",
 }
 """What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""

@@ -9,6 +9,7 @@ from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
 from octants.types import quant as quant
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
+from octants.types.annotations import ref as ref
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType as MatrixType
 from octants.types.matrix_types import VectorType as VectorType

@@ -34,6 +34,23 @@ class Template:
 
 template = Template
 
+
+def ref(dtype: Any) -> Template:
+    """The annotation of a func's parameter that stands for a variable or element of the caller.
+
+    ``def add(total: qd.ref(qd.f32), x: qd.f32)`` may assign `total`; what is assigned is converted
+    to the type that the caller's variable has.
+
+    Args:
+        dtype: the scalar type of the variable, for the reader.
+
+    Raises:
+        TypeError: `dtype` is no scalar type.
+    """
+    resolve(dtype)
+    return Template()
+
+
 if TYPE_CHECKING:
     CompileTime = Any
 else:
