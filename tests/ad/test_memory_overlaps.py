@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.devices import shares_memory
 from tests.golden_files import check_golden
+
+pytestmark = shares_memory
 
 N, LENGTH = 4, 6
 CODES = ("OCT315", "OCT338", "OCT320")

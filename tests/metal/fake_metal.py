@@ -145,11 +145,11 @@ class FakeMetal:
 
     def alive(self, kind: str) -> int:
         """How many objects of a class there are."""
-        return sum(each.kind == kind for each in list(self._objects.values()))
+        return sum(each.kind == kind for each in self._objects.copy().values())
 
     def count(self) -> Counter[str]:
         """How many objects of each class there are."""
-        return Counter(each.kind for each in list(self._objects.values()))
+        return Counter(each.kind for each in self._objects.copy().values())
 
     def _new(self, kind: FakeObject) -> int:
         return self._make(kind.name)
@@ -220,7 +220,7 @@ class FakeMetal:
         return self._make("MTLSharedEvent", value=0)
 
     def _newBufferWithLength_options_(self, _: FakeObject, nbytes: int, options: int) -> int:
-        held = sum(e.nbytes for e in list(self._objects.values()) if e.kind == "MTLBuffer")
+        held = sum(e.nbytes for e in self._objects.copy().values() if e.kind == "MTLBuffer")
         if nbytes > self.limit or held + nbytes > self.total or not nbytes:
             return 0
         memory = np.zeros(nbytes + 4096, np.uint8)
@@ -409,7 +409,7 @@ class FakeMetal:
 
     def _buffer_at(self, address: int) -> int | None:
         """The buffer that an address is in."""
-        for handle, each in list(self._objects.items()):
+        for handle, each in self._objects.copy().items():
             if each.kind == "MTLBuffer" and each.address <= address < each.address + each.nbytes:
                 return handle
         return None
