@@ -30,6 +30,14 @@ from tests.runtime.amdgpu.code_reader import read_code
 PROCESSORS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 
 
+def _slow(value: Any) -> Any:
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
+SOME = [p if p in ("gfx942", "gfx1100") else _slow(p) for p in PROCESSORS]
+"""The same, but by default only one for each size of waves."""
+
+
 def _tool(name: str) -> str | None:
     """A tool of an LLVM that knows all of the processors."""
     return next(filter(None, (shutil.which(f"{name}-{each}") for each in (22, 21, 20, 19))), None)
@@ -59,7 +67,7 @@ def checked(module: Module, processor: str, folder: Path, **options: Any) -> str
     return said.stdout
 
 
-@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("processor", SOME)
 def test_every_word_of_the_language(
     processor: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -67,7 +75,7 @@ def test_every_word_of_the_language(
         checked(module, processor, tmp_path, fast_math=processor == "gfx942")
 
 
-@pytest.mark.parametrize("seed", range(310, 314))
+@pytest.mark.parametrize("seed", [_slow(310), _slow(311), _slow(312), 313])
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for number, module in enumerate(random_modules(seed, monkeypatch)):
         checked(module, PROCESSORS[(seed + number) % 5], tmp_path, opt_level=1)
@@ -77,11 +85,10 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_every_operation(dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """LLVM ends the process where it cannot lower something."""
     module = module_of_operations(dtype, monkeypatch)
-    for processor in ("gfx90a", "gfx1030"):
-        checked(module, processor, tmp_path)
+    checked(module, ("gfx90a", "gfx1030")[scalars.ALL.index(dtype) % 2], tmp_path)
 
 
-@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("processor", SOME)
 def test_atomics_of_every_type(processor: str, tmp_path: Path) -> None:
     for dtype in scalars.ALL:
         checked(module_of_atomics(dtype), processor, tmp_path)
@@ -124,11 +131,11 @@ def test_floats_are_rounded_after_each_operation(tmp_path: Path) -> None:
             assert "mac" not in text
 
 
-def test_gradients_in_blocks(tmp_path: Path) -> None:
-    for seed in range(5):
-        result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
-        if not result.hazards:
-            checked(result.module, PROCESSORS[seed], tmp_path)
+@pytest.mark.parametrize("seed", [_slow(0), 1, _slow(2), 3, _slow(4)])
+def test_gradients_in_blocks(seed: int, tmp_path: Path) -> None:
+    result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
+    if not result.hazards:
+        checked(result.module, PROCESSORS[seed], tmp_path)
 
 
 @pytest.mark.parametrize("processor", sorted(WAVES))

@@ -23,6 +23,7 @@ import pytest
 from octants import pipeline
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir import printer
+from octants.ir.cooperation import cooperates, sizes
 from octants.ir.core import Module
 from octants.options import current
 from octants.pipeline_stage import Stage
@@ -58,13 +59,13 @@ class Recorder:
         @functools.wraps(finish)
         def finish_here(module: Module, stage: Stage, *, noalias: bool = False) -> Module:
             result = finish(module, stage, noalias=noalias)
-            self._outermost(lambda: self._write(module, stage, noalias))
+            self._outermost(lambda: self._write(module, noalias))
             return result
 
         @functools.wraps(reverse)
         def reverse_here(module: Module, stage: Stage, **options: Any) -> Any:
             result = reverse(module, stage, **options)
-            self._outermost(lambda: self._reverse(module, stage, result.module, options))
+            self._outermost(lambda: self._reverse(module, result.module, options))
             return result
 
         patch.setattr(pipeline, "finish", finish_here)
@@ -80,30 +81,29 @@ class Recorder:
         finally:
             self._is_busy = False
 
-    def _reverse(
-        self, module: Module, stage: Stage, result: Module, options: dict[str, Any]
-    ) -> None:
+    def _reverse(self, module: Module, result: Module, options: dict[str, Any]) -> None:
         """Remember the reverse of a module as it is for the targets."""
         found = {}
-        for name, own in self._stages(stage):
+        for name, own in self._stages(module):
             found[name] = pipeline.differentiate_reverse(module, own, **options).module
         self._reversed[id(result)] = result, found
         while len(self._reversed) > _MOST_REVERSED:
             del self._reversed[next(iter(self._reversed))]
 
-    def _stages(self, stage: Stage) -> Iterator[tuple[str, Stage]]:
-        """How passes run for each target, but where a test pretends to have other subgroups."""
+    def _stages(self, module: Module) -> Iterator[tuple[str, Stage]]:
+        """How passes run for each target with the subgroups that a module was built for."""
         chosen = current()
+        subgroups = {sizes(task)[1] for task in module.tasks if cooperates(task)}
         for name in self._names:
             key = name, repr(chosen)
             if key not in self._facts:
                 with TARGETS[name].backend() as backend:
                     self._facts[key] = backend.capabilities(chosen, None)
             facts = self._facts[key]
-            if _subgroup(stage.capabilities) == _subgroup(facts):
+            if facts.blocks is not None and subgroups <= {facts.blocks.subgroup_size}:
                 yield name, Stage(facts)
 
-    def _write(self, module: Module, stage: Stage, noalias: bool) -> None:
+    def _write(self, module: Module, noalias: bool) -> None:
         chosen = current()
         said = f"{noalias} {chosen.compilation_key()} {printer.to_dense_text(module)}"
         key = hashlib.sha256(said.encode()).hexdigest()[:16]
@@ -111,7 +111,7 @@ class Recorder:
             return
         self._seen.add(key)
         _, reversed_ = self._reversed.get(id(module), (None, {}))
-        for name, own in self._stages(stage):
+        for name, own in self._stages(module):
             path = self._folder / name / f"{module.name[:40]}-{key}"
             if path.with_suffix(".text").exists():
                 continue  # by another process
@@ -132,10 +132,6 @@ class Recorder:
                 return
         path.with_suffix(".test").write_text(self.test)
         path.with_suffix(".failed").write_text("".join(traceback.format_exception(error)))
-
-
-def _subgroup(machine: Capabilities) -> int:
-    return machine.blocks.subgroup_size if machine.blocks else 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

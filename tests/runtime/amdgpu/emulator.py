@@ -39,6 +39,9 @@ There are no caches, and the emulator does not know them.
 """
 _LANE = re.compile(r"= ([^;]*) / 4(U?) % (\w+?)U?;")
 """The lane that another one reads, which the emulator takes wrongly where it is none."""
+_GUARDED = re.compile(r"if EXEC\[i\]\.u1 then\n(VGPR\[i\]\[VDST\]) = (\S+?);?\nendif")
+_CHOSEN = r"\1 = EXEC[i].u1 ? \2 : \1;"
+"""What lanes get that read others: the emulator gives it to lanes that take no part, too."""
 _LOW_OPERAND = re.compile(r"DATA\[63 : 0\](\.[ub]64)?")
 _HIGH_OPERAND = re.compile(r"DATA\[127 : 64\](\.[ub]64)?")
 _NOTHING = 0xBF800000
@@ -62,14 +65,17 @@ def runner() -> Any:
     for table in (emu.PCODE_RDNA3, emu.PCODE_RDNA4, emu.PCODE_CDNA):
         for instruction, meaning in table.items():
             if instruction.name == "DS_BPERMUTE_B32":
-                table[instruction] = _LANE.sub(r"= (\1 / 4\2) & (\3\2 - 1\2);", meaning)
+                meaning = _LANE.sub(r"= (\1 / 4\2) & (\3\2 - 1\2);", meaning)
+                table[instruction] = _GUARDED.sub(_CHOSEN, meaning)
+            elif "ATOMIC" in instruction.name and instruction.name.endswith("F64"):
+                table[instruction] = meaning.replace("RETURN_DATA = ", "RETURN_DATA.f64 = ")
     _add_missing(emu)
     return emu.run_asm
 
 
 def _add_missing(emu: Any) -> None:
     """Add instructions that the emulator lacks, or has wrongly."""
-    handlers, parse = emu._INST_HANDLERS, emu.parse_pcode
+    handlers, parse, attribute = emu._INST_HANDLERS, emu.parse_pcode, emu._iattr
     swapping: list[tuple[Any, Any]] = []  # a compare-and-exchange of 64 bits that is compiled now
 
     def program_counter(handler: Any, inst: Any, ctx: Any) -> Any:
@@ -95,6 +101,14 @@ def _add_missing(emu: Any) -> None:
         finally:
             swapping.pop()
 
+    def with_return(inst: Any, name: str, default: int = 0) -> int:
+        """Find the bit `glc` under its new names: it has an atomic update return a value."""
+        if name == "glc" and "ATOMIC" in emu._op_name(inst):
+            for own in ("sc0", "th"):  # of CDNA 3 and RDNA 4
+                if hasattr(type(inst), own):
+                    return int(getattr(inst, own)) & 1
+        return int(attribute(inst, name, default))
+
     def with_second_operand(meaning: str, sources: Any) -> Any:
         if swapping:
             inst, ctx = swapping[-1]
@@ -106,7 +120,7 @@ def _add_missing(emu: Any) -> None:
             meaning = _LOW_OPERAND.sub("DATA.u64", _HIGH_OPERAND.sub("DATA2.u64", meaning))
         return parse(meaning, sources)
 
-    emu.parse_pcode = with_second_operand
+    emu.parse_pcode, emu._iattr = with_second_operand, with_return
     for kind, handler in list(handlers.items()):
         if handler is emu._compile_sop and "SOP1" in kind.__name__:
             handlers[kind] = functools.partial(program_counter, handler)

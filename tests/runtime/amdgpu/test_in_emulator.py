@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.codegen.llvm.amdgpu.kernels import Amdgpu
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate
@@ -26,10 +28,8 @@ pytestmark = [
 ]
 
 PROGRAMS = int(os.environ.get("OCTANTS_EMULATED_PROGRAMS", "0"))
-"""How many random programs are run on each processor.
-
-There are none unless asked for: the emulator's compare-and-exchange of 64 bits is wrong, and most
-programs disagree, for reasons of which that is one.
+"""How many random programs are run on each processor: none unless asked for, since each takes
+about a minute.
 """
 
 
@@ -105,6 +105,50 @@ def test_sums_at_places_and_of_all() -> None:
     assert bins.to_numpy().tolist() == [43] * 6 + [42]
     assert total[None] == 150.0
     assert top[None] == 299
+
+
+@pytest.mark.parametrize("dtype", [qd.i32, qd.i64, qd.f32, qd.f64], ids=str)
+@pytest.mark.usefixtures("processor")
+def test_what_updates_return(dtype: Any) -> None:
+    total, before, top = qd.field(dtype, ()), qd.field(dtype, 70), qd.field(dtype, ())
+
+    @qd.kernel
+    def count():
+        for i in range(70):
+            before[i] = qd.atomic_add(total[None], 2)
+            qd.atomic_max(top[None], i)
+
+    count()
+    assert total[None] == 140
+    assert top[None] == 69
+    assert sorted(before.to_numpy()) == list(range(0, 140, 2))
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.usefixtures("processor")
+def test_updates_in_loops_that_threads_leave_one_by_one(
+    together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Amdgpu, "shares_updates", together)
+    trips, total, found = qd.field(qd.i32, 40), qd.field(qd.f32, ()), qd.field(qd.f32, 2)
+
+    @qd.kernel
+    def add():
+        for i in trips:
+            k = 0
+            while True:
+                k += 1
+                if k > 5 or k > trips[i]:
+                    break
+                found[k % 2] += 1.0
+            total[None] += k
+
+    counts = np.arange(40) % 7
+    trips.from_numpy(counts.astype(np.int32))
+    add()
+    done = np.minimum(counts, 5)
+    assert total[None] == (done + 1).sum()
+    assert found.to_numpy().tolist() == [(done // 2).sum(), ((done + 1) // 2).sum()]
 
 
 @pytest.mark.parametrize("seed", range(800, 800 + PROGRAMS))

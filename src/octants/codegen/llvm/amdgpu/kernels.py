@@ -42,7 +42,9 @@ class Amdgpu(Gpu):
     device_scope = "agent"
     constant_space = _CONSTANTS
     stack_space = _PRIVATE
-    shares_updates = False  # a random program was wrong with them in the emulator
+    # LLVM itself makes one update of those of a wave whose address it knows to be uniform. Merging
+    # two versions of an update it would drop `atomic_facts`, and so use no instruction for sums.
+    shares_updates = False
     matches_addresses = False
     # All arrays are in memory of the device that no other device updates. As on NVIDIA's GPUs, a
     # sum of f32 in it may take a subnormal number for zero.
