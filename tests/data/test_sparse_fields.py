@@ -441,6 +441,23 @@ def test_lists() -> None:
     assert visit() == 0 and length(2) == 0
 
 
+def test_lists_in_cells_that_are_one_on_their_axis() -> None:
+    x = qd.field(qd.i32)
+    lists = qd.root.bitmasked(qd.ij, (2, 1)).dynamic(qd.j, 3)
+    lists.place(x)
+
+    @qd.kernel
+    def run() -> int:
+        qd.append(lists, [1, 0], 5)
+        qd.append(lists, [1, 0], 6)
+        qd.append(lists, [0, 0], 7)
+        qd.deactivate(lists, [0, 0])
+        return qd.length(lists, [1, 0]) + 10 * qd.length(lists, [0, 0])
+
+    assert run() == 2
+    assert x.to_numpy().tolist() == [[0, 0, 0], [5, 6, 0]]
+
+
 def test_a_list_that_is_full_is_an_error() -> None:
     x = qd.field(qd.i32)
     qd.root.dynamic(qd.i, 4).place(x)

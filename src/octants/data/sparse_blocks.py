@@ -69,7 +69,12 @@ def _cells(node: Block, axes: Axes) -> tuple[int, ...]:
 def info_of(node: Block) -> BlockInfo:
     """What kernels need of a block."""
     found = sparsity_of(node) or Sparsity(node.shape, ())
-    return BlockInfo(node.kind, repr(node), found, tuple(_contents(node)))
+    contents = tuple(_contents(node))
+    lists: tuple[int, ...] = ()
+    if node.kind == "dynamic":
+        axes = node.all_axes()
+        lists = tuple(axes.index(axis) for axis in node.above.all_axes())
+    return BlockInfo(node.kind, repr(node), found, contents, lists)
 
 
 def _contents(node: Block) -> list[Content]:

@@ -74,21 +74,6 @@ def _is_index(item: Any) -> bool:
     return isinstance(item, Value) and not item.type.is_float
 
 
-def _list_level(info: BlockInfo) -> tuple[SparseLevel, list[int]]:
-    """The level of a dynamic block, and the axes of the cells that its lists are in."""
-    level = info.sparsity.levels[-1]
-    return level, list_axes(level)
-
-
-def list_axes(level: SparseLevel) -> list[int]:
-    """The axes of the index of a list: all, or all but the one that only the lists have."""
-    return [
-        axis
-        for axis, (count, own) in enumerate(zip(level.lists, level.block, strict=True))
-        if count != 1 or own == 1
-    ]
-
-
 # -- functions -------------------------------------------------------------------------------------
 
 
@@ -114,9 +99,8 @@ def deactivate(context: Context, node: ast.AST, block: Any, indices: Any) -> Non
     context.active.deactivations += 1
     level = info.sparsity.levels[-1]
     if level.is_dynamic:
-        level, axes = _list_level(info)
-        cell = _cell(context, node, "deactivate", info, len(axes), indices)
-        extents = [level.lists[axis] for axis in axes]
+        cell = _cell(context, node, "deactivate", info, len(info.list_axes), indices)
+        extents = [level.lists[axis] for axis in info.list_axes]
     else:
         cell = _cell(context, node, "deactivate", info, len(level.cells), indices)
         extents = list(level.cells)
@@ -247,10 +231,10 @@ def _list(
     context: Context, node: ast.AST, name: str, info: BlockInfo, indices: Any
 ) -> tuple[SparseLevel, Value, list[Value]]:
     """The level of a dynamic block, the number of one of its lists, and its index on all axes."""
-    level, axes = _list_level(info)
-    cell = _cell(context, node, name, info, len(axes), indices)
+    level = info.sparsity.levels[-1]
+    cell = _cell(context, node, name, info, len(info.list_axes), indices)
     lists = [context.builder.index(0)] * len(level.lists)
-    for axis, index in zip(axes, cell, strict=True):
+    for axis, index in zip(info.list_axes, cell, strict=True):
         lists[axis] = index
     return level, sparse_access.number_of(context, lists, level.lists), lists
 

@@ -71,9 +71,13 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
-    """A block of a field tree, for kernels: its cells, and what lies in them."""
+    """A block of a field tree, for kernels: its cells, and what lies in them.
+
+    Of a dynamic block, `list_axes` are those axes of its cells that the cells around lists have.
+    """
 
     kind: str
     name: str
     sparsity: Sparsity
     contents: tuple[Content, ...]
+    list_axes: tuple[int, ...] = ()
