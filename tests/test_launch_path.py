@@ -1,0 +1,105 @@
+"""The page on the architecture is true of launches: its names exist, and its paths are taken."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import octants as qd
+from tests.page_paths import (
+    PAGE,
+    calls_of,
+    check_path,
+    compile_as_file,
+    paths_of,
+    program_of,
+    resolve,
+    section_of,
+)
+from tests.runtime.cuda.whole import Gpu
+from tests.runtime.cuda.whole import gpu as gpu
+
+SECTION = section_of("A launch")
+ON_CPU, ON_GPU = paths_of(SECTION)
+SHARED = ON_CPU[: ON_CPU.index("driver.compile_module") + 1]
+PACKAGES = (
+    "ad|algorithms|analysis|api|artifact|autodiff|backends|cache|codegen|data|driver|frontend|graph"
+    "|interpreter|ir|lang|launch|linalg|lockstep|lowering|mathlib|passes|pipeline|runtime|simplify"
+    "|target|types"
+)
+NAMES = sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", PAGE)))
+WARM = ["launch.kernel.Kernel.__call__", "entry", "launch", "runtime.cpu.device.CpuKernel.launch"]
+
+names_calls = pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified names")
+
+
+def test_the_page_has_the_section() -> None:
+    assert len(ON_CPU) > 20
+    assert len(ON_GPU) > 5
+
+
+def test_the_names_of_the_page_exist() -> None:
+    assert len(NAMES) > 150
+    for name in NAMES:
+        resolve(name)
+
+
+def made(init: Callable[[], None]) -> Callable[[], None]:
+    """The launch of the section, when everything before it has run."""
+    init()
+    lines = program_of(SECTION).replace("qd.init(arch=qd.cpu)", "").rstrip().splitlines()
+    scope: dict[str, Any] = {"qd": qd}
+    exec(compile_as_file("\n".join(lines[:-1])), scope)
+    launch = compile(lines[-1], "<launch>", "exec")
+    return lambda: exec(launch, scope)
+
+
+def on_cpu() -> None:
+    qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
+
+
+@names_calls
+def test_a_first_launch_takes_the_path_of_the_page() -> None:
+    check_path(ON_CPU, calls_of(made(on_cpu)))
+
+
+@names_calls
+def test_a_warm_launch_calls_four_functions() -> None:
+    launch = made(on_cpu)
+    launch()
+    launch()
+    assert calls_of(launch) == WARM
+
+
+@pytest.fixture
+def idle_gpu(gpu: Gpu) -> Gpu:
+    """A fake GPU whose kernels do nothing."""
+    gpu.fake.kernels = defaultdict(lambda: lambda call: None, gpu.fake.kernels)
+    return gpu
+
+
+@names_calls
+def test_a_first_launch_on_a_gpu_takes_the_path_of_the_page(idle_gpu: Gpu) -> None:
+    called = calls_of(made(idle_gpu.init))
+    check_path([*SHARED, *ON_GPU], called)
+    assert not [name for name in called if name.startswith("codegen.llvm.cpu")]
+
+
+@names_calls
+def test_a_warm_launch_on_a_gpu_makes_nothing(idle_gpu: Gpu) -> None:
+    launch = made(idle_gpu.init)
+    launch()
+    launch()
+    called = calls_of(launch)
+    assert called[:3] == WARM[:3]
+    assert {name.rpartition(".<locals>")[0] for name in called[3:]} >= {
+        "runtime.cuda.fast_launcher.make_launcher"
+    }
+    assert not [
+        n for n in called if n.startswith(("codegen.", "pipeline.", "frontend.", "driver."))
+    ]
