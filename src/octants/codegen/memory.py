@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.code import Code, Element, Operand, Pointer, ThreadCode
@@ -10,7 +11,7 @@ from octants.codegen.function import FunctionEmitter
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words
-from octants.ir.core import Array, ArrayRef, Companion, Space, Value
+from octants.ir.core import Array, ArrayRef, Companion, Operation, Space, Value
 from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType, f16, i64, u1, u8, u16, u32, u64
 
@@ -211,3 +212,10 @@ def shape(f: FunctionEmitter, op: ops.Shape) -> None:
     extent = f.extent(op.array, op.axis)
     key = "extent", op.array, op.axis, dtype
     f.bind(op.result, f.code.hoisted(key, lambda: f.code.convert(extent, i64, dtype)))
+
+
+TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {
+    ops.Load: load,
+    ops.Store: store,
+    ops.Shape: shape,
+}

@@ -7,6 +7,7 @@ halves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
@@ -14,7 +15,7 @@ from octants.codegen.code import Code, Kind, Operand, Pointer, register
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import parts_of, shortened
 from octants.ir import ops
-from octants.ir.core import Record, Value
+from octants.ir.core import Operation, Record, Value
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 
@@ -234,3 +235,10 @@ def _overflow(code: Code, operands: list[Operand]) -> None:
         return code.apply("or", u1, code.compare("gt", i64, need, known), first)
 
     locked(code, buffer, matters, write)
+
+
+TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {
+    ops.Print: print_,
+    ops.Assert: assert_,
+    ops.ActAs: act_as,
+}

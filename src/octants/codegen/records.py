@@ -10,6 +10,7 @@ retry it. Later it is a failure. A `Record.local` is in memory of the work item.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from octants import abi
@@ -19,7 +20,7 @@ from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording_facts import counted_pushes, may_exceed_tape
 from octants.ir import ops
-from octants.ir.core import Record, Value
+from octants.ir.core import Operation, Record, Value
 from octants.types.scalars import i64, u32, u64
 
 
@@ -237,3 +238,14 @@ def ensure_capacity(
         messages.fail(f, memory_message(op.record.location), [f.item_quota(nbytes)])
 
     f.tape.require(nbytes, refused)
+
+
+TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {
+    ops.RecordPush: push,
+    ops.RecordPop: pop,
+    ops.RecordEnd: end,
+    ops.RecordCapacity: capacity,
+    ops.Longest: longest,
+    ops.RecordReserve: reserve_now,
+    ops.RecordCheck: check,
+}
