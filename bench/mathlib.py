@@ -15,11 +15,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from octants.artifact import parameters_of
-from octants.codegen.llvm import cpu, floats
+from octants.codegen.arithmetic import LibraryCall
+from octants.codegen.llvm import cpu, operations
+from octants.codegen.llvm.function import FunctionText
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.mathlib.functions import BINARY, FUNCTIONS, UNARY
 from octants.runtime.cpu import CpuDevice
+from octants.runtime.cpu.native import support
 from octants.types.scalars import DType, f32, f64, i32
 
 COUNT, REPEATS = 1 << 14, 9
@@ -49,15 +52,21 @@ def module(fn: str, dtype: DType) -> Module:
 
 
 @contextlib.contextmanager
-def c_library(fn: str) -> Iterator[None]:
+def c_library() -> Iterator[None]:
     """Let code call the C library's function."""
-    table = floats.UNARY if fn in UNARY else floats.BINARY
-    ours = table[fn]
-    table[fn] = lambda f, dtype, *x: f.machine.library(f, fn, f.type(dtype), list(x))
+    ours = operations.TABLE[LibraryCall]
+
+    def call(f: FunctionText, op: LibraryCall) -> str:
+        symbol = op.fn + ("f" if op.dtype is f32 else "")
+        kind = {f32: "float", f64: "double"}[op.dtype]
+        name = f.text.declare(f"@{symbol}", kind, ", ".join([kind] * len(op.operands)))
+        return f.call(name, kind, [(kind, x) for x in op.operands])
+
+    operations.TABLE[LibraryCall] = call
     try:
         yield
     finally:
-        table[fn] = ours
+        operations.TABLE[LibraryCall] = ours
 
 
 def measure(device: CpuDevice, fn: str, dtype: DType, level: int) -> tuple[float, float]:
@@ -86,6 +95,7 @@ def measure(device: CpuDevice, fn: str, dtype: DType, level: int) -> tuple[float
 
 
 def main(names: list[str]) -> None:
+    support._IMPLIED.extend(fn + end for fn in FUNCTIONS for end in ("", "f"))
     device = CpuDevice(max_threads=1)
     print(f"{cpu.host_target().cpu}, {COUNT} numbers in one thread; nanoseconds for a number")
     for dtype in (f32, f64):
@@ -94,7 +104,7 @@ def main(names: list[str]) -> None:
         ratios = []
         empty = measure(device, "none", dtype, 2)[0]
         for fn in names or FUNCTIONS:
-            with c_library(fn):
+            with c_library():
                 theirs, c_compile = measure(device, fn, dtype, 2)
             ours, compile_ours = measure(device, fn, dtype, 1)
             vector, compile_vector = measure(device, fn, dtype, 2)
