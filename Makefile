@@ -70,9 +70,10 @@ test-genesis:  ## run scenes of Genesis on Octants and on Quadrants, and compare
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py
 
-lint: $(VENV)/stamp-test  ## ruff and mypy
+lint: $(VENV)/stamp-test  ## ruff and mypy, also of tests and benchmarks
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/mypy
+	@$(RUN) scripts/types_of_tests.py
 
 bench: $(VENV)/stamp-bench  ## compare speed with other systems and with C by hand
 	@$(RUN) bench/run.py $(BENCH_ARGS)

@@ -159,8 +159,8 @@ def with_fields(qd: Any, **options: Any) -> Calls:
 
     return {
         "fields": fields,
-        "arrays": lambda: combine(*arrays, 0.5),
-        "numpy": lambda: combine(*numbers, 0.5),
+        "arrays": lambda: combine(*arrays, 0.5),  # type: ignore[call-arg]
+        "numpy": lambda: combine(*numbers, 0.5),  # type: ignore[call-arg]
         "grad": grad,
         "tape": tape,
         "read": lambda: x[0],
@@ -199,7 +199,7 @@ def warp() -> Calls:
     import numpy as np
     import warp as wp
 
-    wp.config.quiet = True
+    wp.config.quiet = True  # type: ignore[attr-defined]
     wp.init()
     device = "cpu"
     x, y = (wp.zeros(ITEMS, dtype=float, device=device, requires_grad=True) for _ in range(2))
@@ -295,7 +295,7 @@ def numba() -> Calls:
 
     return {
         "fields": lambda: double(x, y),
-        "numpy": lambda: combine(*arrays, 0.5),
+        "numpy": lambda: combine(*arrays, 0.5),  # type: ignore[call-arg]
         "returned": lambda: first(x),
     }
 

@@ -123,7 +123,7 @@ def make_calls(name: str) -> tuple[Any, list[Callable[[], Any]]]:
     if name == "octants":
         import octants as qd
     else:
-        import quadrants as qd
+        import quadrants as qd  # type: ignore[no-redef]
     qd.init(arch=qd.vulkan, log_level="error")
     x, loss = qd.field(qd.f32, ITEMS, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
     y = qd.field(qd.f32, ITEMS)

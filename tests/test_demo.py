@@ -13,6 +13,7 @@ from octants.demos.lynx_hare import fit as fitting
 from octants.demos.lynx_hare.pelts import read_pelts
 from octants.demos.lynx_hare.simulator import simulate
 from octants.tools.command_line import main
+from octants.types.scalars import DType
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
@@ -107,7 +108,7 @@ def test_wild_parameters_give_numbers(objective: fitting.Objective, wild: float)
 
 
 @pytest.mark.parametrize("dtype", [qd.f32, qd.f64], ids=str)
-def test_fit_finds_the_least_squares(dtype: qd.types.DType) -> None:
+def test_fit_finds_the_least_squares(dtype: DType) -> None:
     qd.init(arch=qd.cpu, default_fp=dtype)
     found = fitting.fit(PELTS, 64, 150, dtype, 1, (lambda _: None, lambda _: None))
     np.testing.assert_allclose(found.best, LEAST_SQUARES, atol=5e-3)

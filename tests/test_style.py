@@ -33,6 +33,16 @@ def test_tool_has_nothing_to_say(command: tuple[str, ...]) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
+def test_names_attributes_and_arguments_of_tests_exist() -> None:
+    """Takes a minute and a half without mypy's cache; `make lint` does the same."""
+    script = REPOSITORY / "scripts" / "types_of_tests.py"
+    result = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=280
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 SOURCE = REPOSITORY / "src" / "octants"
 
 REPLACED = {

@@ -66,9 +66,9 @@ def other_arrays(c: Chain, count: list[int], i: int) -> None:
     global BUFFER
     if count[0] == 0:
         BUFFER = np.zeros(3)
-        c.buffer = qd.ndarray(qd.f64, 3)
+        c.buffer = qd.ndarray(qd.f64, 3)  # type: ignore[attr-defined]
     BUFFER += 1.0
-    decay(c.buffer, BUFFER)
+    decay(c.buffer, BUFFER)  # type: ignore[attr-defined]
 
 
 BUFFER = np.zeros(3)

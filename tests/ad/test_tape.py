@@ -425,7 +425,7 @@ def test_no_grad() -> None:
         untracked()
         w.total(w.x)
     assert w.x.grad.to_numpy().tolist() == [1, 1, 1]
-    untracked.grad()
+    untracked.grad()  # type: ignore[attr-defined]
 
 
 def test_what_no_grad_overwrites_is_saved() -> None:

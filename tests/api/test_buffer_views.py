@@ -229,8 +229,8 @@ def test_the_host_writes_views() -> None:
 
 def test_tensor_and_wrap_give_the_array_itself() -> None:
     scalars, vectors = qd.field(qd.f32, 3), qd.Vector.ndarray(2, qd.f32, 3)
-    assert qd.Tensor(scalars) is qd.wrap(scalars) is scalars
-    assert qd.VectorTensor(vectors) is qd.wrap(vectors) is vectors
+    assert qd.Tensor(scalars) is qd.wrap(scalars) is scalars  # type: ignore[call-arg]
+    assert qd.VectorTensor(vectors) is qd.wrap(vectors) is vectors  # type: ignore[call-arg]
     for wrong in (np.zeros(3), None):
         with pytest.raises(qd.OctantsRuntimeTypeError, match="takes a field or an ndarray"):
             qd.wrap(wrong)

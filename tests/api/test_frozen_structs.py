@@ -190,7 +190,7 @@ def test_a_frozen_struct_with_a_property_instead_of_a_member() -> None:
 
 
 def test_members_that_are_not_octants_arrays() -> None:
-    s = Outer(Inner(*(ndarray(k) for k in range(3))), *(ndarray(k) for k in range(3, 6)), None)
+    s = Outer(Inner(*(ndarray(k) for k in range(3))), *(ndarray(k) for k in range(3, 6)), None)  # type: ignore[call-arg]
     numbers = np.full(4, 6, np.int32)
     s = dataclasses.replace(s, g=numbers)
     assert total(s, 1) == expected()

@@ -495,7 +495,7 @@ def test_a_kernel_looks_like_its_function() -> None:
         """What it does."""
 
     assert isinstance(documented, Kernel)
-    assert documented.__name__ == "documented"
+    assert documented.__name__ == "documented"  # type: ignore[attr-defined]
     assert documented.__doc__ == "What it does."
     assert repr(documented) == "<kernel documented()>"
 

@@ -64,9 +64,9 @@ def test_the_runtime_is_found_where_peers_have_it() -> None:
     ti.init(arch=ti.cpu, default_fp=ti.f64, log_level="error")
     assert impl.get_runtime().default_fp is impl.current_cfg().default_fp is ti.f64
     assert impl.grouped is ti.grouped
-    assert impl.field is ti.field
+    assert impl.field is ti.field  # type: ignore[attr-defined]
     assert ops.sin is ti.sin
-    assert ti.TaichiRuntimeError is ti.OctantsRuntimeError
+    assert ti.TaichiRuntimeError is ti.OctantsRuntimeError  # type: ignore[attr-defined]
 
 
 def test_programs_can_ask_which_devices_there_are() -> None:

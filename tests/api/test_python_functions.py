@@ -335,7 +335,7 @@ def test_map_and_reduce_call_their_function() -> None:
 
 
 def test_operators_and_applied_functions_with_wrong_arguments() -> None:
-    for wrong in (lambda x: operator.add(x), lambda x: map(x), lambda x: functools.reduce(max, [])):
+    for wrong in (lambda x: operator.add(x), lambda x: map(x), lambda x: functools.reduce(max, [])):  # type: ignore[call-arg]
 
         @qd.kernel
         def run(x: qd.f32):

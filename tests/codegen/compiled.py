@@ -156,7 +156,7 @@ class Compiled:
         made: dict[str, np.ndarray[Any, Any]] = {}
         slots = parameters_of(self.module).slots
         block = (ctypes.c_uint64 * len(slots))()
-        block.data = data  # keeps the arrays alive
+        block.data = data  # type: ignore[attr-defined]  # keeps the arrays alive
         for position, slot in enumerate(slots):
             if slot.kind == "system":
                 block[position] = {"messages": 0, "seed": seed, "launch": launch}[slot.name]

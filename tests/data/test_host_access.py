@@ -258,10 +258,10 @@ def test_wrong_components(make: Any) -> None:
 def test_matrix_of_one_column() -> None:
     m = make_field(f32, 4, element_shape=(3, 1))
     v = make_field(f32, 4, element_shape=(3, 1), ndim=1)
-    assert (m.n, m.m, m.ndim, m.element_shape) == (3, 1, 2, (3, 1))
-    assert (v.n, v.m, v.ndim, v.element_shape) == (3, 1, 1, (3,))
+    assert (m.n, m.m, m.ndim, m.element_shape) == (3, 1, 2, (3, 1))  # type: ignore[attr-defined]
+    assert (v.n, v.m, v.ndim, v.element_shape) == (3, 1, 1, (3,))  # type: ignore[attr-defined]
     assert m.to_numpy().shape == v.to_numpy().shape == (4, 3)
-    assert m.to_numpy(keep_dims=True).shape == v.to_numpy(keep_dims=True).shape == (4, 3, 1)
+    assert m.to_numpy(keep_dims=True).shape == v.to_numpy(keep_dims=True).shape == (4, 3, 1)  # type: ignore[call-arg]
     values = np.arange(12.0).reshape(4, 3)
     for x in (m, v):
         for given in (values, values[..., None]):
@@ -387,7 +387,7 @@ def test_shared_memory_has_the_strides_of_the_layout() -> None:
     assert part.shape == (4, 5, 2)
     part[3, 4, 1] = 8
     assert m[3, 4][1, 0] == 8
-    assert m.to_numpy(keep_dims=True, copy=False).shape == (4, 5, 2, 1)
+    assert m.to_numpy(keep_dims=True, copy=False).shape == (4, 5, 2, 1)  # type: ignore[call-arg]
     assert np.array(x, copy=False if np.__version__ >= "2" else True).shape == (4, 5)
 
 

@@ -466,7 +466,7 @@ def test_a_refused_field_leaves_the_others_alone() -> None:
     before, big, after = field(f32, 3), field(f64, 1000, needs_grad=True), field(f32, 3)
     separate = make_field(f32, element_shape=(2,))
     for k in range(2):
-        root.dense(ax.i, 3).place(separate.get_scalar_field(k))
+        root.dense(ax.i, 3).place(separate.get_scalar_field(k))  # type: ignore[attr-defined]
     after[0] = 1
     for used in (big, big.grad, big):
         with pytest.raises(OctantsMemoryError, match=r"tree of 2 fields, .*15\.6 KiB"):
@@ -513,11 +513,11 @@ def test_a_gradient_is_none_when_it_cannot_be_placed_any_more() -> None:
     x, n = field(f32, 3), ndarray(f32, 3)
     s = Struct.field({"a": f32, "b": i32}, shape=3)
     v = make_field(f32, 3, element_shape=(2,))
-    assert None not in (x.grad, x.dual, s.grad, s.dual, v.grad, v.get_scalar_field(0).grad)
+    assert None not in (x.grad, x.dual, s.grad, s.dual, v.grad, v.get_scalar_field(0).grad)  # type: ignore[attr-defined]
     for each in (x, s, v):
         each.fill(0)
         assert (each.grad, each.dual, each.has_grad()) == (None, None, False)
-    assert (n.grad, n.dual, v.get_scalar_field(0).grad) == (None, None, None)
+    assert (n.grad, n.dual, v.get_scalar_field(0).grad) == (None, None, None)  # type: ignore[attr-defined]
 
 
 def test_placing_twice_changes_nothing() -> None:

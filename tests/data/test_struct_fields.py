@@ -122,9 +122,9 @@ def test_handles() -> None:
     assert isinstance(s, StructHandle)
     assert isinstance(s.members["inner"], StructHandle)
     assert isinstance(s.members["mass"], FieldHandle)
-    assert list(s.python_type.members) == s.keys == list(MEMBERS)
-    assert s.shape == s.inner.shape == (2, 3)
-    assert s.get_member_field("mass") is s.mass
+    assert list(s.python_type.members) == s.keys == list(MEMBERS)  # type: ignore[attr-defined]
+    assert s.shape == s.inner.shape == (2, 3)  # type: ignore[attr-defined]
+    assert s.get_member_field("mass") is s.mass  # type: ignore[attr-defined]
 
 
 def test_placed_later() -> None:

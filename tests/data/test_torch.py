@@ -55,7 +55,7 @@ def test_vectors(make: Any) -> None:
 
 
 def test_keep_dims() -> None:
-    assert make_field(f32, 4, element_shape=(3,)).to_torch(keep_dims=True).shape == (4, 3, 1)
+    assert make_field(f32, 4, element_shape=(3,)).to_torch(keep_dims=True).shape == (4, 3, 1)  # type: ignore[call-arg]
 
 
 @shares_memory

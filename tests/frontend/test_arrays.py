@@ -278,7 +278,7 @@ def test_gradients_are_arrays() -> None:
 
     def kernel():
         for i in x:
-            x.grad[i] += x[i]
+            x.grad[i] += x[i]  # type: ignore[attr-defined]
 
     run_on_fields(kernel)
     np.testing.assert_array_equal(x.gradient, x.data)

@@ -41,8 +41,8 @@ def test_static_conditions_keep_one_branch() -> None:
         if static(SIZE > 2 and x is not None):
             y = x[0] + 1.0
         else:
-            y = undefined  # noqa: F821
-        z = x[1] if SIZE == 3 else no_such_thing  # noqa: F821
+            y = undefined  # type: ignore[name-defined]  # noqa: F821
+        z = x[1] if SIZE == 3 else no_such_thing  # type: ignore[name-defined]  # noqa: F821
         return y + z
 
     agree(kernel, np.array([1.0, 2.0]))

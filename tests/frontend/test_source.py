@@ -62,7 +62,7 @@ def lines_of(error: OctantsError) -> list[str]:
 
 def test_places_are_those_of_the_file() -> None:
     def kernel(n):
-        return "äöü", undefined_name, n  # noqa: F821
+        return "äöü", undefined_name, n  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(OctantsError) as caught:
         compile_kernel(kernel, 1)

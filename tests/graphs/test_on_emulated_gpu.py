@@ -350,7 +350,7 @@ def test_a_replay_that_was_trusted_and_has_stopped(fake: AddressableCuda) -> Non
     for _ in range(2):
         graph()
         qd.sync()
-    versions = qd.driver.device().versions
+    versions = qd.driver.device().versions  # type: ignore[attr-defined]
     wrote, versions.wrote = versions.wrote, lambda *_: None
     world.n.fill(20_000)
     versions.wrote = wrote

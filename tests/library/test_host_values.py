@@ -108,9 +108,9 @@ def test_declared_types():
     v = Vector(V, dt=f32)
     assert v.declared_dtype is f32
     assert v.to_numpy().dtype == np.float32
-    assert (2.5 * v).declared_dtype is f32
+    assert (2.5 * v).declared_dtype is f32  # type: ignore[attr-defined]
     assert (v + v).declared_dtype is f32
-    assert (v > 1).declared_dtype is None
+    assert (v > 1).declared_dtype is None  # type: ignore[attr-defined]
     assert Vector(W, dt=i32).to_list() == [1, -2, 3]
     assert Vector([300.0, -1.0], dt=u8).to_list() == [255, 0]
     assert Vector(np.ones(2, np.float32)).declared_dtype is f32
@@ -215,9 +215,9 @@ def test_dataclasses_of_the_language():
         def weight(self):
             return self.mass * 9.81
 
-    ball = Ball([1, 2], 2.0)
+    ball = Ball([1, 2], 2.0)  # type: ignore[call-arg]
     assert ball.weight() == pytest.approx(19.62)
-    assert list(Ball.members) == ["place", "mass"]
+    assert list(Ball.members) == ["place", "mass"]  # type: ignore[attr-defined]
 
 
 def test_fields_are_made_by_the_layer_that_registered(monkeypatch):

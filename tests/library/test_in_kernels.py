@@ -198,7 +198,7 @@ def structs(y: types.ndarray):
     y[6] = Outer(5).inner.place.y + Outer(5).inner.mass  # 5 + 0: a number is the first member
     d = qd.Struct(p=1, q=2.5)
     y[7] = d.p + d.q
-    e = Ball(qd.Vector([1.0, 2.0]), radius=2)
+    e = Ball(qd.Vector([1.0, 2.0]), radius=2)  # type: ignore[call-arg]
     y[8] = e.radius + e.place.y
 
 

@@ -273,7 +273,7 @@ def test_untracked_writes(checks: list[str]) -> None:
     world = World()
     count_checks(checks, world.of_field.grad, world)
     qd.sync()
-    versions = driver.device().versions
+    versions = driver.device().versions  # type: ignore[attr-defined]
     wrote, versions.wrote = versions.wrote, lambda *_: None
     world.n.fill(20_000)
     versions.wrote = wrote

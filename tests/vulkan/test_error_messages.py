@@ -90,7 +90,7 @@ def test_drivers_without_a_device(monkeypatch: pytest.MonkeyPatch, status: int) 
 
     def instance_functions(instance: int) -> library.Functions:
         functions = made(instance)
-        functions.vkEnumeratePhysicalDevices = function  # type: ignore[method-assign]
+        functions.vkEnumeratePhysicalDevices = function  # type: ignore[method-assign, attr-defined]
         return functions
 
     monkeypatch.setattr(physical_devices, "instance_functions", instance_functions)

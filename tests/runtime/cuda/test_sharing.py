@@ -77,7 +77,7 @@ def test_copies_and_other_devices(gpu: Gpu) -> None:
     assert copied.device == (2, 0) and copied.address != x._opened.address
     host = dlpack.import_view(x, dl_device=(1, 0))
     assert host.device == (1, 0)
-    assert np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 3).from_address(host.address))[
+    assert np.ctypeslib.as_array((np.ctypeslib.ctypes.c_double * 3).from_address(host.address))[  # type: ignore[attr-defined]
         :
     ].tolist() == [3, 3, 3]
     with pytest.raises(ValueError, match=r"not on device \(2, 1\)"):

@@ -1,0 +1,76 @@
+"""Check names, attributes and arguments in tests/ and bench/ by mypy.
+
+    python scripts/types_of_tests.py
+
+`tests/mypy.ini` has the settings. Kernels and funcs are left out: to mypy they are Python, with
+annotations that are no types. Prints what is wrong; the exit code is 0 if nothing is.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+LANGUAGE = {"kernel", "func", "real_func", "pyfunc", "data_oriented", "dataclass", "struct_class"}
+"""Decorators of the language: what they decorate is not checked."""
+MESSAGE = re.compile(r"(?P<path>[^:]+):(?P<line>\d+): error: (?P<text>.*)$")
+NOT_MEANT = re.compile(
+    r"Star unpack"  # `x[(*I, 1)]`, which is no error
+    r"|not iterable|\"(NdarrayAnnotation|Template)\" has no"  # functions given to the frontend
+    r"|Module has no attribute \"tools\""  # imported when it is used
+    r"|\"object\" has no attribute"  # of parameters of tests
+)
+
+
+@functools.cache
+def lines_of_kernels(path: Path) -> frozenset[int]:
+    """The lines of a file that are of kernels, funcs, and classes of the language."""
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and any(_name(mark) in LANGUAGE for mark in node.decorator_list)
+    ]
+    return frozenset(line for n in nodes for line in range(n.lineno, (n.end_lineno or 0) + 1))
+
+
+def _name(mark: ast.expr) -> str:
+    """The last name of a decorator: "kernel" for ``@qd.kernel(graph=True)``."""
+    called = mark.func if isinstance(mark, ast.Call) else mark
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+def wrong(output: str, repository: Path = REPOSITORY) -> list[str]:
+    """The messages of mypy that are about Python."""
+    found = []
+    for line in output.splitlines():
+        match = MESSAGE.match(line)
+        if match is None or NOT_MEANT.search(line):
+            continue
+        path = repository / match["path"]
+        if path.is_relative_to(repository / "src"):  # checked on its own, by stricter settings
+            continue
+        if int(match["line"]) not in lines_of_kernels(path):
+            found.append(line)
+    return found
+
+
+def main() -> int:
+    """Run mypy and print what is wrong."""
+    command = [sys.executable, "-m", "mypy", "--config-file", "tests/mypy.ini", "tests", "bench"]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if result.returncode > 1 or result.stderr:
+        print(result.stdout + result.stderr)
+        return 2
+    found = wrong(result.stdout)
+    print("\n".join([*found, f"{len(found)} wrong in tests/ and bench/"]))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
