@@ -1,0 +1,91 @@
+"""Facts about serial loops: sums, magnitudes of what they carry, costs, what floats decide."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from octants.analysis.costs import ATOMIC, LIBRARY, UNKNOWN, Costs
+from octants.analysis.replay_strictness import decides
+from octants.analysis.serial_sums import only_sums
+from octants.analysis.value_bounds import Magnitudes
+from octants.ir import ops
+from tests.analysis.tasks import loop_of, module_of, task_of
+
+SUMS = {
+    "s += y[j]": True,
+    "s -= y[j]": True,
+    "s = y[j] + s": True,
+    "s = y[j] - s": False,
+    "s = 2.0 * s + y[j]": False,
+    "s = max(s, y[j])": False,
+    "s += y[j] * y[i]; t += y[j]": True,
+    "s += y[j]; t += s": False,
+    "s += y[j]; x[j] = s": False,
+    "if y[j] > 0.0: s += y[j]": True,
+    "if s > 0.0: s += y[j]": False,
+}
+
+
+@pytest.mark.parametrize("body", SUMS)
+def test_loops_that_only_sum(body: str) -> None:
+    lines = body.replace("; ", "; ").split("; ")
+    inner = "; ".join(f"    {line}" for line in lines)
+    loop = loop_of(f"s = 0.0; t = 0.0; for j in range(n):; {inner}; x[i] = s + t")
+    assert only_sums(loop) is SUMS[body]
+
+
+MAGNITUDES = {
+    "v = qd.sin(v)": 1.001,
+    "v = 0.5 * qd.sin(v) + 0.25": 0.5 * 1.001 + 0.25,
+    "v = min(qd.cos(v), 0.5)": 1.001,
+    "v = -qd.sin(v)": 1.001,
+    "v = 2.0 * v": math.inf,
+    "v = v + y[j]": math.inf,
+    "v = qd.exp(v)": math.inf,
+}
+
+
+@pytest.mark.parametrize("body", MAGNITUDES)
+def test_magnitudes_after_the_first_iteration(body: str) -> None:
+    module = module_of(f"v = y[i]; for j in range(n):; {'    ' + body}; x[i] = v")
+    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    loop = next(op for op in module.walk() if isinstance(op, ops.For))
+    found = Magnitudes(loop, constants).later(loop.body.yielded[0])
+    assert found == pytest.approx(MAGNITUDES[body], rel=1e-3)
+
+
+def cost(body: str) -> int:
+    module = module_of(body)
+    task = next(task for task in module.tasks if task.is_parallel)
+    return Costs(module).of(task.body)
+
+
+def test_costs_add_up_and_multiply() -> None:
+    plain = cost("x[i] = y[i]")
+    assert plain < 10
+    assert cost("x[i] = qd.sin(y[i])") - plain == LIBRARY
+    assert cost("x[0] += y[i]") - plain >= ATOMIC - 2
+    ten, twenty = (cost(f"for j in range({n}): x[j] = y[i]") for n in (10, 20))
+    assert 9 * 2 <= twenty - ten <= 10 * plain
+    assert cost("for j in range(n): x[j] = y[i]") == UNKNOWN
+    assert cost("while x[i] > 0.0: x[i] -= 1.0") == UNKNOWN
+
+
+DECIDES = {
+    "x[i] = 2.0 * y[i]": False,
+    "x[i] += y[i]": False,
+    "x[i] = qd.sin(y[i])": False,
+    "if y[i] > 0.0: x[i] = 1.0": True,
+    "x[int(y[i])] = 1.0": True,
+    "x[i] = qd.floor(y[i])": True,
+    "for j in range(int(y[i])): x[j] = 1.0": True,
+}
+
+
+@pytest.mark.parametrize("body", DECIDES)
+def test_what_floats_decide(body: str) -> None:
+    task = task_of(body)
+    loads = [op for op in task.body.walk() if isinstance(op, ops.Load) and op.array.name == "y"]
+    assert decides(task.body, {load.result for load in loads}) is DECIDES[body]
