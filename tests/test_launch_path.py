@@ -6,6 +6,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +30,8 @@ ON_CPU, ON_GPU = paths_of(SECTION)
 SHARED = ON_CPU[: ON_CPU.index("driver.compile_module") + 1]
 PACKAGES = (
     "ad|algorithms|analysis|api|artifact|autodiff|backends|cache|codegen|data|driver|frontend|graph"
-    "|interpreter|ir|lang|launch|linalg|lockstep|lowering|mathlib|passes|pipeline|runtime|simplify"
-    "|target|types"
+    "|fuzz|interpreter|ir|lang|launch|linalg|lockstep|lowering|mathlib|passes|pipeline|runtime"
+    "|simplify|target|types"
 )
 NAMES = sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", PAGE)))
 WARM = ["launch.kernel.Kernel.__call__", "entry", "launch", "runtime.cpu.device.CpuKernel.launch"]
@@ -47,6 +48,17 @@ def test_the_names_of_the_page_exist() -> None:
     assert len(NAMES) > 150
     for name in NAMES:
         resolve(name)
+
+
+def test_the_members_that_the_page_names_exist() -> None:
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    members = sorted(set(re.findall(r"`([A-Z]\w+)\.(\w+)`", prose)))
+    assert len(members) > 20
+    texts = [path.read_text() for path in Path(qd.__file__).parent.rglob("*.py")]
+    for owner, name in members:
+        declared = rf"def {name}\b|^\s+{name}\s*[:=]|self\.{name}\b"
+        files = [text for text in texts if re.search(rf"^class {owner}\b", text, re.MULTILINE)]
+        assert any(re.search(declared, text, re.MULTILINE) for text in files), f"{owner}.{name}"
 
 
 def made(init: Callable[[], None]) -> Callable[[], None]:
