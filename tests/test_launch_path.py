@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import octants as qd
+from octants import passes, pipeline
 from tests.page_paths import (
     PAGE,
     calls_of,
@@ -59,6 +60,14 @@ def test_the_members_that_the_page_names_exist() -> None:
         declared = rf"def {name}\b|^\s+{name}\s*[:=]|self\.{name}\b"
         files = [text for text in texts if re.search(rf"^class {owner}\b", text, re.MULTILINE)]
         assert any(re.search(declared, text, re.MULTILINE) for text in files), f"{owner}.{name}"
+
+
+def test_the_page_names_all_passes() -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("| `passes` |"))
+    named = set(re.findall(r"`(\w+)`", row))
+    rows = {each.name for each in (*pipeline.LOWER, *pipeline.FINISH)}
+    assert rows - named == {"simplify"}  # which is a part of its own
+    assert named <= {path.stem for path in Path(passes.__path__[0]).glob("*.py")} | {"passes"}
 
 
 def made(init: Callable[[], None]) -> Callable[[], None]:
