@@ -1,24 +1,29 @@
 """What each pass changes in the programs of examples/, and what that is worth.
 
-    python bench/passes.py [PROGRAM ...] [--worth] [--markdown]
+    python bench/passes.py [PROGRAM ...] [--worth [PASS ...]] [--seconds 60]
 
 For each pass of `octants.pipeline`: how many modules it was given, primal and derivatives, how many
 of them it changed, how many operations went and came, and in which programs. Passes of GPUs are run
-on the same modules as if for a GPU; what they are worth has to be measured on one. ``--worth``
-times each program that a pass changes without that pass, and with it: a value of 1.10 says that the
-run without it takes 10 % more of the process's time (the least of rounds in turn).
+on the same modules as if for a GPU; what they are worth has to be measured on one.
+
+``--worth`` times programs without a pass, and with all: 1.10 says that the run without it takes
+10 % more of the process's time. One process compiles a program with all passes, and without each
+of those that change it on the CPU; then these take turns for so many ``--seconds``, and the least
+time of each counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import subprocess
 import sys
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +42,8 @@ GPU = Capabilities(contracts=True, fills=2 * 132 * 2048, splits=True, blocks=Blo
 """As large as an H100."""
 FIXED = Capabilities(contracts=True, serialises_blocks=True, deterministic=True)
 MACHINES = {"cpu": None, "gpu": GPU, "deterministic": FIXED}
-ROUNDS = 5
+NEEDED = ("outline_tasks",)
+"""Passes without which nothing can be compiled."""
 
 
 @dataclass
@@ -49,6 +55,14 @@ class Changes:
     removed: int = 0
     added: int = 0
     programs: list[str] = field(default_factory=list)
+
+    def add(self, other: Changes) -> None:
+        """Count what has been counted of another program, too."""
+        self.given += other.given
+        self.changed += other.changed
+        self.removed += other.removed
+        self.added += other.added
+        self.programs += other.programs
 
     def note(self, program: str, before: Counter[str], after: Counter[str]) -> None:
         """Count one module."""
@@ -104,38 +118,67 @@ class Counting:
         return self._finish(module, stage, noalias=noalias)
 
 
-def leave_out(name: str) -> None:
-    """Take a pass out of the pipeline."""
-    for phase in PHASES:
-        rows = getattr(pipeline, phase)
+@contextlib.contextmanager
+def without(name: str) -> Iterator[None]:
+    """Take a pass out of the pipeline, for what is compiled meanwhile."""
+    before = {phase: getattr(pipeline, phase) for phase in PHASES}
+    for phase, rows in before.items():
         setattr(pipeline, phase, tuple(row for row in rows if row.name != name))
+    try:
+        yield
+    finally:
+        for phase, rows in before.items():
+            setattr(pipeline, phase, rows)
 
 
-def load(name: str) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
-    """The forward run and the gradient of a program, on one thread in f32."""
+def start() -> None:
+    """Start on one thread, in f32, with an empty cache."""
+    options: dict[str, Any] = {"offline_cache": False, "log_level": "error"}
+    qd.init(arch=qd.cpu, default_fp=qd.f32, cpu_max_num_threads=1, **options)
+
+
+def load(name: str) -> list[Callable[[], Any]]:
+    """The forward run of a program, and its gradient if it has one."""
     path = EXAMPLES / f"{name}.py"
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    options = {"offline_cache": False, "log_level": "error", "cpu_max_num_threads": 1}
-    qd.init(arch=qd.cpu, default_fp=qd.f32, **options)
     exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
-    forward, backward = module.workload()
-    return forward, backward
+    return [run for run in module.workload() if run is not None]
 
 
-def work(name: str, without: str | None, count: bool) -> None:
-    """Run a program; print what its passes changed, or the seconds of its two runs."""
-    counting = Counting(name) if count else None
-    if without:
-        leave_out(without)
-    runs = [run for run in load(name) if run is not None]
-    for run in runs:
+def count(name: str) -> None:
+    """Run a program, and print what its passes changed."""
+    counting = Counting(name)
+    start()
+    for run in load(name):
         run()
-    if counting is not None:
-        print(json.dumps({key: asdict(value) for key, value in counting.found.items()}))
-        return
-    print(json.dumps([min(seconds(run) for _ in range(3)) for run in runs]))
+    print(json.dumps({key: asdict(value) for key, value in counting.found.items()}))
+
+
+def compare(name: str, passes: Sequence[str], budget: float) -> None:
+    """Print, for each pass, the times of a program without it over those with all passes."""
+    start()
+    variants = {}
+    for each in ("", *passes):  # no pass is called ""
+        with without(each):
+            variants[each] = load(name)
+            for run in variants[each]:
+                run()
+    best = {each: [math.inf] * len(runs) for each, runs in variants.items()}
+    begin = time.process_time()
+    while time.process_time() - begin < budget or math.inf in best[""]:
+        for each, runs in variants.items():
+            best[each] = [min(x, seconds(run)) for x, run in zip(best[each], runs, strict=True)]
+    everything = best.pop("")
+    print(
+        json.dumps(
+            {
+                each: [x / max(y, 1e-9) for x, y in zip(times, everything, strict=True)]
+                for each, times in best.items()
+            }
+        )
+    )
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -147,23 +190,9 @@ def seconds(run: Callable[[], Any]) -> float:
 
 def ask(name: str, *more: str) -> Any:
     """What a worker prints."""
-    command = [sys.executable, __file__, name, "--worker", *more]
+    command = [sys.executable, __file__, name, *more]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
-
-
-def worth(row: str, programs: Collection[str]) -> str:
-    """The time without a pass over that with it: forward and gradient of each program."""
-    cells = []
-    for name in programs:
-        best: dict[bool, list[float]] = {}
-        for _ in range(ROUNDS):
-            for without in (False, True):
-                found = ask(name, *(("--without", row) if without else ()))
-                best[without] = list(map(min, zip(found, best.get(without, found), strict=True)))
-        ratios = [w / max(o, 1e-9) for o, w in zip(best[False], best[True], strict=True)]
-        cells.append(f"{name} {' '.join(f'{ratio:.2f}' for ratio in ratios)}")
-    return ", ".join(cells)
 
 
 def main() -> None:
@@ -172,25 +201,44 @@ def main() -> None:
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     parser.add_argument("names", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--worth", nargs="*", help="time these passes, or all that change anything")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--without", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="to time a program, with --worth"
+    )
     parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--compare", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        work(options.names[0], options.without, options.count)
+    if options.count:
+        count(options.names[0])
+        return
+    if options.compare:
+        compare(options.names[0], options.compare, options.seconds)
         return
     total: dict[str, Changes] = {}
+    worth: dict[str, list[str]] = {}
     for name in options.names:
-        for key, changes in ask(name, "--count").items():
-            found = total.setdefault(key, Changes())
-            one = Changes(**changes)
-            for number in ("given", "changed", "removed", "added"):
-                setattr(found, number, getattr(found, number) + getattr(one, number))
-            found.programs += one.programs
-    print(table(total, options.worth))
+        counted = {key: Changes(**found) for key, found in ask(name, "--count").items()}
+        for key, one in counted.items():
+            total.setdefault(key, Changes()).add(one)
+        if options.worth is None:
+            continue
+        timed = [row for row in optional() if counted.get(f"{row} cpu", Changes()).changed]
+        timed = [row for row in timed if not options.worth or row in options.worth]
+        if timed:
+            found = ask(name, "--seconds", str(options.seconds), "--compare", *timed)
+            for row, ratios in found.items():
+                cell = f"{name} {' '.join(f'{ratio:.2f}' for ratio in ratios)}"
+                worth.setdefault(row, []).append(cell)
+                print(f"{row}: {cell}", file=sys.stderr, flush=True)
+    print(table(total, worth))
 
 
-def table(total: dict[str, Changes], timed: list[str] | None) -> str:
+def optional() -> list[str]:
+    """The passes without which there is a program."""
+    rows = dict.fromkeys(row.name for phase in PHASES for row in getattr(pipeline, phase))
+    return [row for row in rows if row not in NEEDED]
+
+
+def table(total: dict[str, Changes], worth: dict[str, list[str]]) -> str:
     """A row for each pass and machine, as Markdown."""
     lines = [
         "| pass | machine | modules | changed | removed | added | programs | without it |",
@@ -202,10 +250,9 @@ def table(total: dict[str, Changes], timed: list[str] | None) -> str:
             found = total.get(f"{row} {machine}")
             if found is None:
                 continue
-            is_timed = timed is not None and (row in timed or not timed) and machine == "cpu"
             cells = [row, machine, found.given, found.changed, found.removed, found.added]
             cells += [", ".join(found.programs)]
-            cells += [worth(row, found.programs) if is_timed and found.programs else ""]
+            cells += [", ".join(worth.get(row, ())) if machine == "cpu" else ""]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
