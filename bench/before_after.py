@@ -2,7 +2,8 @@
 
 Both run the same programs, those beside this file, in processes that take turns; only PYTHONPATH
 differs. Numbers are seconds of the processes, the least of all rounds, so that a busy machine
-disturbs them little. The rows are the import, a script to its first gradient, the compilation of
+disturbs them little. The bytecode instructions that Python executes (`bytecodes.py`) are exact on
+any machine. The other rows are the import, a script to its first gradient, the compilation of
 examples and their gradients, the workloads of the benchmark pages, and the calls of tiny kernels.
 A row beyond its bound is marked: 10 % for what is compiled or imported, 5 % for the rest. The table
 goes to the screen and to bench/results.
@@ -11,6 +12,7 @@ goes to the screen and to bench/results.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from workers import outcome
 
 HERE = Path(__file__).parent
 EXAMPLES = ("billiard", "mpm", "seir", "sph")
-PARTS = ("import", "start", "examples", "rows", "launches")
+PARTS = ("bytecodes", "import", "start", "examples", "rows", "launches")
 SLOW, RUNS = 1.10, 1.05
 """How far the ratio of a row may go: of what is done once, and of what is repeated."""
 LAUNCHES = 2_000
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def row(name: str, bound: float, numbers: dict[str, float]) -> str:
-    """A line of the table."""
+    """A line of the table: of counts, which are whole, or of seconds."""
     before, after = numbers["before"], numbers["after"]
     ratio = after / max(before, 1e-12)
     mark = "slower" if ratio > bound else "faster" if ratio < 1 / bound else ""
@@ -84,7 +86,9 @@ def row(name: str, bound: float, numbers: dict[str, float]) -> str:
 
 
 def seconds(number: float) -> str:
-    """Text with three digits."""
+    """Text with three digits; a count as it is."""
+    if isinstance(number, int):
+        return f"{number:,}"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if number * scale >= 1:
             return f"{number * scale:.3g} {unit}"
@@ -110,6 +114,21 @@ def least(
                 best = found.setdefault(name, {})
                 best[version.key] = min(value, best.get(version.key, value))
     return {name: best for name, best in found.items() if len(best) == len(versions)}
+
+
+def bytecodes(versions: list[Version], _: argparse.Namespace) -> Rows:
+    """The bytecode instructions of Python."""
+
+    def measure(version: Version) -> Found:
+        command = [sys.executable, str(HERE / "bytecodes.py")]
+        done = subprocess.run(
+            command, env=version.environment(), check=True, capture_output=True, text=True
+        )
+        found: Found = json.loads(done.stdout)
+        return found
+
+    best = least(versions, 1, measure)
+    return [(f"bytecodes: {n}", RUNS if "warm" in n else SLOW, x) for n, x in best.items()]
 
 
 def imports(versions: list[Version], options: argparse.Namespace) -> Rows:
@@ -186,6 +205,7 @@ def launches(versions: list[Version], options: argparse.Namespace) -> Rows:
 
 
 MEASURES = {
+    "bytecodes": bytecodes,
     "import": imports,
     "start": starts,
     "examples": examples,
