@@ -7,9 +7,9 @@ import math
 import pytest
 
 from octants.analysis.costs import ATOMIC, LIBRARY, UNKNOWN, Costs
+from octants.analysis.magnitudes import Magnitudes
 from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import only_sums
-from octants.analysis.magnitudes import Magnitudes
 from octants.ir import ops
 from tests.analysis.tasks import loop_of, module_of, task_of
 
