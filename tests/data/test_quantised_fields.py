@@ -487,3 +487,23 @@ def test_bits_in_memory() -> None:
     words = x.words.to_numpy()
     assert words[0] == 5 | 15 << 4 | (1 << 8) << 9
     assert words[1] == 15 | 16 << 4 | (1 << 9) << 9
+
+
+def test_parameters_for_tensors() -> None:
+    (x,) = packed(quant.int(8))
+
+    @qd.kernel
+    def add(x: qd.Tensor, y: qd.Tensor):
+        for i in x:
+            x[i] += y[i] + i
+
+    for y in (x, qd.field(qd.i32, 8), qd.ndarray(qd.i32, 8), x):
+        add(x, y)
+    assert x.to_numpy().tolist() == [7 * i for i in range(8)]
+
+    @qd.kernel
+    def only_arrays(x: qd.types.ndarray()):
+        pass
+
+    with pytest.raises(qd.OctantsArgumentError, match="a quantised field is given"):
+        only_arrays(x)

@@ -15,8 +15,9 @@ from octants.runtime.arguments.conversions import describe
 from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.runtime.arguments.replacement import replace
 from octants.types.annotations import AnyTensor, NdarrayAnnotation
-from octants.types.signature import FieldHandle, NdarrayHandle, StructHandle
+from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 
+_HANDLES = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle)
 _CPU = 1  # DLPack's kind of CPU memory
 _known: dict[type, bool] = {}
 
@@ -34,7 +35,7 @@ def import_arguments(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tupl
 
 def _is_imported(kind: type) -> bool:
     if kind not in _known:
-        ours = issubclass(kind, (FieldHandle, NdarrayHandle, StructHandle, np.ndarray))
+        ours = issubclass(kind, (*_HANDLES, np.ndarray))
         offers = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
         _known[kind] = offers and not ours and not is_torch(kind)
     return _known[kind]

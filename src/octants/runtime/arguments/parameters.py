@@ -20,7 +20,13 @@ from octants.diagnostics.generated_functions import define
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
-from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
+from octants.types.signature import (
+    FieldHandle,
+    NdarrayHandle,
+    QuantHandle,
+    ScalarType,
+    StructHandle,
+)
 from octants.types.weak_references import number_of, parts_of
 
 
@@ -190,7 +196,7 @@ def is_torch(kind: type) -> bool:
 
 def has_interface(kind: type) -> bool:
     """Whether a type offers ``__cuda_array_interface__``, and is not one of Octants."""
-    is_own = issubclass(kind, (FieldHandle, NdarrayHandle))
+    is_own = issubclass(kind, (FieldHandle, NdarrayHandle, QuantHandle))
     return hasattr(kind, "__cuda_array_interface__") and not is_own
 
 
@@ -226,7 +232,7 @@ def object_key(value: Any) -> Any:
 
 def tensor_key(value: Any) -> Any:
     """The key of an argument that may be an ndarray or a field."""
-    is_template = isinstance(value, (FieldHandle, StructHandle))
+    is_template = isinstance(value, (FieldHandle, QuantHandle, StructHandle))
     return object_key(value) if is_template else array_key(value)
 
 

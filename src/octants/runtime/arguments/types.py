@@ -32,6 +32,7 @@ from octants.types.signature import (
     FieldHandle,
     NdarrayHandle,
     NdarrayType,
+    QuantHandle,
     ScalarType,
     StructArgument,
     StructHandle,
@@ -59,7 +60,7 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
         _check_template(leaf, annotation, value)
         return value.argument_type if isinstance(value, NdarrayHandle) else TemplateValue(value)
     if isinstance(annotation, AnyTensor):
-        if isinstance(value, (FieldHandle, StructHandle)):
+        if isinstance(value, (FieldHandle, QuantHandle, StructHandle)):
             return TemplateValue(value)
         return array_type(leaf, value, device)
     if isinstance(value, FieldHandle):
@@ -67,6 +68,9 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
         if annotation.boundary == "clamp":
             raise leaf.error('required boundary="clamp", but a field is given', "pass an ndarray")
         return TemplateValue(value)
+    if isinstance(value, QuantHandle):
+        problem = "required an array, but a quantised field is given"
+        raise leaf.error(problem, "annotate the parameter with `qd.template()`")
     found = array_type(leaf, value, device, annotation.element_dim)
     _check_annotation(leaf, annotation, found)
     companions = (PRIMAL,) if annotation.needs_grad is False else found.companions
