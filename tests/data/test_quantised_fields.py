@@ -507,3 +507,6 @@ def test_parameters_for_tensors() -> None:
 
     with pytest.raises(qd.OctantsArgumentError, match="a quantised field is given"):
         only_arrays(x)
+    for share in (lambda: x.to_numpy(copy=False), lambda: np.from_dlpack(x)):
+        with pytest.raises(qd.OctantsError, match="its numbers are packed in words"):
+            share()

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from octants.data import current
-from octants.data.errors import NotDifferentiable, PlacedTwice, UnsupportedNode, WrongOption
+from octants.data.errors import (
+    CannotShare,
+    NotDifferentiable,
+    PlacedTwice,
+    UnsupportedNode,
+    WrongOption,
+)
 from octants.data.field import Field
 from octants.data.host_array import Array, Tensor
 from octants.data.memory import ElementRange, Window
@@ -178,6 +184,11 @@ class QuantField(Tensor, QuantHandle):
     def require_alive(self) -> None:
         """An error if the field was made before the last `init`, or destroyed."""
         self._placed().words.require_alive()
+
+    def require_shareable(self) -> None:
+        """Raise an error: no memory holds the numbers as such."""
+        what = f"sharing the {self.describe()}"
+        raise CannotShare(what, "its numbers are packed in words").at(None)
 
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: the words are written."""
