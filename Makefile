@@ -21,7 +21,7 @@ demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its
 test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
 	@$(RUN) -m pytest $(PYTEST_ARGS) $(TESTS)
 
-test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for some ten minutes
+test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for more than half an hour
 	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
 
 VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests/simt tests/vulkan \

@@ -14,6 +14,7 @@ from octants.data.stored_array import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.launch.foreign_arrays import ForeignArray
 from octants.launch.taped_memory import TapedMemory
+from tests.seeds import seeds
 
 
 class Watched(ForeignArray):
@@ -146,7 +147,7 @@ def at(region: Any) -> list[tuple[slice, slice]]:
     return [tuple(slice(low, high + 1) for low, high in box) for box in region]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20, 60))
 def test_random_histories_of_parts(seed: int) -> None:
     """What is needed comes back, whatever parts of it were overwritten."""
     chance = random.Random(seed)

@@ -16,6 +16,7 @@ from octants import driver
 from tests.ad.heaps import Heap
 from tests.ad.tapes import check_gradient
 from tests.devices import on_cpu
+from tests.seeds import seeds
 
 pytestmark = on_cpu
 
@@ -158,7 +159,7 @@ def test_a_serial_task(heap: Heap, start: Start) -> None:
     assert results[0] == results[1] != 0
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_memory_refused_at_random(heap: Heap, start: Start, seed: int) -> None:
     """Either the gradient is right, or there is an error, and the next one is right."""
     chance = random.Random(seed)

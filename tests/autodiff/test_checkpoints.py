@@ -20,6 +20,7 @@ from tests.autodiff.random_ir import Generator, gradient, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_tape import strict_tape
 from tests.codegen.compiled import Compiled
+from tests.seeds import counts
 
 ADJOINT = Companion.ADJOINT
 
@@ -61,12 +62,13 @@ def check_blocks(seed: int, budget: int, module: Module) -> Counter[str]:
     return Counter({how: 1, "with checkpoints": "checkpoint" in tape.pushes})
 
 
+@pytest.mark.parametrize("count", counts(8, 20))
 @pytest.mark.parametrize("budget", [1, 40, 120])
-def test_random_modules(budget: int) -> None:
+def test_random_modules(budget: int, count: int) -> None:
     found: Counter[str] = Counter()
-    for seed in range(20):
+    for seed in range(count):
         found += check_blocks(seed, budget, LongLoops(seed).simplified())
-    assert found["with checkpoints"] >= 6
+    assert found["with checkpoints"] >= count // 4
     assert {"after", "before", "split"} <= set(found)
 
 

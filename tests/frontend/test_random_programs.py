@@ -9,6 +9,7 @@ import pytest
 
 from octants.lang.syntax import static
 from tests.frontend.frontend_programs import agree, define
+from tests.seeds import seeds
 
 
 class Generator:
@@ -153,7 +154,7 @@ def program(seed: int) -> str:
     return Generator(seed).program()
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", seeds(3, 10))
 def test_random_programs(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         check(seed)

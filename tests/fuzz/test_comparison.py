@@ -19,6 +19,7 @@ from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
 from octants.fuzz.report import Report
 from tests.fuzz.helpers import make
+from tests.seeds import counts
 
 
 class Perfect:
@@ -63,13 +64,13 @@ class Failing(Perfect):
 
 
 def test_a_perfect_backend_agrees() -> None:
-    programs = [generate(seed, "f32") for seed in range(30)]
+    programs = [generate(seed, "f32") for seed in range(12)]
     assert {v.status for v in check(programs, Perfect())} <= {Status.AGREES, Status.SET_ASIDE}
 
 
 def test_small_errors_are_noticed() -> None:
     found = 0
-    for seed in range(40):
+    for seed in range(30):
         program = generate(seed, "f32")
         (verdict,) = check([program], WrongWhileGradients())
         if "while" in program.source and verdict.status is not Status.SET_ASIDE and verdict.nonzero:
@@ -79,11 +80,12 @@ def test_small_errors_are_noticed() -> None:
     assert found >= 5
 
 
-def test_what_fails_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", counts(1, 5))
+def test_what_fails_is_shrunk(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "SHRINK_BUDGET", 120)
     entries = [
         entry
-        for seed in range(5)
+        for seed in range(count)
         for entry in runner.work([(seed, "f32", "core")], WrongWhileGradients(), shrinks=True)
         if "source" in entry
     ]
@@ -125,7 +127,7 @@ def k():
 def test_a_report_says_what_is_wrong() -> None:
     report = Report("wrong")
     for entry in runner.work(
-        [(s, "f64", "core") for s in range(30)], WrongWhileGradients(), shrinks=False
+        [(s, "f64", "core") for s in range(10)], WrongWhileGradients(), shrinks=False
     ):
         report.add(entry)
     assert report.wrong

@@ -13,6 +13,7 @@ import pytest
 import octants as qd
 from tests.ad.test_random_tapes import NAMES, SIZE, make_arrays, random_step, total
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.seeds import seeds
 
 
 @pytest.fixture(params=["arch of the tests", "emulated"])
@@ -25,7 +26,7 @@ def _arch(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_arch")
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", seeds(3, 10))
 def test_random_tapes(block: int) -> None:
     qd.init(arch=qd.cpu)
     captured = 0

@@ -132,6 +132,7 @@ def test_a_loop_over_an_array_is_vectorised(fn: str) -> None:
     assert re.search(r"fmul <\d+ x float>", text)
 
 
+@pytest.mark.slow
 def test_the_constants_are_those_of_the_script(tmp_path: Path) -> None:
     pytest.importorskip("mpmath")
     script = Path(__file__).parents[2] / "scripts" / "mathlib_coefficients.py"

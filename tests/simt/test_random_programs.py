@@ -17,6 +17,7 @@ from octants.types.scalars import f64, i32
 from tests.codegen.blocks import BlockThreads
 from tests.codegen.compiled import Compiled
 from tests.frontend.frontend_programs import define
+from tests.seeds import seeds
 from tests.simt.kernels import compile_kernel, interpret, lowered
 from tests.simt.random_programs import COLUMNS, Program
 
@@ -75,6 +76,6 @@ def _compare(wanted: tuple[Any, ...], found: tuple[Any, ...], exact: bool = Fals
             np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 8))
 def test_all_agree(seed: int) -> None:
     check(seed, threads=seed % 3 == 0)

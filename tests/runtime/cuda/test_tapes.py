@@ -18,6 +18,7 @@ from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.gpu import tape_growth
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 from tests.runtime.cuda.kernels import artifact, launch
+from tests.seeds import seeds
 
 Need = Callable[[int, int], int]
 
@@ -403,7 +404,7 @@ def test_what_is_told_of_refused_items_is_cleared_only_when_needed(
     assert fake.calls["cuLaunchKernelEx"] == fake.calls["cuMemcpyDtoHAsync"] == 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, 40))
 def test_random_needs(fake: FakeCuda, reverse: Any, seed: int) -> None:
     rng = random.Random(seed)
     fake.total = rng.choice([1 << 20, 1 << 22, 1 << 26])
