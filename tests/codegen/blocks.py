@@ -31,7 +31,7 @@ _EVERYBODY = 0  # the mask of a barrier of the block
 _PATIENCE = 20  # seconds, after which threads that wait are taken to wait in vain
 
 
-class _Exchange:
+class _Convergence:
     def __init__(self) -> None:
         self.words: dict[int, int] = {}
         self.is_complete = False
@@ -44,7 +44,7 @@ class Block:
         self._own = threading.local()
         self._changed = threading.Condition()
         self._alive: set[int] = set()
-        self._exchanges: dict[tuple[int, int], _Exchange] = {}
+        self._exchanges: dict[tuple[int, int], _Convergence] = {}
         self._is_stuck = False
 
     def run(self, count: int, start: Callable[[int], None]) -> None:
@@ -71,7 +71,7 @@ class Block:
         number = self._own.number
         key = (number // _SUBGROUP if mask != _EVERYBODY else 0, mask)
         with self._changed:
-            exchange = self._exchanges.setdefault(key, _Exchange())
+            exchange = self._exchanges.setdefault(key, _Convergence())
             exchange.words[number] = word
             self._complete(key)
             if not self._changed.wait_for(lambda: exchange.is_complete, _PATIENCE):
