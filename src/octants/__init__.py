@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from octants import ad as ad
-from octants import experimental as experimental
 from octants import graph as graph
 from octants import math as math
 from octants import simt as simt
@@ -43,9 +42,7 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
-from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
 from octants.data.buffer_view import BufferView as BufferView
-from octants.data.dlpack_import import from_dlpack as from_dlpack
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
@@ -165,7 +162,6 @@ from octants.lang.sparse import is_active as is_active
 from octants.lang.sparse import length as length
 from octants.lang.sparse import no_activate as no_activate
 from octants.lang.syntax import *  # noqa: F403
-from octants.launch.graph_status import GraphStatus as GraphStatus
 from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
@@ -188,6 +184,7 @@ _IMPORTED_WHEN_USED = (
     "_lib",
     "algorithms",
     "compat",
+    "experimental",
     "interop",
     "jax",
     "linalg",
@@ -196,14 +193,25 @@ _IMPORTED_WHEN_USED = (
     "torch",
     "ui",
 )
-_DRAWING = ("GUI", "hex_to_rgb", "rgb_to_hex")
+_NAMES_OF_THOSE = {
+    "BitpackedFields": "data.bitpacked_fields",
+    "GUI": "ui",
+    "GraphStatus": "launch.graph_status",
+    "from_dlpack": "data.dlpack_import",
+    "hex_to_rgb": "ui",
+    "rgb_to_hex": "ui",
+}
 
 if TYPE_CHECKING:
     from octants import algorithms as algorithms
+    from octants import experimental as experimental
     from octants import interop as interop
     from octants import linalg as linalg
     from octants import sparse as sparse
     from octants import ui as ui
+    from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
+    from octants.data.dlpack_import import from_dlpack as from_dlpack
+    from octants.launch.graph_status import GraphStatus as GraphStatus
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex
@@ -213,8 +221,10 @@ else:
     def __getattr__(name):
         if name in _IMPORTED_WHEN_USED:
             return importlib.import_module(f"octants.{name}")
-        if name in _DRAWING:
-            return getattr(importlib.import_module("octants.ui"), name)
+        if name in _NAMES_OF_THOSE:
+            found = getattr(importlib.import_module(f"octants.{_NAMES_OF_THOSE[name]}"), name)
+            globals()[name] = found
+            return found
         if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():
             return globals()[f"Octants{name[6:]}"]  # the exceptions by their names in Taichi
         raise attribute_error("octants", name)

@@ -9,12 +9,12 @@
 #   `argument_gradients`.
 # * `overwrite_ledger` saves and restores the contents (`memory_versions`) that reverse kernels
 #   need; `snapshot_report` says what was copied and why.
-# * `checkpointed` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
+# * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
 #   `snapshots` holds the state, `checkpoint_steps` runs the steps, `step_trace` checks that they
 #   repeat.
 # * `forward_mode` computes tangents; `custom` has the decorators; `clear_gradients` zeroes
 #   gradients.
-# * `array_function` makes a function without side effects of kernels, for `value_and_grad` and for
+# * `array_function` makes a function without side effects of kernels, for `loss_functions` and for
 #   `octants.torch` and `octants.jax`; `numpy_arrays` is its side of numpy.
 # * Checks: `gradient_ends`, `untracked_writes`, `gradient_check`.
 
@@ -23,14 +23,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from octants.ad.checkpointed import checkpointed
 from octants.ad.clear_gradients import clear_all_gradients
 from octants.ad.custom import grad_for, grad_replaced, no_grad
 from octants.ad.forward_mode import FwdMode
 from octants.ad.tape import Tape
 
 if TYPE_CHECKING:
-    from octants.ad.value_and_grad import value_and_grad
+    from octants.ad.checkpointed_loops import checkpointed
+    from octants.ad.loss_functions import value_and_grad
 
 __all__ = [
     "FwdMode",
@@ -44,10 +44,16 @@ __all__ = [
 ]
 
 
+_IMPORTED_WHEN_USED = {
+    "checkpointed": "octants.ad.checkpointed_loops",
+    "value_and_grad": "octants.ad.loss_functions",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import `value_and_grad` when it is used."""
-    if name != "value_and_grad":
+    """Import what few programs use when it is used."""
+    if name not in _IMPORTED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module("octants.ad.value_and_grad")
-    globals()[name] = found = module.value_and_grad
+    found = getattr(importlib.import_module(_IMPORTED_WHEN_USED[name]), name)
+    globals()[name] = found
     return found

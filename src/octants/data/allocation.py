@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants.data import events
 from octants.data.errors import (
@@ -22,10 +22,15 @@ from octants.data.errors import (
 from octants.data.memory import make_storage, make_window
 from octants.data.placement import Placement
 from octants.data.tree import COMPANION_WORDS, SNode, Tree
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.sparse_errors import SparseCompanion
 from octants.runtime.capture import uncaptured
 from octants.types.companions import Companion
+
+if TYPE_CHECKING:
+    from octants.diagnostics import sparse_errors
+else:
+    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
 
 
 def allocate(field: Any, tree: Tree) -> None:
@@ -90,7 +95,7 @@ def _check(field: Any) -> None:
     if not primal.places:
         raise CompanionWithoutField(primal.describe(), word).at(None)
     if not _sparse_blocks(field) <= _sparse_blocks(primal):
-        raise SparseCompanion(field.describe()).at(None)
+        raise sparse_errors.SparseCompanion(field.describe()).at(None)
     if (primal.shape, primal.offset) != (field.shape, field.offset):
         shapes = [_shape_in_words(each) for each in (primal, field)]
         raise WrongCompanionShape(primal.describe(), shapes[0], word, shapes[1]).at(None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current, other_libraries, sparse_blocks, tree
+from octants.data import current, other_libraries, tree
 from octants.data.allocation import allocate
 from octants.data.axes import i
 from octants.data.components import ComponentField, check_component
@@ -15,12 +15,19 @@ from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_array import Array, Tensor
 from octants.data.memory import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
-from octants.diagnostics.sparse_errors import SparseMemory
+from octants.deferred_import import Deferred
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, i32
 from octants.types.signature import FieldHandle
 from octants.types.sparsity import Sparsity
+
+if TYPE_CHECKING:
+    from octants.data import sparse_blocks
+    from octants.diagnostics import sparse_errors
+else:
+    sparse_blocks = Deferred("octants.data.sparse_blocks")
+    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -196,7 +203,7 @@ class Field(Tensor, FieldHandle):
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself."""
         if self.sparsity is not None:
-            raise SparseMemory(self.describe()).at(None)
+            raise sparse_errors.SparseMemory(self.describe()).at(None)
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +16,18 @@ from octants.data.dtypes import (
 )
 from octants.data.errors import WrongOption, describe
 from octants.data.field import Field, MatrixField, ScalarField
-from octants.data.quant_field import make_quant_field
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
+from octants.deferred_import import Deferred
 from octants.types.companions import Companion
 from octants.types.enums import Layout
 from octants.types.quantised import QuantType
 from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from octants.data import quant_field
+else:
+    quant_field = Deferred("octants.data.quant_field")
 
 
 def field(
@@ -83,7 +88,7 @@ def make_field(
         options: dict[str, Any] = {"needs_grad": needs_grad, "needs_dual": needs_dual}
         options |= {"order": order, "offset": offset}
         form = check_element_shape("field", element_shape or (), ndim)
-        return make_quant_field(dtype, shape, form, name, options)
+        return quant_field.make_quant_field(dtype, shape, form, name, options)
     scalar, element_shape = check_dtype("field", dtype, element_shape)
     element_shape = check_element_shape("field", element_shape, ndim)
     check_layout("field", layout)

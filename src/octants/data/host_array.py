@@ -7,11 +7,11 @@ import math
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current, dlpack_export, events, other_libraries
+from octants.data import current, events, other_libraries
 from octants.data.elements import make_element
 from octants.data.errors import (
     CannotCopy,
@@ -29,12 +29,18 @@ from octants.data.errors import (
 from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
 from octants.data.memory import ElementRange, Window
 from octants.data.stored_array import StoredArray
+from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
 from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from octants.data import dlpack_export
+else:
+    dlpack_export = Deferred("octants.data.dlpack_export")
 
 Array = np.ndarray[Any, Any]
 

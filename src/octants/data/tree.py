@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from octants.data import current, events, sparse_blocks
+from octants.data import current, events
 from octants.data.axes import Axes, check_axes, check_dimensions, check_extents, check_offset
 from octants.data.errors import (
     CannotPlace,
@@ -24,13 +24,20 @@ from octants.data.errors import (
     WrongOption,
     describe,
 )
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.sparse_errors import TooManyCells
 from octants.types import factories
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 from octants.types.scalars import DType
 from octants.types.sparsity import MOST_CELLS, BlockInfo, Sparsity
+
+if TYPE_CHECKING:
+    from octants.data import sparse_blocks
+    from octants.diagnostics import sparse_errors
+else:
+    sparse_blocks = Deferred("octants.data.sparse_blocks")
+    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
 
 _GRAD_TYPES = {
     Companion.PRIMAL: SNodeGradType.PRIMAL,
@@ -129,7 +136,7 @@ class SNode:
         node = SNode(self.tree, self, axes, extents)
         node.kind = kind
         if node.is_sparse and math.prod(node.shape) > MOST_CELLS:
-            raise TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
+            raise sparse_errors.TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
         self.children.append(node)
         if node.is_sparse:
             sparse_trees.add(self.tree)

@@ -9,8 +9,17 @@ import linecache
 import tokenize
 import weakref
 from types import CodeType, FunctionType
+from typing import TYPE_CHECKING
 
-from octants.diagnostics.unnamed_programs import is_unnamed, lines_of
+from octants.deferred_import import Deferred
+
+if TYPE_CHECKING:
+    from octants.diagnostics import unnamed_programs
+else:
+    unnamed_programs = Deferred("octants.diagnostics.unnamed_programs")
+
+_UNNAMED = ("<string>", "<stdin>")
+"""What Python calls programs that are in no file; other code can have the same name."""
 
 _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDictionary()
 
@@ -78,8 +87,8 @@ def _last_position(code: CodeType) -> int:
 
 def _lines(function: FunctionType) -> list[str]:
     code = function.__code__
-    if is_unnamed(code):
-        return lines_of(code)
+    if code.co_filename in _UNNAMED:
+        return unnamed_programs.lines_of(code)
     linecache.checkcache(code.co_filename)
     return linecache.getlines(code.co_filename, function.__globals__)
 

@@ -13,11 +13,6 @@ import sys
 from types import CodeType
 
 
-def is_unnamed(code: CodeType) -> bool:
-    """Whether the file name of code names no file, so that other code can have the same one."""
-    return code.co_filename in _READERS
-
-
 def lines_of(code: CodeType) -> list[str]:
     """The lines of the program that the code is part of, which `linecache` has from then on.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from octants.diagnostics.absent_names import attribute_error
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
-from octants.types import quant as quant
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
 from octants.types.annotations import ref as ref
 from octants.types.default_types import resolve
@@ -45,7 +45,11 @@ def is_tensor(dtype: Any) -> bool:
     return isinstance(dtype, MatrixType)
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from octants.types import quant as quant
+else:
 
     def __getattr__(name: str) -> Any:
+        if name == "quant":  # few programs have such types
+            return importlib.import_module("octants.types.quant")
         raise attribute_error(__name__, name)
