@@ -19,7 +19,7 @@ from octants.target import Target
 from octants.types import scalars
 from octants.types.scalars import DType, i64, u64
 from tests.codegen import test_scalar_operations as scalar
-from tests.vulkan import compiled, test_validity, words
+from tests.vulkan import compiled, disassembly, test_validity
 from tests.vulkan import test_integer_expressions as expressions
 
 OWN = test_validity.SPLITS
@@ -34,7 +34,7 @@ wide = pytest.mark.parametrize("dtype", [i64, u64], ids=str)
 def telling_lines(code: bytes) -> list[str]:
     """The instructions of a module that tell something of numbers of 64 bits."""
     names, long_type, long, found = {op.name.lower() for op in TELLING}, "", set(), []
-    for line in words.to_text(code).splitlines():
+    for line in disassembly.to_text(code).splitlines():
         result, equals, rest = line.partition(" = ")
         op, *operands = rest.split() if equals else [""]
         if op == "type_int" and operands[0] == "64":
@@ -152,7 +152,7 @@ def test_a_factor_of_one_bit(name: str) -> None:
 def test_no_half_is_seen_as_a_part_of_its_whole(dtype: DType) -> None:
     """Bits of a half are only taken where a launch's zero was combined with it before."""
     code = compile_module(test_validity.every_function(dtype), test_validity.target(OWN)).code
-    lines = [line.partition(" = ") for line in words.to_text(code).splitlines()]
+    lines = [line.partition(" = ") for line in disassembly.to_text(code).splitlines()]
     parts, found = set(), 0
     for result, _, rest in lines:
         op, *operands = rest.split() or [""]
