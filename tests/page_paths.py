@@ -72,8 +72,8 @@ def calls_of(run: Callable[[], None]) -> list[str]:
 def check_path(path: list[str], called: list[str]) -> None:
     """Assert that the functions of a path are called, first in this order."""
     missing = [name for name in path if name not in called]
-    assert not missing
-    assert sorted(path, key=called.index) == path
+    assert not missing, missing
+    assert sorted(path, key=called.index) == path, called
 
 
 def compile_as_file(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections import defaultdict
@@ -34,6 +35,7 @@ PACKAGES = (
     "|fuzz|interpreter|ir|lang|launch|linalg|lockstep|lowering|mathlib|passes|pipeline|runtime"
     "|simplify|target|types"
 )
+_numbers = itertools.count()
 NAMES = sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", PAGE)))
 WARM = ["launch.kernel.Kernel.__call__", "entry", "launch", "runtime.cpu.device.CpuKernel.launch"]
 
@@ -73,7 +75,10 @@ def test_the_page_names_all_passes() -> None:
 def made(init: Callable[[], None]) -> Callable[[], None]:
     """The launch of the section, when everything before it has run."""
     init()
-    lines = program_of(SECTION).replace("qd.init(arch=qd.cpu)", "").rstrip().splitlines()
+    text = program_of(SECTION).replace("qd.init(arch=qd.cpu)", "")
+    (kernel,) = re.findall(r"@qd.kernel\ndef (\w+)\(", text)
+    text = text.replace(kernel, f"{kernel}_{next(_numbers)}")  # code is kept in a process by names
+    lines = text.rstrip().splitlines()
     scope: dict[str, Any] = {"qd": qd}
     exec(compile_as_file("\n".join(lines[:-1])), scope)
     launch = compile(lines[-1], "<launch>", "exec")

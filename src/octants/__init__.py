@@ -193,7 +193,7 @@ _IMPORTED_WHEN_USED = (
     "torch",
     "ui",
 )
-_NAMES_OF_THOSE = {
+_MODULES_OF_NAMES = {
     "BitpackedFields": "data.bitpacked_fields",
     "GUI": "ui",
     "GraphStatus": "launch.graph_status",
@@ -221,8 +221,8 @@ else:
     def __getattr__(name):
         if name in _IMPORTED_WHEN_USED:
             return importlib.import_module(f"octants.{name}")
-        if name in _NAMES_OF_THOSE:
-            found = getattr(importlib.import_module(f"octants.{_NAMES_OF_THOSE[name]}"), name)
+        if name in _MODULES_OF_NAMES:
+            found = getattr(importlib.import_module(f"octants.{_MODULES_OF_NAMES[name]}"), name)
             globals()[name] = found
             return found
         if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from octants.lazy_dataclass import dataclass
+import dataclasses
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class GraphStatus:
     """Whether a launch of a kernel with checkpoints has paused, and where; see `checkpoint`.
 
