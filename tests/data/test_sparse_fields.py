@@ -772,3 +772,24 @@ def test_lists_that_cannot_be_are_refused() -> None:
         kernel()
     with pytest.raises(OctantsError, match="single axis"):
         qd.root.dynamic(qd.ij, 4)
+
+
+def test_a_field_in_one_list_needs_no_index() -> None:
+    x = qd.field(qd.i32)
+    qd.root.dynamic(qd.i, 64).place(x)
+
+    @qd.kernel
+    def append() -> qd.i32:
+        for i in range(20):
+            if i % 3 == 0:
+                x.append(i)
+        return x.length()
+
+    @qd.kernel
+    def empty() -> qd.i32:
+        x.deactivate()
+        return x.length()
+
+    assert append() == 7
+    assert sorted(x.to_numpy()[:7].tolist()) == [0, 3, 6, 9, 12, 15, 18]
+    assert empty() == 0

@@ -32,7 +32,7 @@ class WrongCell(UserError):
     block: str
     code = "OCT251"
     exception = OctantsTypeError
-    title = "`{function}`: cells of `{block}` have {wanted} integer indices, and {given} is given"
+    title = "`{function}`: integer indices of a cell of `{block}`: {wanted}; given: {given}"
     label = "called here"
     remedy = (
         "`qd.rescale_index(x, block, I)` makes the cell of a block from the index of an element"

@@ -245,18 +245,23 @@ METHODS = ("append", "length", "deactivate")
 def list_method(context: Context, node: ast.Call) -> Any:
     """``x[i].append(v)``, ``x[i].length()``, ``x[i].deactivate()`` of a field in lists.
 
-    Gives None where the call is none of these.
+    A field in one list, below the root, has these methods itself: ``x.append(v)``. Gives None where
+    the call is none of these.
     """
     call = node.func
     if not isinstance(call, ast.Attribute) or call.attr not in METHODS:
         return None
-    if not isinstance(call.value, ast.Subscript) or node.keywords:
+    cell = call.value
+    field = cell.value if isinstance(cell, ast.Subscript) else cell
+    if not isinstance(cell, (ast.Subscript, ast.Name, ast.Attribute)) or node.keywords:
         return None
-    target = context.load(context.evaluate_place(call.value.value))
+    target = context.load(context.evaluate_place(field))
     block = _block_of_list(context, target)
     if block is None:
         return None
-    index = indexing.evaluate_indices(context, call.value.slice)
+    index: Any = ()
+    if isinstance(cell, ast.Subscript):
+        index = indexing.evaluate_indices(context, cell.slice)
     args = [context.evaluate(arg) for arg in node.args]
     if len(args) != (call.attr == "append"):
         problem = "it takes one value" if call.attr == "append" else "it takes no arguments"
