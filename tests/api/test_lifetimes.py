@@ -195,13 +195,18 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def specialisations() -> int:
+    """How many there are in this process."""
+    return sum(isinstance(each, Specialisation) for each in gc.get_objects())
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_all_are_gone(way: str, lasting: Any) -> None:
     """Of many objects, and of what was compiled for them, nothing is left."""
     count = MANY if way in ("method that reads nothing", "field") else 4
     qd.sync()  # a launch that is under way keeps what it runs
     gc.collect()
-    before = sum(isinstance(each, Specialisation) for each in gc.get_objects())
+    before = specialisations()
     references = []
     for _ in range(count):
         made = WAYS[way](lasting)
@@ -211,8 +216,11 @@ def test_all_are_gone(way: str, lasting: Any) -> None:
     gc.collect()
     gc.collect()  # of objects that refer to each other, the first one tells
     assert [reference() for reference in references] == [None] * count
-    left = sum(isinstance(each, Specialisation) for each in gc.get_objects()) - before
-    assert left <= (1 if way in ("ndarray", "numpy") else 0)
+    allowed = before + (1 if way in ("ndarray", "numpy") else 0)
+    for _ in range(5):  # what a finaliser lets go of is collected next time
+        if specialisations() > allowed:
+            gc.collect()
+    assert specialisations() <= allowed
 
 
 def test_another_object_at_the_same_address_is_another_one() -> None:
