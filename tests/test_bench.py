@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Octants beside C; the name of a system that is nowhere installed is left out."""
     folder = tmp_path_factory.mktemp("bench")
     return measure(folder, *WORKLOADS, "start", "launch", "chain", "--systems", "octants", *BY_HAND)
+
+
+def test_no_module_of_the_benchmark_is_named_like_an_installed_package() -> None:
+    own = {REPOSITORY, REPOSITORY / "bench", Path.cwd()}
+    elsewhere = [path for path in sys.path if Path(path).resolve() not in own]
+    names = [path.stem for path in (REPOSITORY / "bench").rglob("*.py")]
+    assert "rows" in names
+    assert [name for name in names if PathFinder.find_spec(name, elsewhere)] == []
 
 
 def numbers(results: dict[str, Any], section: str, system: str) -> dict[tuple[str, str], Any]:

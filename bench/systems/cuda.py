@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-import nvidia
+import nvidia_gpu
 from systems import NotOffered
 
 SOURCES = ("loops.cu", "ode.cu", "pairwise.cu", "springs.cu")
@@ -41,25 +41,25 @@ class System:
         if arch != "cuda":
             raise NotOffered("by hand there is CUDA only")
         try:
-            self.gpu = nvidia.Gpu()
-        except nvidia.Missing as reason:
+            self.gpu = nvidia_gpu.Gpu()
+        except nvidia_gpu.Missing as reason:
             raise NotOffered(str(reason)) from None
         self.is_exact = os.environ["BENCH_SYSTEM"] == "cuda-double"
-        self.flags = nvidia.EXACT if self.is_exact else nvidia.FAST
+        self.flags = nvidia_gpu.EXACT if self.is_exact else nvidia_gpu.FAST
         with ThreadPoolExecutor() as pool:
             self.modules = dict(zip(SOURCES, pool.map(self.compiled, SOURCES), strict=True))
 
     def compiled(self, source: str) -> bytes:
         """The code of a file of kernels."""
         try:
-            return nvidia.compile_source(FOLDER / source, self.gpu.arch, self.flags)
-        except nvidia.Missing as reason:
+            return nvidia_gpu.compile_source(FOLDER / source, self.gpu.arch, self.flags)
+        except nvidia_gpu.Missing as reason:
             raise NotOffered(str(reason)) from None
 
     def describe(self):
         """What it ran with."""
         return {
-            "version": nvidia.compiler(),
+            "version": nvidia_gpu.compiler(),
             "flags": " ".join(self.flags),
             "accuracy": "fast math",
             "tape": f"a checkpoint each {BLOCK} steps, by hand",

@@ -35,14 +35,14 @@ def bench() -> Iterator[Any]:
     patch.setenv("BENCH_SYSTEM", "octants")
     patch.syspath_prepend(str(REPOSITORY / "bench"))
     before = set(sys.modules)
-    import nvidia
+    import nvidia_gpu
     import problems
     from systems import cuda, fields
 
     class Modules:
         pass
 
-    for module in (nvidia, problems, cuda, fields):
+    for module in (nvidia_gpu, problems, cuda, fields):
         setattr(Modules, module.__name__.rpartition(".")[2], module)
     yield Modules
     for name in set(sys.modules) - before:
@@ -116,10 +116,10 @@ def test_reference_finds_what_octants_finds(bench: Any, tmp_path: Path, name: st
 @pytest.mark.parametrize("source", ["loops.cu", "ode.cu", "pairwise.cu", "springs.cu"])
 def test_references_compile_for_gpus(bench: Any, source: str, flags: str) -> None:
     try:
-        bench.nvidia.compiler()
-    except bench.nvidia.Missing:
+        bench.nvidia_gpu.compiler()
+    except bench.nvidia_gpu.Missing:
         pytest.skip("neither nvcc nor NVRTC")
-    cubin = bench.nvidia.compile_source(
-        bench.cuda.FOLDER / source, "sm_90", getattr(bench.nvidia, flags)
+    cubin = bench.nvidia_gpu.compile_source(
+        bench.cuda.FOLDER / source, "sm_90", getattr(bench.nvidia_gpu, flags)
     )
     assert cubin.startswith(b"\x7fELF")
