@@ -160,12 +160,9 @@ class _Bound:
 
     def value(self, *tensors: Any) -> tuple[Any, ...]:
         """The results."""
-        bound = self._with(tensors)
-        results = self._function.value(bound)
-        if self._function.returns():
-            *arrays, number = results
-            dtype = _torch_dtype(self._function.output_shapes(bound)[-1].dtype)
-            results = [*arrays, torch.tensor(number, dtype=dtype)]
+        results = self._function.value(self._with(tensors))
+        for kind in self._function.returns():
+            results[-1] = torch.tensor(results[-1], dtype=_torch_dtype(np.dtype(kind.numpy)))
         return tuple(results)
 
     def pullback(

@@ -26,6 +26,7 @@ from octants.diagnostics.array_function_errors import (
 )
 from octants.ir.core import Companion
 from octants.launch.kernel import BoundKernel, Kernel
+from octants.runtime.arguments.signatures import bind_arguments
 from octants.types.annotations import NdarrayAnnotation
 from octants.types.default_types import resolve
 from octants.types.scalars import DType
@@ -137,6 +138,12 @@ class ArrayFunction:
                 raise WrongOutput(self.name, name, "is in `out` and in `inout`").at(None)
         self.outputs = [name for name in self.parameters if name in {*self.out, *self.inout}]
         self.inputs = [name for name in self.parameters if name not in self.out]
+        absent = inspect.Parameter.empty
+        self.defaults = {
+            name: self.parameters[name]
+            for name in self.inputs
+            if self.parameters[name] is not absent
+        }
 
     # -- arguments ------------------------------------------------------------------------------
 
@@ -146,22 +153,10 @@ class ArrayFunction:
         Raises:
             OctantsCallError: one is missing, unknown, or given twice.
         """
-        if len(arguments) > len(self.inputs):
-            raise self._wrong(f"{len(arguments)} arguments for {len(self.inputs)} inputs")
-        found = dict(zip(self.inputs, arguments, strict=False))
-        for name, value in named.items():
-            if name not in self.inputs:
-                made = " is made by the call: it" if name in self.out else ""
-                raise self._wrong(f"`{name}`{made} is no input")
-            if name in found:
-                raise self._wrong(f"argument `{name}` is given twice")
-            found[name] = value
-        for name in self.inputs:
-            default = self.parameters[name]
-            if name not in found and default is inspect.Parameter.empty:
-                raise self._wrong(f"missing argument `{name}`")
-            found.setdefault(name, default)
-        return {name: found[name] for name in self.inputs}
+        for name in named:
+            if name in self.out:
+                raise self._wrong(f"`{name}` is made by the call: it is no input")
+        return bind_arguments(self.inputs, self.defaults, arguments, named, self._wrong)
 
     def _wrong(self, problem: str) -> Exception:
         return WrongArrayCall(self.name, problem, ", ".join(self.inputs)).at(None)
@@ -175,7 +170,7 @@ class ArrayFunction:
         if not isinstance(self.kernel, Kernel):
             return None
         signature = self.kernel.signature
-        return dict(zip(signature.names, signature.annotations, strict=True))[name]
+        return signature.annotations[signature.names.index(name)]
 
     # -- shapes ---------------------------------------------------------------------------------
 
@@ -250,7 +245,7 @@ class ArrayFunction:
         return self._results(arrays, passed, self.function(*passed.values()))
 
     def pullback(
-        self, bound: Mapping[str, Any], adjoints: Sequence[Any], wanted: Iterable[str]
+        self, bound: Mapping[str, Any], adjoints: Sequence[Any], wanted: Sequence[str]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Propagate adjoints of the results back: the vector-Jacobian product.
 

@@ -64,23 +64,43 @@ class Signature:
         Raises:
             OctantsCallError: arguments are missing, unknown, or given twice.
         """
-        if len(arguments) > len(self.names):
-            raise self._wrong(f"{len(arguments)} arguments for {len(self.names)} parameters")
-        values = dict(zip(self.names, arguments, strict=False))
-        for name, value in named.items():
-            if name not in self.names:
-                raise self._wrong(f"there is no parameter `{name}`")
-            if name in values:
-                raise self._wrong(f"argument `{name}` is given twice")
-            values[name] = value
-        values = {**self.defaults, **values}
-        missing = [f"`{name}`" for name in self.names if name not in values]
-        if missing:
-            raise self._wrong(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
-        return tuple(values[name] for name in self.names)
+        found = bind_arguments(self.names, self.defaults, arguments, named, self._wrong)
+        return tuple(found.values())
 
     def _wrong(self, problem: str) -> Exception:
         return WrongCall(self.kernel, problem, self.text).at(None)
+
+
+def bind_arguments(
+    names: Sequence[str],
+    defaults: Mapping[str, Any],
+    arguments: Sequence[Any],
+    named: Mapping[str, Any],
+    wrong: Callable[[str], Exception],
+) -> dict[str, Any]:
+    """Bind the arguments of a call to parameters: return them by name, in the order of the names.
+
+    Args:
+        names: The parameters.
+        defaults: What those without an argument are bound to.
+        arguments: The arguments by position.
+        named: The arguments by name.
+        wrong: Makes the exception that says what is wrong with the arguments.
+    """
+    if len(arguments) > len(names):
+        raise wrong(f"{len(arguments)} arguments for {len(names)} parameters")
+    values = dict(zip(names, arguments, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise wrong(f"there is no parameter `{name}`")
+        if name in values:
+            raise wrong(f"argument `{name}` is given twice")
+        values[name] = value
+    values = {**defaults, **values}
+    missing = [f"`{name}`" for name in names if name not in values]
+    if missing:
+        raise wrong(f"missing argument{'s' * (len(missing) > 1)} {', '.join(missing)}")
+    return {name: values[name] for name in names}
 
 
 def read_signature(
