@@ -42,6 +42,25 @@ def test_a_term_of_ours_is_defined_where_the_glossary_says(term: str) -> None:
     assert not name or hasattr(defined, name)
 
 
+def test_every_term_is_used() -> None:
+    pages = [page for page in (REPOSITORY / "docs").glob("*.md") if page.name != "glossary.md"]
+    pages += [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+    files = [*pages, *SOURCE.rglob("*.py")]
+    words = words_of(" ".join(file.read_text() for file in files))
+    terms = [term for term, _, _ in ENTRIES if term != "term"]
+    assert [term for term in terms if not is_used(term, words)] == []
+    assert not is_used("strip-mining, coalescing", words)
+
+
+def is_used(entry: str, words: str) -> bool:
+    return any(words_of(term.split(" (")[0]) in words for term in entry.split(", "))
+
+
+def words_of(text: str) -> str:
+    """A text in lower case, with one blank between words and between parts of names."""
+    return " ".join(re.sub(r"[_-]", " ", text.lower()).split())
+
+
 def definitions() -> dict[str, list[str]]:
     """The modules that define each class at their top level, by the name of the class."""
     found: dict[str, list[str]] = defaultdict(list)
