@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 from octants import options
+from octants.codegen.llvm import cpu
 from octants.runtime.cpu import CpuDevice, system_limits
 from octants.runtime.cpu.loader import executable
 from octants.runtime.cpu.loader.elf import ObjectFile
@@ -20,8 +24,9 @@ from octants.runtime.cpu.loader.relocations import Refused
 from octants.runtime.cpu.native import assembly
 from octants.runtime.cpu.native import support as native
 from octants.runtime.cpu.native.structures import Pool, ThreadContext
+from octants.target import Target
 from tests.codegen.compiled import Compiled
-from tests.runtime.kernels import increment
+from tests.runtime.kernels import endless, increment
 
 APPLE, WINDOWS = "arm64-apple-darwin", "x86_64-pc-windows-msvc"
 
@@ -78,6 +83,64 @@ def test_llvm_makes_no_page_writable_and_executable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(executable, "_functions", refuse)
     run_increment()
     assert pages() <= before
+
+
+@pytest.fixture
+def fragmented_memory() -> Iterator[None]:
+    """Adjacent pages are free only far from everything: a page of its own is free near by."""
+    memory: Any = ctypes.CDLL(None)
+    memory.mmap.restype = ctypes.c_void_p
+    word, number = ctypes.c_size_t, ctypes.c_int
+    memory.mmap.argtypes = [ctypes.c_void_p, word, number, number, number, ctypes.c_int64]
+    memory.munmap.argtypes = [ctypes.c_void_p, word]
+    with ExitStack() as stack:
+
+        def reserve(nbytes: int) -> int:
+            address = memory.mmap(None, nbytes, 0, 0x4022, -1, 0)  # private, anonymous, no swap
+            stack.callback(memory.munmap, address, nbytes)
+            return int(address)
+
+        far, nbytes, last = reserve(1 << 34), 1 << 33, 0
+        while nbytes >= os.sysconf("SC_PAGESIZE"):
+            if (address := reserve(nbytes)) < far:
+                nbytes >>= 1
+            else:
+                last = address
+        memory.munmap(last, os.sysconf("SC_PAGESIZE"))
+        yield
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where pages are is known of Linux only")
+def test_llvm_loads_machine_code_into_fragmented_memory(
+    monkeypatch: pytest.MonkeyPatch, fragmented_memory: None
+) -> None:
+    """LLVM's older linker ended the process: it maps sections one by one, here 16 GB apart."""
+    monkeypatch.setattr(executable, "_functions", refuse)
+    run_increment()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM links code of its own machine")
+@pytest.mark.parametrize(
+    ("system", "triple", "prefix"),
+    [("darwin", "x86_64-apple-darwin", "_"), ("win32", WINDOWS, "")],
+    ids=["macos", "windows"],
+)
+def test_llvm_links_machine_code_of_other_systems(system: str, triple: str, prefix: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    kernel = cpu.compile_module(endless("while"), Target("cpu", triple, "x86-64", ""))
+    files = [
+        (kernel.code, dict(kernel.metadata)["entries"]),
+        (native.compile_support(system, triple), assembly.EXPORTS),
+    ]
+    never_called = ctypes.addressof(native._MARK)
+    names = {*native.implied_symbols(), *assembly.symbols(system), *assembly.PYTHON_SYMBOLS}
+    symbols = {prefix + name: never_called for name in {*names, "__chkstk"}}
+    for code, exports in files:
+        wanted = [prefix + name for name in exports]
+        library = native._linked_by_llvm(code, wanted, symbols)
+        addresses = [library[name] for name in wanted]
+        assert all(addresses) and max(addresses) - min(addresses) < len(code)
 
 
 # -- threads --------------------------------------------------------------------------------------

@@ -36,9 +36,6 @@ if sys.platform == "win32":
     _IMPLIED.append("__chkstk")
 
 
-_IS_ARM64 = platform.machine().lower() in ("aarch64", "arm64")
-"""On arm64, LLVM's older linker aborts if code and constants are far apart."""
-
 _PLACES = (None, "libm.so.6", "ucrtbase", "ntdll", "kernel32", "libpthread.so.0")
 """The libraries that may have the functions of C; None is the process itself."""
 
@@ -89,7 +86,8 @@ def _linker() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(reloc="pic", codemodel="default", jit=True)
-    return llvm.create_lljit_compiler(machine, use_jit_link=_IS_ARM64)
+    # LLVM's older linker maps each section by itself, and aborts if two are too far apart.
+    return llvm.create_lljit_compiler(machine, use_jit_link=True)
 
 
 _numbers = itertools.count()
@@ -183,7 +181,7 @@ class Support:
         }
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols.get("sigaction"))  # else Ctrl-C waits for the launch
-        compile_it = functools.partial(_compile_support, system)
+        compile_it = functools.partial(compile_support, system)
         code = current.kept("support", f"{system} {platform.machine()}", compile_it)
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
@@ -234,10 +232,11 @@ def native_support() -> Support:
     return Support()
 
 
-def _compile_support(system: str) -> bytes:
+def compile_support(system: str, triple: str = "") -> bytes:
+    """The object file of the native runtime, for this process or another target."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    triple = llvm.get_process_triple()
+    triple = triple or llvm.get_process_triple()
     text = assembly.support_text(triple.split("-")[0], system)
     # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
     machine = llvm.Target.from_triple(triple).create_target_machine(
@@ -246,5 +245,7 @@ def _compile_support(system: str) -> bytes:
     head = f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n'
     module = llvm.parse_assembly(head + text, context=llvm.create_context())
     module.verify()
+    for function in module.functions:  # tables for unwinding would need an image, on Windows
+        function.add_function_attribute("nounwind")
     code: bytes = machine.emit_object(module)
     return code
