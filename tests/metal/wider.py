@@ -54,22 +54,22 @@ class WiderCode(MetalCode):
     def has_atomic(self, fn: str, dtype: DType) -> bool:
         return dtype.bits == 64 and not dtype.is_float or super().has_atomic(fn, dtype)
 
-    def _atomic(self, fn: str, dtype: DType, place: Pointer, *operands: str) -> str:
+    def _atomic(self, fn: str, dtype: DType, address: Pointer, *operands: str) -> str:
         if dtype.bits != 64:
-            return super()._atomic(fn, dtype, place, *operands)
+            return super()._atomic(fn, dtype, address, *operands)
         is_signed = dtype.is_signed and fn in ("fetch_min", "fetch_max")
         kind = "long" if is_signed else "ulong"
         given = [f"{kind}({each})" for each in operands]
-        arguments = ", ".join([self._place(place, f"atomic_{kind}"), *given])
+        arguments = ", ".join([self._pointer(address, f"atomic_{kind}"), *given])
         return f"atomic_{fn}_explicit({arguments}, memory_order_relaxed)"
 
-    def atomic_load(self, place: Pointer, dtype: DType) -> str:
-        return self._assign(self.library.type(dtype), self._atomic("load", dtype, place))
+    def atomic_load(self, address: Pointer, dtype: DType) -> str:
+        return self._assign(self.library.type(dtype), self._atomic("load", dtype, address))
 
-    def exchange_if(self, dtype: DType, place: Pointer, expected: str, value: str) -> str:
-        if dtype.bits != 64 or isinstance(place, Element) and dtype.bits != 64:
-            return super().exchange_if(dtype, place, expected, value)
-        pointer = self._place(place, "atomic_ulong")
+    def exchange_if(self, dtype: DType, address: Pointer, expected: str, value: str) -> str:
+        if dtype.bits != 64 or isinstance(address, Element) and dtype.bits != 64:
+            return super().exchange_if(dtype, address, expected, value)
+        pointer = self._pointer(address, "atomic_ulong")
         return self._assign("ulong", f"exchange_if({pointer}, {expected}, {value})")
 
 

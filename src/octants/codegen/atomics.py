@@ -23,31 +23,31 @@ _STORED = {u1: u8, f16: u16}  # the integers as which they are in memory
 
 def atomic(f: FunctionEmitter, op: ops.Atomic) -> None:
     """Update an element and bind the result to the value before."""
-    place = address_of(f, op.array, op.companion, op.indices)
-    f.bind(op.result, update(f, op.fn, op.array.dtype, place, f.use(op.value)))
+    address = address_of(f, op.array, op.companion, op.indices)
+    f.bind(op.result, update(f, op.fn, op.array.dtype, address, f.use(op.value)))
 
 
-def update(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer, value: Operand) -> Operand:
+def update(f: FunctionEmitter, fn: str, dtype: DType, address: Pointer, value: Operand) -> Operand:
     """Update a number in memory and return the value before."""
     code = f.code
     if dtype is u1:
         fn = _BOOL.get(fn, fn)
     if dtype.is_float and fn == "sub":
         fn, value = "add", code.apply("neg", register(dtype), value)
-    if _has_instruction(f, fn, dtype, place):
+    if _has_instruction(f, fn, dtype, address):
         if dtype is not u1:
-            return code.atomic(fn, dtype, place, value)
-        before = code.atomic(fn, u8, place, code.convert(value, u1, u8))
+            return code.atomic(fn, dtype, address, value)
+        before = code.atomic(fn, u8, address, code.convert(value, u1, u8))
         return code.compare("ne", u8, before, code.constant(0, u8))
 
     def change(old: Operand) -> Operand:
         return value if fn == "exchange" else arithmetic.combine(f, fn, dtype, old, value)
 
-    return _Word(f, dtype, place).change(change, may_stay=fn in ("min", "max"))
+    return _Word(f, dtype, address).change(change, may_stay=fn in ("min", "max"))
 
 
-def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer) -> bool:
-    if isinstance(place, Element) and (dtype.is_float or dtype.bits < 32):
+def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, address: Pointer) -> bool:
+    if isinstance(address, Element) and (dtype.is_float or dtype.bits < 32):
         return False  # its word holds 32 truth values
     return (
         fn in _NATIVE and dtype is not f16 and f.code.has_atomic(fn, u8 if dtype is u1 else dtype)
@@ -56,13 +56,13 @@ def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, place: Pointer) 
 
 def compare_exchange(f: FunctionEmitter, op: ops.CompareExchange) -> None:
     """Compare, exchange, and bind the result to the value before."""
-    place = address_of(f, op.array, op.companion, op.indices)
-    found = exchange_if(f, op.array.dtype, place, f.use(op.expected), f.use(op.value))
+    address = address_of(f, op.array, op.companion, op.indices)
+    found = exchange_if(f, op.array.dtype, address, f.use(op.expected), f.use(op.value))
     f.bind(op.result, found)
 
 
 def exchange_if(
-    f: FunctionEmitter, dtype: DType, place: Pointer, expected: Operand, value: Operand
+    f: FunctionEmitter, dtype: DType, address: Pointer, expected: Operand, value: Operand
 ) -> Operand:
     """Store a value where another one is expected, and return the value before.
 
@@ -70,30 +70,30 @@ def exchange_if(
     """
     code = f.code
     if dtype.is_integer and (dtype.bits >= 32 or code.has_atomic("exchange", dtype)):
-        return code.exchange_if(dtype, place, expected, value)
+        return code.exchange_if(dtype, address, expected, value)
 
     def is_expected(old: Operand) -> Operand:
         return code.compare("eq", register(dtype), old, expected)
 
-    return _Word(f, dtype, place).change(lambda _: value, is_expected)
+    return _Word(f, dtype, address).change(lambda _: value, is_expected)
 
 
 class _Word:
     """The memory word that holds a narrow number, and the number's position in it."""
 
-    def __init__(self, f: FunctionEmitter, dtype: DType, place: Pointer) -> None:
+    def __init__(self, f: FunctionEmitter, dtype: DType, address: Pointer) -> None:
         code = self._code = f.code
-        self._dtype, self._word, self._place = dtype, word_of(dtype), place
+        self._dtype, self._word, self._address = dtype, word_of(dtype), address
         self._bits = max(8, dtype.bits)
-        self._is_part = dtype.bits < 32 and not isinstance(place, Element)
+        self._is_part = dtype.bits < 32 and not isinstance(address, Element)
         stored = _STORED.get(dtype, dtype)
         if self._is_part and code.has_atomic("exchange", stored):
             self._is_part, self._word = False, stored
         if self._is_part:
             three = code.constant(3, u64)
-            byte = code.convert(code.apply("and", u64, place, three), u64, u32)
+            byte = code.convert(code.apply("and", u64, address, three), u64, u32)
             self._shift = code.apply("shl", u32, byte, code.constant(3, u32))
-            self._place = code.apply("and", u64, place, code.apply("not", u64, three))
+            self._address = code.apply("and", u64, address, code.apply("not", u64, three))
 
     def change(
         self,
@@ -109,7 +109,7 @@ class _Word:
         """
         code, word = self._code, self._word
         known = code.variable(word)
-        code.write(known, code.atomic_load(self._place, word))
+        code.write(known, code.atomic_load(self._address, word))
 
         def goes_on() -> Operand:
             """Try to write the word; return whether another thread changed it meanwhile."""
@@ -119,7 +119,7 @@ class _Word:
             new = self._with(before, make(self._number(before)))
             if may_stay:
                 code.branch(code.compare("eq", word, new, before), code.stop)
-            found = code.exchange_if(word, self._place, before, new)
+            found = code.exchange_if(word, self._address, before, new)
             code.write(known, found)
             return code.compare("ne", word, found, before)
 

@@ -47,8 +47,8 @@ def _add(f: ThreadFunction, target: ArrayRef) -> None:
         def update() -> None:
             size = code.constant(dtype.size, i64)
             offset = code.index("mul", code.convert(number, u32, i64), size)
-            place = code.moved(f.pointer(*target), offset, inside=True)
-            atomics.update(f, "add", dtype, place, value)
+            address = code.moved(f.pointer(*target), offset, inside=True)
+            atomics.update(f, "add", dtype, address, value)
 
         code.branch(is_some, update)
 

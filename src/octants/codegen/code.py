@@ -190,7 +190,7 @@ class Code(ABC):
         """Return the address ``nbytes`` (i64) later; ``inside`` if in the same array."""
 
     @abstractmethod
-    def load(self, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
+    def load(self, address: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
         """Load a number from an aligned address, or from an element.
 
         At an address it is of any type but u1 and f16; an element may be of any type.
@@ -200,7 +200,7 @@ class Code(ABC):
     @abstractmethod
     def store(
         self,
-        place: Pointer,
+        address: Pointer,
         dtype: DType,
         value: Operand,
         of: ArrayRef | None = None,
@@ -212,11 +212,11 @@ class Code(ABC):
         """Declare an array in memory of the work item, for `Element`."""
 
     @abstractmethod
-    def atomic_load(self, place: Pointer, dtype: DType) -> Operand:
+    def atomic_load(self, address: Pointer, dtype: DType) -> Operand:
         """Load a u32 or u64 that other threads may be changing."""
 
     @abstractmethod
-    def atomic_store(self, place: Pointer, dtype: DType, value: Operand) -> None:
+    def atomic_store(self, address: Pointer, dtype: DType, value: Operand) -> None:
         """Store a number that others read with `atomic_load`."""
 
     @abstractmethod
@@ -224,12 +224,12 @@ class Code(ABC):
         """Return whether one of `ATOMIC` is an instruction of the machine, at an address."""
 
     @abstractmethod
-    def atomic(self, fn: str, dtype: DType, place: Pointer, value: Operand) -> Operand:
+    def atomic(self, fn: str, dtype: DType, address: Pointer, value: Operand) -> Operand:
         """Update a number atomically, and return the value before."""
 
     @abstractmethod
     def exchange_if(
-        self, dtype: DType, place: Pointer, expected: Operand, value: Operand
+        self, dtype: DType, address: Pointer, expected: Operand, value: Operand
     ) -> Operand:
         """Store a u32 or u64 where another one is expected, and return the value before."""
 

@@ -183,13 +183,15 @@ def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
 def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
     """Combine the updates of a subgroup to one address, if all its threads are here."""
     code, fn, dtype = f.code, op.fn, op.array.dtype
-    place, value = address_of(f, op.array, op.companion, op.indices), f.use(op.value)
+    address, value = address_of(f, op.array, op.companion, op.indices), f.use(op.value)
 
     def together() -> None:
         total = summed(f, fn, dtype, value)
-        code.branch(code.is_first_lane(), lambda: atomics.update(f, fn, dtype, place, total))
+        code.branch(code.is_first_lane(), lambda: atomics.update(f, fn, dtype, address, total))
 
-    code.branch(code.all_at(place), together, lambda: atomics.update(f, fn, dtype, place, value))
+    code.branch(
+        code.all_at(address), together, lambda: atomics.update(f, fn, dtype, address, value)
+    )
 
 
 def deliver(f: ThreadFunction, reduction: Reduction) -> None:

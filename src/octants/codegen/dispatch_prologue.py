@@ -58,13 +58,13 @@ def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
     The range is empty if an assertion fails before the bounds are known.
     """
     code = f.code
-    place = code.launch_address(abi.LAUNCH_BOUNDS)
-    places = [code.at(place, 8 * number) for number in (0, 1)]
+    start = code.launch_address(abi.LAUNCH_BOUNDS)
+    addresses = [code.at(start, 8 * number) for number in (0, 1)]
     if can_fail(module):
-        for bound in places:
+        for bound in addresses:
             code.store(bound, i64, code.constant(0, i64))
     f.inlined(domain, [])
-    for bound, value in zip(places, domain.yielded, strict=True):
+    for bound, value in zip(addresses, domain.yielded, strict=True):
         code.store(bound, i64, f.wide(value))
 
 

@@ -98,9 +98,9 @@ class ThreadTape(TapeMemory):
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
         """Report the work item and its need to the host, which retries it; stop a graph."""
         code = self._f.code
-        place = code.launch_address(abi.LAUNCH_FAILURES)
+        address = code.launch_address(abi.LAUNCH_FAILURES)
         number = code.apply("sub", i64, item, self._f.first_item())
-        code.call("refuse", [None, i64, i64], None, _report_failure, [place, number, nbytes])
+        code.call("refuse", [None, i64, i64], None, _report_failure, [address, number, nbytes])
         if code.has_graphs:
             self._stop()
         self._f.leave()
@@ -109,8 +109,8 @@ class ThreadTape(TapeMemory):
     def _stop(self) -> None:
         """Stop the nodes behind this one, if it is a node of a graph."""
         code = self._f.code
-        node, place = code.launch_word(abi.LAUNCH_NODE), code.launch_word(abi.LAUNCH_STOP)
-        is_node = code.compare("ne", u64, place, code.constant(0, u64))
+        node, address = code.launch_word(abi.LAUNCH_NODE), code.launch_word(abi.LAUNCH_STOP)
+        is_node = code.compare("ne", u64, address, code.constant(0, u64))
 
         def stop() -> None:
             code.atomic_store(code.launch_address(abi.LAUNCH_STOP), u64, node)
@@ -149,28 +149,28 @@ def _number(code: ThreadCode, dtype: DType, low: Operand, high: Operand | None) 
 
 def _report_failure(code: ThreadCode, operands: list[Operand]) -> None:
     """Record the bytes needed, and mark the work item that needs them."""
-    place, number, need = operands
-    _raise_atomically(code, code.at(place, abi.REFUSED_NEED), need)
+    address, number, need = operands
+    _raise_atomically(code, code.at(address, abi.REFUSED_NEED), need)
     one = code.constant(1, u64)
-    messages.add_atomically(code, code.at(place, abi.REFUSED_COUNT), one)
-    word, bit = retry_bit(code, place, number)
+    messages.add_atomically(code, code.at(address, abi.REFUSED_COUNT), one)
+    word, bit = retry_bit(code, address, number)
     code.atomic("or", u32, word, bit)
 
 
-def _raise_atomically(code: ThreadCode, place: Pointer, number: Operand) -> None:
+def _raise_atomically(code: ThreadCode, address: Pointer, number: Operand) -> None:
     """Raise a u64 to at least a number; to the largest u32 where only u32 is atomic."""
     if code.has_atomic("max", u64):
-        code.atomic("max", u64, place, number)
+        code.atomic("max", u64, address, number)
         return
     most = code.constant(0xFFFFFFFF, u64)
     least = code.choose(code.compare("lt", u64, number, most), u64, number, most)
-    code.atomic("max", u32, place, code.convert(least, u64, u32))
+    code.atomic("max", u32, address, code.convert(least, u64, u32))
 
 
-def retry_bit(code: Code, place: Pointer, number: Operand) -> tuple[Pointer, Operand]:
+def retry_bit(code: Code, address: Pointer, number: Operand) -> tuple[Pointer, Operand]:
     """Return the address of the word that holds a work item's bit, and the bit."""
     word = code.apply("ushr", u64, number, code.constant(5, u64))
     offset = code.apply("mul", u64, word, code.constant(4, u64))
-    start = code.at(place, abi.REFUSED_ITEMS)
+    start = code.at(address, abi.REFUSED_ITEMS)
     low = code.apply("and", u32, code.convert(number, i64, u32), code.constant(31, u32))
     return code.moved(start, offset), code.apply("shl", u32, code.constant(1, u32), low)

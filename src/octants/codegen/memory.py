@@ -166,41 +166,41 @@ def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
 # -- memory and register formats ----------------------------------------------------------------
 
 
-def read(code: Code, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
+def read(code: Code, address: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
     """Load a number, and convert it to its register format."""
-    if isinstance(place, Element):
-        return from_word(code, dtype, code.load(place, word_of(dtype)))
+    if isinstance(address, Element):
+        return from_word(code, dtype, code.load(address, word_of(dtype)))
     if dtype is u1:
-        return code.compare("ne", u8, code.load(place, u8, of), code.constant(0, u8))
+        return code.compare("ne", u8, code.load(address, u8, of), code.constant(0, u8))
     if dtype is f16:
-        return code.half_value(code.convert(code.load(place, u16, of), u16, u32))
-    return code.load(place, dtype, of)
+        return code.half_value(code.convert(code.load(address, u16, of), u16, u32))
+    return code.load(address, dtype, of)
 
 
 def write(
-    code: Code, place: Pointer, dtype: DType, operand: Operand, of: ArrayRef | None = None
+    code: Code, address: Pointer, dtype: DType, operand: Operand, of: ArrayRef | None = None
 ) -> None:
     """Convert a number to its memory format, and store it."""
-    if isinstance(place, Element):
-        code.store(place, word_of(dtype), to_word(code, dtype, operand))
+    if isinstance(address, Element):
+        code.store(address, word_of(dtype), to_word(code, dtype, operand))
     elif dtype is f16:
-        code.store(place, u16, code.convert(code.half_bits(operand), u32, u16), of)
+        code.store(address, u16, code.convert(code.half_bits(operand), u32, u16), of)
     elif dtype is u1:
-        code.store(place, u8, code.convert(operand, u1, u8), of)
+        code.store(address, u8, code.convert(operand, u1, u8), of)
     else:
-        code.store(place, dtype, operand, of)
+        code.store(address, dtype, operand, of)
 
 
 def load(f: FunctionEmitter, op: ops.Load) -> None:
     """Load an element. Each load reads memory: other work items may have written it."""
-    place = address_of(f, op.array, op.companion, op.indices)
-    f.bind(op.result, read(f.code, place, op.array.dtype, op.ref))
+    address = address_of(f, op.array, op.companion, op.indices)
+    f.bind(op.result, read(f.code, address, op.array.dtype, op.ref))
 
 
 def store(f: FunctionEmitter, op: ops.Store) -> None:
     """Store an element. The program must order accesses of other work items to it."""
-    place = address_of(f, op.array, op.companion, op.indices)
-    write(f.code, place, op.array.dtype, f.use(op.value), op.ref)
+    address = address_of(f, op.array, op.companion, op.indices)
+    write(f.code, address, op.array.dtype, f.use(op.value), op.ref)
 
 
 def shape(f: FunctionEmitter, op: ops.Shape) -> None:

@@ -24,7 +24,12 @@ def print_(f: FunctionEmitter, op: ops.Print) -> None:
     dtypes = tuple(value.type.name for value in op.values)
     message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
     words = [_word(f, value) for value in op.values]
-    _call(f, f"print.{len(words)}", _print, [f.code.constant(message, i32), *_place(f), *words])
+    _call(
+        f,
+        f"print.{len(words)}",
+        _print,
+        [f.code.constant(message, i32), *_kernel_position(f), *words],
+    )
 
 
 def assert_(f: FunctionEmitter, op: ops.Assert) -> None:
@@ -42,17 +47,19 @@ def fail(f: FunctionEmitter, message: MessageFormat, words: list[Operand]) -> No
     """Record a failure, and end the work item."""
     number = f.kernel.add_message(shortened(message))
     words = words[: abi.MAXIMUM_FAILURE_VALUES]
-    _call(f, f"fail.{len(words)}", _fail, [f.code.constant(number, i32), *_place(f), *words])
+    _call(
+        f, f"fail.{len(words)}", _fail, [f.code.constant(number, i32), *_kernel_position(f), *words]
+    )
     f.leave()
 
 
 def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
     """Record that a record would have to hold ``need`` iterations."""
     number = f.kernel.add_message(overflow_message(record))
-    _call(f, "overflow", _overflow, [f.code.constant(number, i32), *_place(f), need])
+    _call(f, "overflow", _overflow, [f.code.constant(number, i32), *_kernel_position(f), need])
 
 
-def _place(f: FunctionEmitter) -> list[Operand]:
+def _kernel_position(f: FunctionEmitter) -> list[Operand]:
     return [f.code.constant(f.task, i32), f.message_item or f.item_number()]
 
 
@@ -103,11 +110,11 @@ def _call(f: FunctionEmitter, name: str, make: Make, operands: Sequence[Operand]
 # -- the functions ------------------------------------------------------------------------------
 
 
-def add_atomically(code: Code, place: Pointer, number: Operand) -> Operand:
+def add_atomically(code: Code, address: Pointer, number: Operand) -> Operand:
     """Add a non-negative i64 atomically, and return the value before."""
     if code.has_atomic("add", u64):
-        return code.atomic("add", u64, place, number)
-    return code.convert(code.atomic("add", u32, place, code.convert(number, i64, u32)), u32, i64)
+        return code.atomic("add", u64, address, number)
+    return code.convert(code.atomic("add", u32, address, code.convert(number, i64, u32)), u32, i64)
 
 
 def _print(code: Code, operands: list[Operand]) -> None:
@@ -131,12 +138,12 @@ def _print(code: Code, operands: list[Operand]) -> None:
     code.branch(fits, write, full)
 
 
-def lower_atomically(code: Code, place: Pointer, number: Operand) -> None:
+def lower_atomically(code: Code, address: Pointer, number: Operand) -> None:
     """Lower a u64 atomically to at most a number."""
     if code.has_atomic("min", u64):
-        code.atomic("min", u64, place, number)
+        code.atomic("min", u64, address, number)
     else:
-        code.atomic("min", u32, place, code.convert(number, i64, u32))
+        code.atomic("min", u32, address, code.convert(number, i64, u32))
 
 
 def locked(
@@ -174,19 +181,19 @@ def _word_of(code: Code, dtype: DType) -> DType | None:
     return word if code.has_atomic("exchange", word) else None
 
 
-def _load_atomic(code: Code, place: Pointer, dtype: DType) -> Operand:
+def _load_atomic(code: Code, address: Pointer, dtype: DType) -> Operand:
     """Load an integer that others write. Device caches are not coherent with atomics."""
     word = _word_of(code, dtype)
-    return code.atomic_load(place, word) if word else code.load(place, dtype)
+    return code.atomic_load(address, word) if word else code.load(address, dtype)
 
 
-def _store_atomic(code: Code, place: Pointer, dtype: DType, number: Operand) -> None:
+def _store_atomic(code: Code, address: Pointer, dtype: DType, number: Operand) -> None:
     """Store an integer that `_load_atomic` reads."""
     word = _word_of(code, dtype)
     if word:
-        code.atomic_store(place, word, number)
+        code.atomic_store(address, word, number)
     else:
-        code.store(place, dtype, number)
+        code.store(address, dtype, number)
 
 
 def _fail(code: Code, operands: list[Operand]) -> None:

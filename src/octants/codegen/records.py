@@ -79,7 +79,7 @@ def _push_local(f: FunctionEmitter, op: ops.RecordPush) -> None:
     code, index = f.code, f.wide(op.index)
     for slots in op.record.members().values():
         operands = [f.use(op.values[slot]) for slot in slots]
-        place, dtype = _local(f, op.record, slots, index)
+        address, dtype = _local(f, op.record, slots, index)
         stored = operands[0]
         if len(slots) > 1:
             bits = [
@@ -89,14 +89,14 @@ def _push_local(f: FunctionEmitter, op: ops.RecordPush) -> None:
             stored = bits[0]
             for each in bits[1:]:
                 stored = code.apply("or", u32, stored, each)
-        code.store(place, dtype, stored)
+        code.store(address, dtype, stored)
 
 
 def _pop_local(f: FunctionEmitter, op: ops.RecordPop) -> None:
     code, index = f.code, f.wide(op.index)
     for slots in op.record.members().values():
-        place, dtype = _local(f, op.record, slots, index)
-        stored = code.load(place, dtype)
+        address, dtype = _local(f, op.record, slots, index)
+        stored = code.load(address, dtype)
         if len(slots) == 1:
             f.bind(op.results[slots[0]], stored)
             continue

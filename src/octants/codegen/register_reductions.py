@@ -53,7 +53,7 @@ def update(
     def write() -> None:
         for op in reduction.rematerialised:
             f.operation(op)
-        place = address_of(f, reduction.array, reduction.companion, reduction.indices)
-        atomics.update(f, reduction.fn, reduction.array.dtype, place, total())
+        address = address_of(f, reduction.array, reduction.companion, reduction.indices)
+        atomics.update(f, reduction.fn, reduction.array.dtype, address, total())
 
     f.code.branch(condition, write)

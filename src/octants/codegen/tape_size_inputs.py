@@ -133,7 +133,7 @@ class _Search:
         """Return the inputs of the body's tape size."""
         for op in self._body.walk():
             if may_exceed_tape(op):
-                self._waiting += [*_places(op), op]
+                self._waiting += [*_tape_offsets(op), op]
             elif isinstance(op, ops.RecordCheck):  # may end a work item before it needs more
                 self._waiting += [op.count, op]
             elif isinstance(op, ops.Assert):
@@ -154,7 +154,7 @@ class _Search:
                 continue
             self._seen.add(found)
             self._waiting += self._of_value(found) if isinstance(found, Value) else self._of(found)
-        memory = sorted(self._memory, key=lambda place: place.slot)
+        memory = sorted(self._memory, key=lambda memory_range: memory_range.slot)
         return TapeSizeInputs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
 
     def _of(self, op: Operation) -> Iterator[Value | Operation]:
@@ -193,7 +193,7 @@ class _Search:
             yield from (op.base, op.index)
             for push in self._pushes.get(op.record, ()):
                 yield push
-                yield from [*_places(push), push.values[op.results.index(value)]]
+                yield from [*_tape_offsets(push), push.values[op.results.index(value)]]
         elif isinstance(op, ops.Load):
             yield from self._of_load(op)
         elif isinstance(op, ops.Shape):
@@ -252,6 +252,6 @@ class _Search:
             self._slots.add(self._parameters.position(slot))
 
 
-def _places(op: Operation) -> list[Value]:
+def _tape_offsets(op: Operation) -> list[Value]:
     """Return the operands that determine how far an operation reaches on the tape."""
     return [op.base, op.index] if isinstance(op, ops.RecordPush) else list(op.operands)

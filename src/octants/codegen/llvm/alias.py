@@ -21,31 +21,31 @@ class Scopes:
     ) -> None:
         self._metadata = metadata
         self._noalias = noalias
-        self._places: list[ArrayRef] = [
+        self._refs: list[ArrayRef] = [
             ArrayRef(array, companion) for array in arrays for companion in array.layouts
         ]
         self._suffixes: dict[ArrayRef | None, str] = {}
         self._scopes: dict[ArrayRef | None, str] = {}
 
-    def suffix(self, place: ArrayRef | None) -> str:
+    def suffix(self, ref: ArrayRef | None) -> str:
         """Return the metadata of an access to an array, or to the tape if it is None."""
-        if len(self._places) > _MAXIMUM:
+        if len(self._refs) > _MAXIMUM:
             return ""
         if not self._scopes:
             self._make_scopes()
-        if place not in self._suffixes:
-            self._suffixes[place] = self._make_suffix(place)
-        return self._suffixes[place]
+        if ref not in self._suffixes:
+            self._suffixes[ref] = self._make_suffix(ref)
+        return self._suffixes[ref]
 
     def _make_scopes(self) -> None:
         domain = self._metadata("distinct !{{}}")
-        for place in (None, *self._places):
-            self._scopes[place] = self._metadata(f"distinct !{{{{}}, {domain}}}")
+        for ref in (None, *self._refs):
+            self._scopes[ref] = self._metadata(f"distinct !{{{{}}, {domain}}}")
 
-    def _make_suffix(self, place: ArrayRef | None) -> str:
-        others = [other for other in self._scopes if other is not place]
-        disjoint = [other for other in others if never_alias(place, other, self._noalias)]
-        scope = self._metadata(f"!{{{self._scopes[place]}}}")
+    def _make_suffix(self, ref: ArrayRef | None) -> str:
+        others = [other for other in self._scopes if other is not ref]
+        disjoint = [other for other in others if never_alias(ref, other, self._noalias)]
+        scope = self._metadata(f"!{{{self._scopes[ref]}}}")
         if not disjoint:
             return f", !alias.scope {scope}"
         listed = self._metadata("!{" + ", ".join(self._scopes[other] for other in disjoint) + "}")

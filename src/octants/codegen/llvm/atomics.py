@@ -20,17 +20,17 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
         atomics.atomic(f, op)
 
 
-def add_to(f: FunctionText, op: ops.Atomic, place: str, value: str) -> None:
+def add_to(f: FunctionText, op: ops.Atomic, address: str, value: str) -> None:
     """Update an element: plainly in launches that separate workers, else atomically."""
     dtype = op.array.dtype
 
     def plainly() -> None:
         suffix = f.kernel.scopes.suffix(op.ref)
-        old = f.assign(f"load {f.type(dtype)}, ptr {place}, align {dtype.size}{suffix}")
+        old = f.assign(f"load {f.type(dtype)}, ptr {address}, align {dtype.size}{suffix}")
         new = arithmetic.combine(f, op.fn, dtype, old, value)
-        f.emit(f"store {f.type(dtype)} {new}, ptr {place}, align {dtype.size}{suffix}")
+        f.emit(f"store {f.type(dtype)} {new}, ptr {address}, align {dtype.size}{suffix}")
 
-    either(f, plainly, lambda: atomics.update(f, op.fn, dtype, place, value))
+    either(f, plainly, lambda: atomics.update(f, op.fn, dtype, address, value))
 
 
 def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:

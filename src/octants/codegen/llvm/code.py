@@ -263,11 +263,11 @@ class LlvmCode(Code):
         how = "inbounds " if inside else ""
         return self._f.assign(f"getelementptr {how}i8, ptr {address}, i64 {nbytes}")
 
-    def _pointer(self, place: Pointer, dtype: DType) -> str:
-        if not isinstance(place, Element):
-            return str(place)
+    def _pointer(self, address: Pointer, dtype: DType) -> str:
+        if not isinstance(address, Element):
+            return str(address)
         kind = names.MEMORY[dtype]
-        return self._f.assign(f"getelementptr {kind}, ptr {place.array}, i32 {place.index}")
+        return self._f.assign(f"getelementptr {kind}, ptr {address.array}, i32 {address.index}")
 
     def _metadata(self, of: ArrayRef | None) -> str:
         """Return an access's metadata. Arguments are invariant, so that their loads may move."""
@@ -275,14 +275,14 @@ class LlvmCode(Code):
             return f", !invariant.load {self._f.text.empty}"
         return self._f.kernel.scopes.suffix(of)
 
-    def load(self, place: Pointer, dtype: DType, of: ArrayRef | None = None) -> str:
-        pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
+    def load(self, address: Pointer, dtype: DType, of: ArrayRef | None = None) -> str:
+        pointer, kind = self._pointer(address, dtype), names.MEMORY[dtype]
         loaded = f"load {kind}, ptr {pointer}, align {dtype.size}{self._metadata(of)}"
         found = self._f.assign(loaded)
         return self._f.apply("icmp ne", "i8", found, 0) if dtype is u1 else found
 
-    def store(self, place: Pointer, dtype: DType, value: str, of: ArrayRef | None = None) -> None:
-        pointer, kind = self._pointer(place, dtype), names.MEMORY[dtype]
+    def store(self, address: Pointer, dtype: DType, value: str, of: ArrayRef | None = None) -> None:
+        pointer, kind = self._pointer(address, dtype), names.MEMORY[dtype]
         if dtype is u1:
             value = self._f.convert("zext", "i1", value, "i8")
         stored = f"store {kind} {value}, ptr {pointer}, align {dtype.size}{self._metadata(of)}"
@@ -299,15 +299,15 @@ class LlvmCode(Code):
     def _ordered(self, dtype: DType) -> str:
         return f"{self._f.order}, align {dtype.size}"
 
-    def atomic_load(self, place: Pointer, dtype: DType) -> str:
-        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+    def atomic_load(self, address: Pointer, dtype: DType) -> str:
+        pointer, kind = self._pointer(address, dtype), names.REGISTER[dtype]
         return self._f.assign(f"load atomic {kind}, ptr {pointer} {self._ordered(dtype)}")
 
-    def atomic_store(self, place: Pointer, dtype: DType, value: str) -> None:
-        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+    def atomic_store(self, address: Pointer, dtype: DType, value: str) -> None:
+        pointer, kind = self._pointer(address, dtype), names.REGISTER[dtype]
         self._f.emit(f"store atomic {kind} {value}, ptr {pointer} {self._ordered(dtype)}")
 
-    def atomic(self, fn: str, dtype: DType, place: Pointer, value: str) -> str:
+    def atomic(self, fn: str, dtype: DType, address: Pointer, value: str) -> str:
         facts = self._f.machine.atomic_facts if dtype.is_float else ""
         if dtype.is_float:
             fn = _FLOAT_ATOMIC[fn]
@@ -315,12 +315,12 @@ class LlvmCode(Code):
             fn = fn if dtype.is_signed else f"u{fn}"
         else:
             fn = _ATOMIC[fn]
-        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+        pointer, kind = self._pointer(address, dtype), names.REGISTER[dtype]
         update = f"atomicrmw {fn} ptr {pointer}, {kind} {value} {self._ordered(dtype)}"
         return self._f.assign(update + facts)
 
-    def exchange_if(self, dtype: DType, place: Pointer, expected: str, value: str) -> str:
-        pointer, kind = self._pointer(place, dtype), names.REGISTER[dtype]
+    def exchange_if(self, dtype: DType, address: Pointer, expected: str, value: str) -> str:
+        pointer, kind = self._pointer(address, dtype), names.REGISTER[dtype]
         pair = self._f.assign(
             f"cmpxchg ptr {pointer}, {kind} {expected}, {kind} {value} {self._f.order} monotonic,"
             f" align {dtype.size}"

@@ -362,10 +362,10 @@ def _tile(f: FunctionText, choice: LaneChoice, length: str) -> str:
 
 def _stop_if_failed(f: FunctionText) -> None:
     """Skip the rest of the launch if a task failed or was interrupted."""
-    place = f.assign(
+    address = f.assign(
         f"getelementptr i8, ptr {f.system('messages', 'ptr')}, i64 {abi.MESSAGES_FAILED}"
     )
-    failed = f.assign(f"load atomic i32, ptr {place} monotonic, align 4")
+    failed = f.assign(f"load atomic i32, ptr {address} monotonic, align 4")
     further = f.fresh_label("further")
     f.branch_if(f.assign(f"icmp eq i32 {failed}, 0"), further, "return", likely=True)
     f.start(further)

@@ -14,19 +14,19 @@ _ALIGNMENT = 16
 
 def begin(f: FunctionText, task: Task) -> None:
     """Give all work items of a function the same memory, as they run one after the other."""
-    places: dict[tuple[object, Companion], int] = {}
+    offsets: dict[tuple[object, Companion], int] = {}
     total = 0
     for array in local_arrays(task):
-        places[array, Companion.PRIMAL] = total
+        offsets[array, Companion.PRIMAL] = total
         total += -(-nbytes(array) // _ALIGNMENT) * _ALIGNMENT
-    if not places:
+    if not offsets:
         return
     if total <= _MOST:
         base = f.on_stack("local", f"[{total} x i8]", _ALIGNMENT)
     else:
         base = _on_tape(f, task, total)
-    for place, offset in places.items():
-        f.parts[place] = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")  # type: ignore[index]
+    for ref, offset in offsets.items():
+        f.parts[ref] = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")  # type: ignore[index]
 
 
 def _on_tape(f: FunctionText, task: Task, total: int) -> str:

@@ -84,14 +84,14 @@ class Nvptx(Gpu):
         f.text.declare(name, type, f"i32, {type}, i32, i32")
         return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
 
-    def all_at(self, f: ThreadText, place: str) -> str:
+    def all_at(self, f: ThreadText, address: str) -> str:
         """Return whether all 32 lanes of the warp are active, with the address of the first one."""
         active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
         mask = f.assign(f"call i32 {active}()")
         check, merge, before = f.fresh_label("check"), f.fresh_label("merge"), f.label
         f.branch_if(f.apply("icmp eq", "i32", mask, -1), check, merge)
         f.start(check)
-        bits = f.convert("ptrtoint", "ptr", place, "i64")
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
         name = "@llvm.nvvm.shfl.sync.idx.i32"
         f.text.declare(name, "i32", "i32, i32, i32, i32")
         differs = "0"
@@ -108,11 +108,11 @@ class Nvptx(Gpu):
         f.close_phi(phi)
         return phi.name
 
-    def lanes_by_address(self, f: ThreadText, place: str) -> tuple[str, str]:
+    def lanes_by_address(self, f: ThreadText, address: str) -> tuple[str, str]:
         active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
         mask = f.assign(f"call i32 {active}()")
         match = f.text.declare("@llvm.nvvm.match.any.sync.i64", "i32", "i32, i64")
-        bits = f.convert("ptrtoint", "ptr", place, "i64")
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
         return mask, f.assign(f"call i32 {match}(i32 {mask}, i64 {bits})")
 
     def any_lane(self, f: ThreadText, condition: str) -> str:

@@ -85,8 +85,8 @@ def begin(f: FunctionText, sums: PrivatisedSums) -> None:
     if not sums:
         return
     f.sums = sums
-    place = f.assign(f"getelementptr i8, ptr %worker, i64 {abi.WORKER_PART}")
-    part = f.assign(f"load i64, ptr {place}, align 8")
+    address = f.assign(f"getelementptr i8, ptr %worker, i64 {abi.WORKER_PART}")
+    part = f.assign(f"load i64, ptr {address}, align 8")
     f.shared = f.assign(f"icmp eq i64 {part}, {abi.PART_SHARED}")
     if not sums.private_copies:
         return
@@ -209,12 +209,12 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     target = sums.private_copies[number]
     offset = list(_offsets(f, sums))[number]
     parts, flags = (
-        f.assign(f"load ptr, ptr {f.context(place)}, align 8")
-        for place in (abi.CONTEXT_PARTS, abi.CONTEXT_PART_FLAGS)
+        f.assign(f"load ptr, ptr {f.context(field)}, align 8")
+        for field in (abi.CONTEXT_PARTS, abi.CONTEXT_PART_FLAGS)
     )
     count, size = (
-        f.assign(f"load i64, ptr {f.context(place)}, align 8")
-        for place in (abi.CONTEXT_PART_COUNT, abi.CONTEXT_PART_BYTES)
+        f.assign(f"load i64, ptr {f.context(field)}, align 8")
+        for field in (abi.CONTEXT_PART_COUNT, abi.CONTEXT_PART_BYTES)
     )
     original = f.pointer(*target)
     f.branch("part")
@@ -223,9 +223,9 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     part.incoming.append(("0", "start"))
     flag = f.assign(f"getelementptr i8, ptr {flags}, i64 {part.name}")
     is_used = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {flag}, align 1')}, 0")
-    place = f.assign(f"mul i64 {part.name}, {size}")
-    place = f.assign(f"add i64 {place}, {offset}")
-    base = f.assign(f"getelementptr i8, ptr {parts}, i64 {place}")
+    displacement = f.assign(f"mul i64 {part.name}, {size}")
+    displacement = f.assign(f"add i64 {displacement}, {offset}")
+    base = f.assign(f"getelementptr i8, ptr {parts}, i64 {displacement}")
     f.branch_if(is_used, "number", "next")
     _add_numbers(f, target, original, base)
     f.start("next")
@@ -248,7 +248,7 @@ def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) ->
         for start in (original, base)
     )
     old, more = (
-        f.assign(f"load {register}, ptr {place}, align {dtype.size}") for place in (to, source)
+        f.assign(f"load {register}, ptr {address}, align {dtype.size}") for address in (to, source)
     )
     total = arithmetic.combine(f, "add", dtype, old, more)
     f.emit(f"store {register} {total}, ptr {to}, align {dtype.size}")

@@ -71,9 +71,9 @@ def find_chains(block: Block) -> Chains:
             continue
         if values not in tables:
             tables[values] = Table(values, selects.constants)
-            place = selects.place(values)
-            if place is not None:
-                chains.filled.setdefault(place, []).append(tables[values])
+            point = selects.last_definition(values)
+            if point is not None:
+                chains.filled.setdefault(point, []).append(tables[values])
         chains.reads.update(dict.fromkeys(links))
         chains.reads[op] = Read(tables[values], selects.tests[op.condition][0])
     return chains
@@ -87,12 +87,12 @@ class _Selects:
         self.tests: dict[Value, tuple[Value, Any]] = {}
         self.constants: dict[Value, Any] = {}
         self._uses: Counter[Value] = Counter()
-        self._places: dict[Value, tuple[int, InsertionPoint]] = {}
-        for place, values in _definitions(block):
+        self._definition_points: dict[Value, tuple[int, InsertionPoint]] = {}
+        for point, values in _definitions(block):
             for value in values:
-                self._places[value] = len(self._places), place
-            if isinstance(place, Operation):
-                self._see(place)
+                self._definition_points[value] = len(self._definition_points), point
+            if isinstance(point, Operation):
+                self._see(point)
 
     def _see(self, op: Operation) -> None:
         self._uses.update(op.operands)
@@ -126,10 +126,10 @@ class _Selects:
         otherwise = links[-1].on_false
         return (*(cases.get(number, otherwise) for number in range(max(cases) + 1)), otherwise)
 
-    def place(self, values: tuple[Value, ...]) -> InsertionPoint | None:
+    def last_definition(self, values: tuple[Value, ...]) -> InsertionPoint | None:
         """Return the definition of the last of some values; None if all are constants."""
-        places = [self._places[value] for value in values if value not in self.constants]
-        return max(places, key=lambda place: place[0])[1] if places else None
+        points = [self._definition_points[value] for value in values if value not in self.constants]
+        return max(points, key=lambda point: point[0])[1] if points else None
 
 
 def _definitions(block: Block) -> Iterator[tuple[InsertionPoint, list[Value]]]:

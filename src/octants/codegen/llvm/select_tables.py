@@ -31,16 +31,16 @@ def fill(f: FunctionText, table: Table) -> None:
     """Store the values of a table, the last of which is defined here."""
     memory, element = _table(f, table)
     for number, value in enumerate(table.values):
-        place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {number}")
-        f.emit(f"store {element} {operand(f, table, value)}, ptr {place}")
+        address = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {number}")
+        f.emit(f"store {element} {operand(f, table, value)}, ptr {address}")
 
 
 def read(f: FunctionText, read: Read) -> str:
     """Return the value of a table at an index."""
     index = clamped(f, read)
     memory, element = _table(f, read.table)
-    place = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {index}")
-    return f.assign(f"load {element}, ptr {place}")
+    address = f.assign(f"getelementptr inbounds {element}, ptr {memory}, i64 {index}")
+    return f.assign(f"load {element}, ptr {address}")
 
 
 def clamped(f: FunctionText, read: Read) -> str:

@@ -56,23 +56,23 @@ class WorkerTape(TapeMemory):
         for offset, slots in record.members().items():
             dtype = record.slots[slots[0]]
             stored = pack(f, dtype, [operands[slot] for slot in slots])
-            place = f.code.at(start, offset)
-            f.emit(f"store {memory_type(f, dtype)} {stored}, ptr {place}, align 1{suffix}")
+            address = f.code.at(start, offset)
+            f.emit(f"store {memory_type(f, dtype)} {stored}, ptr {address}, align 1{suffix}")
 
     def read(self, start: str, record: Record) -> list[str]:
         f, found = self._f, dict[int, str]()
         suffix = f.kernel.scopes.suffix(None)
         for offset, slots in record.members().items():
             dtype = record.slots[slots[0]]
-            place = f.code.at(start, offset)
-            stored = f.assign(f"load {memory_type(f, dtype)}, ptr {place}, align 1{suffix}")
+            address = f.code.at(start, offset)
+            stored = f.assign(f"load {memory_type(f, dtype)}, ptr {address}, align 1{suffix}")
             found |= zip(slots, unpack(f, dtype, len(slots), stored), strict=True)
         return [found[slot] for slot in range(len(record.slots))]
 
     def quota(self) -> str:
         f = self._f
-        place = f.once("share place", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
-        return f.once("share", f"load i64, ptr {place}, align 8")
+        address = f.once("share address", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
+        return f.once("share", f"load i64, ptr {address}, align 8")
 
     def require(self, nbytes: str, on_failure: Callable[[], None]) -> None:
         f = self._f

@@ -240,19 +240,19 @@ class MetalCode(ThreadCode):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _place(self, place: Pointer, kind: str) -> str:
-        """A pointer to a number, or something else that is there."""
-        if not isinstance(place, Element):
-            return f"(device {kind}*)({place})"
-        words: Words = place.array
+    def _pointer(self, address: Pointer, kind: str) -> str:
+        """Return a pointer to an object of Metal's type `kind`, such as `uint` or `atomic_int`."""
+        if not isinstance(address, Element):
+            return f"(device {kind}*)({address})"
+        words: Words = address.array
         where = "threadgroup" if words.is_shared else "thread"
-        return f"({where} {kind}*)(&{words.text}[{place.index}])"
+        return f"({where} {kind}*)(&{words.text}[{address.index}])"
 
-    def _number(self, place: Pointer, dtype: DType) -> str:
+    def _number(self, address: Pointer, dtype: DType) -> str:
         """A number in memory, as an integer."""
-        if isinstance(place, Element):
-            return f"{place.array.text}[{place.index}]"
-        return f"*({_DEVICE} {memory_type(dtype)}*)({place})"
+        if isinstance(address, Element):
+            return f"{address.array.text}[{address.index}]"
+        return f"*({_DEVICE} {memory_type(dtype)}*)({address})"
 
     def at(self, address: Pointer, nbytes: int) -> Pointer:
         return self.moved(address, self.constant(nbytes, i64)) if nbytes else address
@@ -260,16 +260,16 @@ class MetalCode(ThreadCode):
     def moved(self, address: Pointer, nbytes: str, *, inside: bool = False) -> Pointer:  # noqa: ARG002
         return self.apply("add", u64, address, nbytes)
 
-    def load(self, place: Pointer, dtype: DType, of: Any = None) -> str:  # noqa: ARG002
-        kind, number = self.library.type(dtype), self._number(place, dtype)
-        if isinstance(place, Element) or not dtype.is_float:
+    def load(self, address: Pointer, dtype: DType, of: Any = None) -> str:  # noqa: ARG002
+        kind, number = self.library.type(dtype), self._number(address, dtype)
+        if isinstance(address, Element) or not dtype.is_float:
             return self._assign(kind, number)
         return self._as(kind, self._assign(memory_type(dtype), number))
 
-    def store(self, place: Pointer, dtype: DType, value: str, of: Any = None) -> None:  # noqa: ARG002
-        if dtype.is_float and not isinstance(place, Element):
+    def store(self, address: Pointer, dtype: DType, value: str, of: Any = None) -> None:  # noqa: ARG002
+        if dtype.is_float and not isinstance(address, Element):
             value = self._as(memory_type(dtype), value)
-        self.emit(f"{self._number(place, dtype)} = {value};")
+        self.emit(f"{self._number(address, dtype)} = {value};")
 
     def local_array(self, dtype: DType, count: int) -> Words:
         words = Words(self.library.fresh("a"), dtype, is_shared=False)
@@ -288,32 +288,32 @@ class MetalCode(ThreadCode):
             return fn == "add" and dtype is f32 and self.library.features.has("add32")
         return dtype.bits == 32
 
-    def _atomic(self, fn: str, dtype: DType, place: Pointer, *operands: str) -> str:
+    def _atomic(self, fn: str, dtype: DType, address: Pointer, *operands: str) -> str:
         if dtype.bits == 64:
-            is_shared = isinstance(place, Element)
+            is_shared = isinstance(address, Element)
             self.library.features.require("shared64" if is_shared else "atomic64")
         is_signed = dtype.is_signed and not dtype.is_float and fn in ("fetch_min", "fetch_max")
         kind = "float" if dtype.is_float else "int" if is_signed else "uint"
         given = [f"int({each})" if is_signed else each for each in operands]
-        arguments = ", ".join([self._place(place, f"atomic_{kind}"), *given])
+        arguments = ", ".join([self._pointer(address, f"atomic_{kind}"), *given])
         text = f"atomic_{fn}_explicit({arguments}, memory_order_relaxed)"
         return f"uint({text})" if is_signed else text
 
-    def atomic_load(self, place: Pointer, dtype: DType) -> str:
-        return self._assign("uint", self._atomic("load", dtype, place))
+    def atomic_load(self, address: Pointer, dtype: DType) -> str:
+        return self._assign("uint", self._atomic("load", dtype, address))
 
-    def atomic_store(self, place: Pointer, dtype: DType, value: str) -> None:
-        self.emit(self._atomic("store", dtype, place, value) + ";")
+    def atomic_store(self, address: Pointer, dtype: DType, value: str) -> None:
+        self.emit(self._atomic("store", dtype, address, value) + ";")
 
-    def atomic(self, fn: str, dtype: DType, place: Pointer, value: str) -> str:
+    def atomic(self, fn: str, dtype: DType, address: Pointer, value: str) -> str:
         name = fn if fn == "exchange" else f"fetch_{fn}"
-        return self._assign(self.library.type(dtype), self._atomic(name, dtype, place, value))
+        return self._assign(self.library.type(dtype), self._atomic(name, dtype, address, value))
 
-    def exchange_if(self, dtype: DType, place: Pointer, expected: str, value: str) -> str:
+    def exchange_if(self, dtype: DType, address: Pointer, expected: str, value: str) -> str:
         if dtype.bits == 64:
-            is_shared = isinstance(place, Element)
+            is_shared = isinstance(address, Element)
             self.library.features.require("shared64" if is_shared else "atomic64")
-        pointer = self._place(place, "atomic_uint")
+        pointer = self._pointer(address, "atomic_uint")
         return self._assign("uint", f"exchange_if({pointer}, {expected}, {value})")
 
     def fence(self, scope: str = "device") -> None:

@@ -128,7 +128,7 @@ class SpirvCode(ControlFlowCode):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _place(self, address: Pointer, dtype: DType) -> int:
+    def _pointer(self, address: Pointer, dtype: DType) -> int:
         """Return a pointer to a number in memory."""
         if isinstance(address, Element):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
@@ -138,12 +138,12 @@ class SpirvCode(ControlFlowCode):
             small = Capability.STORAGE_8_BIT if dtype.bits == 8 else Capability.STORAGE_16_BIT
             self.assembly.require(small)
         if self.assembly.is_bound:
-            return self._bound_place(address, dtype)
+            return self._bound_pointer(address, dtype)
         pointer = self.assembly.pointer(Storage.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
-    def _bound_place(self, address: Any, dtype: DType) -> int:
-        """Return it where an address is an offset in the buffer that is all memory."""
+    def _bound_pointer(self, address: Any, dtype: DType) -> int:
+        """Return a pointer into the buffer that is all memory: an address is an offset in it."""
         number, zero = self.convert(address, u64, u32), self.constant(0, u32)
         if dtype.size > 1:
             digits = self.constant(dtype.size.bit_length() - 1, u32)
@@ -151,8 +151,8 @@ class SpirvCode(ControlFlowCode):
         pointer = self.assembly.pointer(Storage.BUFFER, self.assembly.type(dtype))
         return self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.heap(dtype), zero, number)
 
-    def _alignment(self, place: Pointer, dtype: DType) -> tuple[int, ...]:
-        is_addressed = not (isinstance(place, Element) or self.assembly.is_bound)
+    def _alignment(self, address: Pointer, dtype: DType) -> tuple[int, ...]:
+        is_addressed = not (isinstance(address, Element) or self.assembly.is_bound)
         return (ALIGNED, dtype.size) if is_addressed else ()
 
     def at(self, address: Pointer, nbytes: int) -> Any:
@@ -161,14 +161,14 @@ class SpirvCode(ControlFlowCode):
     def moved(self, address: Pointer, nbytes: Any, *, inside: bool = False) -> Any:  # noqa: ARG002
         return self.apply("add", u64, address, nbytes)
 
-    def load(self, place: Pointer, dtype: DType, of: Any = None) -> int:  # noqa: ARG002
-        alignment = self._alignment(place, dtype)
-        pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
+    def load(self, address: Pointer, dtype: DType, of: Any = None) -> int:  # noqa: ARG002
+        alignment = self._alignment(address, dtype)
+        pointer, kind = self._pointer(address, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def store(self, place: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
-        alignment = self._alignment(place, dtype)
-        self.emit(Op.STORE, self._place(place, dtype), value, *alignment)
+    def store(self, address: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
+        alignment = self._alignment(address, dtype)
+        self.emit(Op.STORE, self._pointer(address, dtype), value, *alignment)
 
     def local_array(self, dtype: DType, count: int) -> Words:
         kind, result = self.assembly.array(dtype, count), self.assembly.fresh()
@@ -188,32 +188,32 @@ class SpirvCode(ControlFlowCode):
             return fn == "add" and features.has(f"add{dtype.bits}")
         return dtype.bits == 32 or (dtype.bits == 64 and features.has("atomic64"))
 
-    def _atomic(self, op: Op, dtype: DType, place: Pointer, *operands: int) -> int:
-        is_shared = isinstance(place, Element)
+    def _atomic(self, op: Op, dtype: DType, address: Pointer, *operands: int) -> int:
+        is_shared = isinstance(address, Element)
         if dtype.bits == 64 and not dtype.is_float:
             self.assembly.features.require("shared64" if is_shared else "atomic64")
             self.assembly.require(Capability.INT_64_ATOMICS)
         scope = self.constant(BLOCK_SCOPE if is_shared else DEVICE_SCOPE, u32)
-        pointer, kind = self._place(place, dtype), self.assembly.type(dtype)
+        pointer, kind = self._pointer(address, dtype), self.assembly.type(dtype)
         return self.assign(op, kind, pointer, scope, self.constant(RELAXED, u32), *operands)
 
-    def atomic_load(self, place: Pointer, dtype: DType) -> int:
-        return self._atomic(Op.ATOMIC_LOAD, dtype, place)
+    def atomic_load(self, address: Pointer, dtype: DType) -> int:
+        return self._atomic(Op.ATOMIC_LOAD, dtype, address)
 
-    def atomic(self, fn: str, dtype: DType, place: Pointer, value: int) -> int:
+    def atomic(self, fn: str, dtype: DType, address: Pointer, value: int) -> int:
         if dtype.is_float:
             sums = {f32: Capability.ATOMIC_FLOAT_32_ADD, f64: Capability.ATOMIC_FLOAT_64_ADD}
             self.assembly.require(sums[dtype], "SPV_EXT_shader_atomic_float_add")
-            return self._atomic(Op.ATOMIC_F_ADD, dtype, place, value)
-        return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, place, value)
+            return self._atomic(Op.ATOMIC_F_ADD, dtype, address, value)
+        return self._atomic(ATOMIC[dtype.is_signed][fn], dtype, address, value)
 
-    def atomic_store(self, place: Pointer, dtype: DType, value: int) -> None:
-        self.atomic("exchange", dtype, place, value)
+    def atomic_store(self, address: Pointer, dtype: DType, value: int) -> None:
+        self.atomic("exchange", dtype, address, value)
 
-    def exchange_if(self, dtype: DType, place: Pointer, expected: int, value: int) -> int:
+    def exchange_if(self, dtype: DType, address: Pointer, expected: int, value: int) -> int:
         relaxed = self.constant(RELAXED, u32)
         op = Op.ATOMIC_COMPARE_EXCHANGE
-        return self._atomic(op, dtype, place, relaxed, value, expected)
+        return self._atomic(op, dtype, address, relaxed, value, expected)
 
     def fence(self, scope: str = "device") -> None:
         if self.assembly.features.has("fences"):

@@ -83,8 +83,8 @@ def _bit_by_bit(code: Code, a: Pair, b: Pair) -> Any:
     words: list[Any] = []
     for half in (a.high, a.low):
         word = code.constant(0, u32)
-        for place in reversed(range(32)):
-            bit = code.apply("ushr", u32, half, code.constant(place, u32))
+        for position in reversed(range(32)):
+            bit = code.apply("ushr", u32, half, code.constant(position, u32))
             bit = code.apply("and", u32, bit, code.constant(1, u32))
             top = code.apply("ushr", u32, rest.high, code.constant(31, u32))
             twice = code.apply("add", u64, rest, rest)
@@ -92,7 +92,9 @@ def _bit_by_bit(code: Code, a: Pair, b: Pair) -> Any:
             overflows = code.compare("ne", u32, top, code.constant(0, u32))
             fits = code.apply("or", u1, overflows, code.compare("ge", u64, twice, b))
             rest = code.choose(fits, u64, code.apply("sub", u64, twice, b), twice)
-            digit = code.apply("shl", u32, code.convert(fits, u1, u32), code.constant(place, u32))
+            digit = code.apply(
+                "shl", u32, code.convert(fits, u1, u32), code.constant(position, u32)
+            )
             word = code.apply("or", u32, word, digit)
         words.append(word)
     return Pair(words[1], words[0])

@@ -191,24 +191,24 @@ class PairCode(SpirvCode):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _halves_at(self, place: Pointer) -> tuple[Pointer, Pointer]:
+    def _halves_at(self, address: Pointer) -> tuple[Pointer, Pointer]:
         """Return the addresses of both halves of a number."""
-        if isinstance(place, Element):
-            low = self._u32("shl", place.index, self._word(1))
+        if isinstance(address, Element):
+            low = self._u32("shl", address.index, self._word(1))
             high = self._u32("add", low, self._word(1))
-            return Element(place.array, low), Element(place.array, high)
-        return place, self._sum(place, self.constant(4, u64))
+            return Element(address.array, low), Element(address.array, high)
+        return address, self._sum(address, self.constant(4, u64))
 
-    def load(self, place: Pointer, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
+    def load(self, address: Pointer, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
         if not is_wide(dtype):
-            return super().load(place, dtype)
-        return Pair(*(super(PairCode, self).load(half, u32) for half in self._halves_at(place)))
+            return super().load(address, dtype)
+        return Pair(*(super(PairCode, self).load(half, u32) for half in self._halves_at(address)))
 
-    def store(self, place: Pointer, dtype: DType, value: Any, of: Any = None) -> None:  # noqa: ARG002
+    def store(self, address: Pointer, dtype: DType, value: Any, of: Any = None) -> None:  # noqa: ARG002
         if not is_wide(dtype):
-            super().store(place, dtype, value)
+            super().store(address, dtype, value)
             return
-        for half, word in zip(self._halves_at(place), (value.low, value.high), strict=True):
+        for half, word in zip(self._halves_at(address), (value.low, value.high), strict=True):
             super().store(half, u32, word)
 
     def local_array(self, dtype: DType, count: int) -> Words:
@@ -260,8 +260,8 @@ class PairCode(SpirvCode):
         def half(which: int) -> int:
             kind, member = self.assembly.type(u32), self.constant(2 * word + which, i32)
             pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
-            place = self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.pushed(), member)
-            return self.assign(Op.LOAD, kind, place)
+            address = self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.pushed(), member)
+            return self.assign(Op.LOAD, kind, address)
 
         def make() -> Any:
             return Pair(half(0), half(1))

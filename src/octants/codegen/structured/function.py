@@ -192,8 +192,8 @@ class StructuredFunction:
         code = self.code
 
         def make() -> Operand:
-            place = self.add(code.parameters(), self.number(offset, u64), u64)
-            return code.load(place, dtype)
+            address = self.add(code.parameters(), self.number(offset, u64), u64)
+            return code.load(address, dtype)
 
         return code.hoisted(("parameter", offset, dtype), make)
 

@@ -37,8 +37,8 @@ def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
 def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
     """Update a block-shared copy; the value before is not used."""
     code, dtype = body.code, op.array.dtype
-    place = address_of(body, op.array, op.companion, op.indices)
-    offset = code.apply("sub", u64, place, body.pointer(*op.ref))
+    address = address_of(body, op.array, op.companion, op.indices)
+    offset = code.apply("sub", u64, address, body.pointer(*op.ref))
     number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
     element = Element(body.shared_arrays[op.ref], code.convert(number, u64, u32))
     atomics.update(body, op.fn, dtype, element, body.use(op.value))
@@ -103,10 +103,10 @@ def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
     total = code.constant(neutral(fn, dtype), register(dtype))
     some = code.constant(False, u1)
     for start in range(0, threads, code.subgroup):
-        place = code.apply("add", u32, code.lane(), code.constant(start, u32))
-        value = memory.read(code, Element(sums, place), dtype)
+        address = code.apply("add", u32, code.lane(), code.constant(start, u32))
+        value = memory.read(code, Element(sums, address), dtype)
         total = arithmetic.combine(body, fn, dtype, total, value)
-        some = code.apply("or", u1, some, memory.read(code, Element(any_, place), u1))
+        some = code.apply("or", u1, some, memory.read(code, Element(any_, address), u1))
     some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
     total = summed(body, fn, dtype, total)
     register_reductions.update(body, reduction, lambda: total, some)

@@ -83,8 +83,8 @@ def functions(
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
         if not cooperates(task):
-            place = kernel, position, items, targets
-            write = partial(_write_items, *place, is_known=bool(bounds))
+            arguments = kernel, position, items, targets
+            write = partial(_write_items, *arguments, is_known=bool(bounds))
             found.append(DispatchEmitter(dispatch, write, items))
             continue
         assert blocks is not None, "the frontend refuses"

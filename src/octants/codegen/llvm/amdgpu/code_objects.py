@@ -95,7 +95,7 @@ class _ObjectFile:
 
 
 class _Linker:
-    """Lays out one file. `starts` are the places of its sections."""
+    """Lays out one file. `starts` are the addresses of its sections."""
 
     def __init__(self, code: bytes) -> None:
         self._file = _ObjectFile(code)
@@ -111,7 +111,7 @@ class _Linker:
             if not each.section:
                 name = self._file.name(each).decode()
                 raise InternalError(f"code for AMD's GPUs refers to `{name}`, which is nowhere")
-        note = self._place(".note", _NOTE, parts["note"])
+        note = self._append_sections(".note", _NOTE, parts["note"])
         names, symbols = self._names(kernels), len(kernels) + 1
         dynamic = len(self._headers)
         found = {
@@ -126,10 +126,10 @@ class _Linker:
             ),
             "names": self._append(".dynstr", _STRINGS, names[0], 1, _ALLOCATE),
         }
-        self._place(".rodata", _PROGRAM, parts["constants"])
+        self._append_sections(".rodata", _PROGRAM, parts["constants"])
         constants_end = len(self._image)
         self._pad(_PAGE)
-        text = self._place(".text", _PROGRAM, parts["code"], _EXECUTE, _CODE_ALIGNMENT)
+        text = self._append_sections(".text", _PROGRAM, parts["code"], _EXECUTE, _CODE_ALIGNMENT)
         self._pad(_CODE_ALIGNMENT)
         text_end = len(self._image)
         self._pad(_PAGE)
@@ -166,7 +166,7 @@ class _Linker:
             parts[part].append((number, each))
         return parts
 
-    def _place(
+    def _append_sections(
         self,
         name: str,
         type: int,
@@ -200,12 +200,13 @@ class _Linker:
         self._pad(alignment)
         start = len(self._image)
         self._image += content
-        place = len(self._section_names)
+        name_offset = len(self._section_names)
         self._section_names += name.encode() + b"\0"
         address = start if flags & _ALLOCATE else 0
         self._headers.append(
             _Section(
-                *(place, type, flags, address, start, len(content), link, info, alignment, entry)
+                *(name_offset, type, flags, address, start, len(content)),
+                *(link, info, alignment, entry),
             )
         )
         return start
@@ -217,11 +218,11 @@ class _Linker:
 
     def _names(self, symbols: list[_Symbol]) -> tuple[bytes, list[int]]:
         """The names of symbols, and where each begins."""
-        text, places = bytearray(b"\0"), []
+        text, offsets = bytearray(b"\0"), []
         for each in symbols:
-            places.append(len(text))
+            offsets.append(len(text))
             text += self._file.name(each) + b"\0"
-        return bytes(text), places
+        return bytes(text), offsets
 
     def _symbols(self, symbols: list[_Symbol], names: list[int]) -> bytes:
         """The table of symbols, with their addresses."""
@@ -266,10 +267,10 @@ class _Linker:
                 if kind not in _DISTANCES:
                     raise InternalError(f"relocation {kind} is in code for AMD's GPUs")
                 form, shift = _DISTANCES[kind]
-                place = base + offset
-                value = (self._address(symbol) + addend - place) >> shift
+                address = base + offset
+                value = (self._address(symbol) + addend - address) >> shift
                 mask = (1 << 8 * struct.calcsize(form)) - 1
-                struct.pack_into(form, self._image, place, value & mask)
+                struct.pack_into(form, self._image, address, value & mask)
 
     # -- headers ----------------------------------------------------------------------------------
 
@@ -281,11 +282,11 @@ class _Linker:
         self._headers[number] = names
         self._image += self._section_names
         self._pad(8)
-        place = len(self._image)
+        headers_start = len(self._image)
         for each in self._headers:
             self._image += _SECTION.pack(*each)
         head = list(self._file.head)
-        head[1], head[4], head[5], head[6] = _SHARED_OBJECT, 0, _HEAD.size, place
+        head[1], head[4], head[5], head[6] = _SHARED_OBJECT, 0, _HEAD.size, headers_start
         head[9], head[10] = _SEGMENT.size, len(segments)
         head[11], head[12], head[13] = _SECTION.size, len(self._headers), number
         _HEAD.pack_into(self._image, 0, *head)

@@ -106,8 +106,8 @@ class Amdgpu(Gpu):
         f.text.declare(name, f"ptr addrspace({_CONSTANTS})", "")
         start = f.once("given", f"call align 8 ptr addrspace({_CONSTANTS}) {name}()")
         moved = f"getelementptr inbounds i8, ptr addrspace({_CONSTANTS}) {start}, i64 {offset}"
-        place = f.once(("given", offset), moved)
-        load = f"load {type}, ptr addrspace({_CONSTANTS}) {place}, align 4"
+        address = f.once(("given", offset), moved)
+        load = f"load {type}, ptr addrspace({_CONSTANTS}) {address}, align 4"
         return f.once(("given value", offset), f"{load}, !invariant.load {f.text.empty}")
 
     def _wide(self, f: ThreadText, number: str) -> str:
@@ -132,10 +132,10 @@ class Amdgpu(Gpu):
         of the number count.
         """
         name = f.text.declare("@llvm.amdgcn.ds.bpermute", "i32", "i32, i32")
-        place = f.apply("shl", "i32", thread, 2)
+        address = f.apply("shl", "i32", thread, 2)
         if type == "float":
             value = f.convert("bitcast", "float", value, "i32")
-        found = f.assign(f"call i32 {name}(i32 {place}, i32 {value})")
+        found = f.assign(f"call i32 {name}(i32 {address}, i32 {value})")
         return f.convert("bitcast", "i32", found, "float") if type == "float" else found
 
     def ballot(self, f: ThreadText, condition: str, mask: str) -> str:  # noqa: ARG002
@@ -151,9 +151,9 @@ class Amdgpu(Gpu):
     def any_lane(self, f: ThreadText, condition: str) -> str:
         return f.apply("icmp ne", "i32", self.ballot(f, condition, "-1"), 0)
 
-    def all_at(self, f: ThreadText, place: str) -> str:
+    def all_at(self, f: ThreadText, address: str) -> str:
         """All lanes have the address of the first one: those that are not here do not count."""
-        bits = f.convert("ptrtoint", "ptr", place, "i64")
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
         differs = "0"
         for half in (bits, f.apply("lshr", "i64", bits, 32)):
             word = f.convert("trunc", "i64", half, "i32")
@@ -192,12 +192,12 @@ class Amdgpu(Gpu):
         """Each subgroup leaves a word for the others."""
         words = self.shared_memory(f, f.fresh_label(f"octants_any_{f.task}_"), 4 * 32)
         own = f.convert("zext", "i1", self.any_lane(f, condition), "i32")
-        place = f.assign(f"getelementptr i32, ptr {words}, i32 {self.subgroup_in_block(f)}")
-        f.emit(f"store i32 {own}, ptr {place}, align 4")
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {self.subgroup_in_block(f)}")
+        f.emit(f"store i32 {own}, ptr {address}, align 4")
         self.block_barrier(f)
         lane = f.code.lane()
-        place = f.assign(f"getelementptr i32, ptr {words}, i32 {lane}")
-        word = f.assign(f"load i32, ptr {place}, align 4")
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {lane}")
+        word = f.assign(f"load i32, ptr {address}, align 4")
         is_there = f.apply("icmp ult", "i32", lane, self.subgroups_in_block(f))
         is_set = f.apply("icmp ne", "i32", f.choose(is_there, "i32", word, 0), 0)
         return self.any_lane(f, is_set)

@@ -40,7 +40,7 @@ class Emulated(Gpu):
     def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
         raise NotImplementedError("a subgroup of one thread has no other lane")
 
-    def all_at(self, f: ThreadText, place: str) -> str:  # noqa: ARG002
+    def all_at(self, f: ThreadText, address: str) -> str:  # noqa: ARG002
         return "true"
 
     def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002

@@ -87,8 +87,8 @@ class ThreadText(FunctionText):
 
     def launch_value(self, offset: int, type: str) -> str:
         """Load a launch word."""
-        place = self.once(("launch word", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
-        return self.once(("launch word", offset, type), f"load {type}, ptr {place}, align 8")
+        address = self.once(("launch word", offset), f"getelementptr i8, ptr %launch, i64 {offset}")
+        return self.once(("launch word", offset, type), f"load {type}, ptr {address}, align 8")
 
     def first_item(self) -> str:
         """Return the first work item, i64."""
@@ -102,8 +102,8 @@ class ThreadText(FunctionText):
         if not self.device_bounds:
             return self.launch_value(word, "i64")
         bounds = self.in_global(self.launch_value(abi.LAUNCH_BOUNDS, "ptr"))
-        place = self.once(("bound", offset), f"getelementptr i8, ptr {bounds}, i64 {offset}")
-        return self.once(("bound value", offset), f"load i64, ptr {place}, align 8")
+        address = self.once(("bound", offset), f"getelementptr i8, ptr {bounds}, i64 {offset}")
+        return self.once(("bound value", offset), f"load i64, ptr {address}, align 8")
 
     def thread(self) -> str:
         """Return the number of the thread, i64."""
@@ -151,10 +151,10 @@ class GpuMachine(Machine):
         """
 
     @abstractmethod
-    def all_at(self, f: ThreadText, place: str) -> str:
+    def all_at(self, f: ThreadText, address: str) -> str:
         """Return whether the whole subgroup is here now, with one and the same address; i1."""
 
-    def lanes_by_address(self, f: ThreadText, place: str) -> tuple[str, str]:
+    def lanes_by_address(self, f: ThreadText, address: str) -> tuple[str, str]:
         """Return the bits (i32) of the arriving lanes, and of those with the same address."""
         raise NotImplementedError
 

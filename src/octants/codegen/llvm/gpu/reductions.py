@@ -31,8 +31,8 @@ def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     its value with that of the next.
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
-    place = address_of(f, op.array, op.companion, op.indices)
-    mask, same = f.gpu.lanes_by_address(f, place)
+    address = address_of(f, op.array, op.companion, op.indices)
+    mask, same = f.gpu.lanes_by_address(f, address)
     own, register = f.code.lane(), f.type(dtype)
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
@@ -67,7 +67,7 @@ def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     update = f.fresh_label("update")
     f.branch_if(is_first, update, further)
     f.start(update)
-    atomics.update(f, fn, dtype, place, total.name)
+    atomics.update(f, fn, dtype, address, total.name)
     f.branch(further)
     f.start(further)
 
@@ -107,8 +107,8 @@ def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
     first, further = f.fresh_label("first"), f.fresh_label("further")
     f.branch_if(f.gpu.is_first_lane(f), first, further)
     f.start(first)
-    place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.gpu.subgroup_in_block(f)}")
-    f.emit(f"store {register} {value}, ptr {place}, align {reduction.dtype.size}")
+    address = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.gpu.subgroup_in_block(f)}")
+    f.emit(f"store {register} {value}, ptr {address}, align {reduction.dtype.size}")
     f.branch(further)
     f.start(further)
     return sums
@@ -118,8 +118,8 @@ def _of_block(f: ThreadText, reduction: Reduction, sums: str, count: str) -> str
     """Reduce the stored totals of the subgroups, by the threads of one."""
     dtype, lane = reduction.dtype, f.code.lane()
     register = f.type(dtype)
-    place = f.assign(f"getelementptr {register}, ptr {sums}, i32 {lane}")
-    value = f.assign(f"load {register}, ptr {place}, align {dtype.size}")
+    address = f.assign(f"getelementptr {register}, ptr {sums}, i32 {lane}")
+    value = f.assign(f"load {register}, ptr {address}, align {dtype.size}")
     nothing = f.literal(neutral(reduction.fn, dtype), dtype)
     is_there = f.apply("icmp ult", "i32", lane, count)
     return str(summed(f, reduction.fn, dtype, f.choose(is_there, register, value, nothing)))

@@ -100,7 +100,7 @@ def find_rows(f: ThreadText, loop: ops.For) -> Rows:
     for op in loop.body.ops:
         if isinstance(op, ops.Load) and _is_plain(op.array):
             known = [_known(f, index, inside, loop) for index in op.indices]
-            found = _place(op, known, [index in counters for index in op.indices])
+            found = _row_of(op, known, [index in counters for index in op.indices])
             if found is not None:
                 rows.setdefault(found[0], {})[op] = found[1]
     return rows
@@ -132,7 +132,7 @@ def _known(
     return known(f.use(index))
 
 
-def _place(
+def _row_of(
     op: ops.Load, known: Sequence[int | None], counts: Sequence[bool]
 ) -> tuple[_Row, int] | None:
     """Return the row of a load and its offset in an element; None if it has none."""
@@ -147,29 +147,31 @@ def _place(
             strides.insert(0, strides[0] * extent)
         strides = strides[-len(numbers) :]
         stride = strides[axis]
-        place = sum(n * each for n, each in zip(numbers, strides, strict=True))
+        position = sum(n * each for n, each in zip(numbers, strides, strict=True))
     elif isinstance(layout, Layout):
         terms = [term for term in layout.terms if term.axis == axis]
         if len(terms) != 1 or terms[0].divisor != 1 or terms[0].modulus:
             return None
-        stride, place = terms[0].stride, _constant_part(layout, numbers, axis)
+        stride, position = terms[0].stride, _constant_part(layout, numbers, axis)
     else:
         return None
-    start = place // stride * stride if stride else 1
-    if not 0 < stride <= _LONGEST or stride % _WORD or place % _WORD or start % _PIECE:
+    start = position // stride * stride if stride else 1
+    if not 0 < stride <= _LONGEST or stride % _WORD or position % _WORD or start % _PIECE:
         return None
-    return _Row(array, op.companion, start, stride), place - start
+    return _Row(array, op.companion, start, stride), position - start
 
 
 def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
     """Return the byte offset of all indices but one."""
-    place = 0
+    position = 0
     for term in layout.terms:
         if term.axis != axis:
             part = numbers[term.axis] // term.divisor
-            place += (part % term.modulus if term.modulus else part) * term.stride
+            position += (part % term.modulus if term.modulus else part) * term.stride
     inner = numbers[len(numbers) - len(layout.element_strides) :]
-    return place + sum(n * stride for n, stride in zip(inner, layout.element_strides, strict=True))
+    return position + sum(
+        n * stride for n, stride in zip(inner, layout.element_strides, strict=True)
+    )
 
 
 # -- the loop --------------------------------------------------------------------------------------
@@ -224,8 +226,8 @@ def _four_iterations(
         for arg, operand in zip(op.body.args, [number, *values], strict=True):
             f.bind(arg, operand)
         for row, loads in rows.items():
-            for each, place in loads.items():
-                word = iteration * row.stride + place
+            for each, position in loads.items():
+                word = iteration * row.stride + position
                 f.loaded[each] = _word(f, each, pieces[row][word // _PIECE], word % _PIECE)
         values = control.write_iteration(f, op)
     f.loaded.clear()
@@ -241,25 +243,25 @@ def _pieces(
     base = f.pointer(row.array, row.companion)
     start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
     words = {
-        iteration * row.stride + place
+        iteration * row.stride + position
         for iteration in range(ITERATIONS)
-        for place in loads.values()
+        for position in loads.values()
     }
     suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
     kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
     found: dict[int, str] = {}
     for number in sorted({word // _PIECE for word in words}):
-        place = f.assign(
+        start_of_piece = f.assign(
             f"getelementptr inbounds i8, ptr {start}, i64 {row.start + _PIECE * number}"
         )
-        found[number] = f.assign(f"load {kind}, ptr {place}, align {_PIECE}{suffix}")
+        found[number] = f.assign(f"load {kind}, ptr {start_of_piece}, align {_PIECE}{suffix}")
     return found
 
 
-def _word(f: ThreadText, op: Operation, piece: str, place: int) -> str:
+def _word(f: ThreadText, op: Operation, piece: str, position: int) -> str:
     """Extract a number from a vector."""
     assert isinstance(op, ops.Load)
     dtype = op.array.dtype
     kind = memory.memory_type(f, dtype)
-    word = f.assign(f"extractelement <4 x {kind}> {piece}, i32 {place // _WORD}")
+    word = f.assign(f"extractelement <4 x {kind}> {piece}, i32 {position // _WORD}")
     return memory.from_memory(f, dtype, word)

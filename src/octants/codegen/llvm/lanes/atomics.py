@@ -21,27 +21,27 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     if op in f.collected:
         _collect_one(f, op)
         return
-    place, value = memory.locate(f, op.array, op.companion, op.indices), f.use(op.value)
-    is_one = place.step == 0 and op.fn in _COMBINED and op.array.dtype not in (u1, f16)
+    address, value = memory.locate(f, op.array, op.companion, op.indices), f.use(op.value)
+    is_one = address.step == 0 and op.fn in _COMBINED and op.array.dtype not in (u1, f16)
     if is_one and op.result not in f.used:
         total = _combined(f, _COMBINED[op.fn], op.array.dtype, value)
         if op.ref in f.sums:
-            add_to(f, op, place.start, total)
+            add_to(f, op, address.start, total)
         else:
-            atomics.update(f, op.fn, op.array.dtype, place.start, total)
+            atomics.update(f, op.fn, op.array.dtype, address.start, total)
     elif op.ref in f.sums:
-        _add_to(f, op, place, value)
+        _add_to(f, op, address, value)
     else:
-        _one_by_one(f, op, place, value)
+        _one_by_one(f, op, address, value)
 
 
-def _one_by_one(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None:
-    dtype, pointers = op.array.dtype, memory.addresses(f, place)
+def _one_by_one(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -> None:
+    dtype, pointers = op.array.dtype, memory.addresses(f, address)
 
     def one(lane: str) -> str:
-        address = f.element("ptr", pointers, lane)
+        pointer = f.element("ptr", pointers, lane)
         mine = f.element(f.type(dtype), value, lane)
-        return str(atomics.update(f, op.fn, dtype, address, mine))
+        return str(atomics.update(f, op.fn, dtype, pointer, mine))
 
     is_used = op.result in f.used
     found = f.each_active(one, f.type(dtype) if is_used else "")
@@ -49,27 +49,27 @@ def _one_by_one(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> 
         f.bind(op.result, found)
 
 
-def _add_to(f: LaneText, op: ops.Atomic, place: LaneAddress, value: str) -> None:
+def _add_to(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -> None:
     """Do what `codegen.llvm.atomics.add_to` does, with one vector addition for neighbours."""
     dtype = op.array.dtype
     register = f.type(dtype)
     suffix = f.kernel.scopes.suffix(op.ref)
 
     def plainly() -> None:
-        if place.step == dtype.size:
-            old = memory.load_from(f, place, register, dtype.size, suffix)
+        if address.step == dtype.size:
+            old = memory.load_from(f, address, register, dtype.size, suffix)
             new = arithmetic.combine(f, op.fn, dtype, old, value)
-            memory.store_to(f, place, register, new, dtype.size, suffix)
+            memory.store_to(f, address, register, new, dtype.size, suffix)
             return
-        pointers = memory.addresses(f, place)
+        pointers = memory.addresses(f, address)
         f.each_active(lambda lane: one(f.element("ptr", pointers, lane), lane))
 
-    def one(address: str, lane: str) -> None:
-        old = f.assign(f"load {register}, ptr {address}, align {dtype.size}{suffix}")
+    def one(pointer: str, lane: str) -> None:
+        old = f.assign(f"load {register}, ptr {pointer}, align {dtype.size}{suffix}")
         new = arithmetic.combine(f, op.fn, dtype, old, f.element(register, value, lane))
-        f.emit(f"store {register} {new}, ptr {address}, align {dtype.size}{suffix}")
+        f.emit(f"store {register} {new}, ptr {pointer}, align {dtype.size}{suffix}")
 
-    either(f, plainly, lambda: _one_by_one(f, op, place, value))
+    either(f, plainly, lambda: _one_by_one(f, op, address, value))
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
@@ -129,9 +129,9 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
     """Do what `codegen.register_reductions.deliver` does, with the sums of all lanes."""
     reduction = wanted.reduction
 
-    def total(place: str) -> str:
+    def total(address: str) -> str:
         register = f.type(reduction.dtype)
-        vector = f.assign_vector(f"load {f.vector(register)}, ptr {place}, align 64")
+        vector = f.assign_vector(f"load {f.vector(register)}, ptr {address}, align 64")
         return fold(f, reduction.fn, reduction.dtype, vector)
 
     register_reductions.deliver(f, wanted, total)
@@ -141,12 +141,12 @@ def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:
     """Compare and exchange lane by lane, and bind the values before."""
     dtype = op.array.dtype
     register = f.type(dtype)
-    place = memory.locate(f, op.array, op.companion, op.indices)
-    pointers, expected, value = memory.addresses(f, place), f.use(op.expected), f.use(op.value)
+    address = memory.locate(f, op.array, op.companion, op.indices)
+    pointers, expected, value = memory.addresses(f, address), f.use(op.expected), f.use(op.value)
 
     def one(lane: str) -> str:
         wanted, new = f.element(register, expected, lane), f.element(register, value, lane)
-        address = f.element("ptr", pointers, lane)
-        return str(atomics.exchange_if(f, dtype, address, wanted, new))
+        pointer = f.element("ptr", pointers, lane)
+        return str(atomics.exchange_if(f, dtype, pointer, wanted, new))
 
     f.bind(op.result, f.each_active(one, register))

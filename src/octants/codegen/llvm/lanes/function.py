@@ -67,7 +67,7 @@ class LaneText(FunctionText):
         self.lanes = lanes
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
-        self._row, self._place, self._step = "", "", ""
+        self._row, self._position_in_row, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
@@ -168,8 +168,8 @@ class LaneText(FunctionText):
         if self.rows is not None:
             length = self._row_length()
             self._row = super().apply("udiv", register, self.item, length)
-            self._place = super().apply("urem", register, self.item, length)
-            in_row = super().apply("sub", register, length, self._place)
+            self._position_in_row = super().apply("urem", register, self.item, length)
+            in_row = super().apply("sub", register, length, self._position_in_row)
             left = super().intrinsic("smin", register, [(register, left), (register, in_row)])
             most = (register, str(self.lanes))
             self._step = super().intrinsic("smin", register, [(register, left), most])
@@ -205,7 +205,7 @@ class LaneText(FunctionText):
         if value in self.rows.numbers:
             return self._row
         if value in self.rows.columns:
-            return self._neighbours(self.item_type, self._place)
+            return self._neighbours(self.item_type, self._position_in_row)
         return None
 
     def _numbers(self, register: str) -> str:

@@ -143,8 +143,8 @@ def _in_segments(
     found = inner.assign(f"call {_struct(parts)} {name_of_segment}({given})")
     for position, (part, buffer) in enumerate(zip(parts, buffers, strict=True)):
         taken = inner.assign(f"extractvalue {_struct(parts)} {found}, {position}")
-        place = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment.name}")
-        inner.emit(f"store {part} {taken}, ptr {place}")
+        address = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment.name}")
+        inner.emit(f"store {part} {taken}, ptr {address}")
     _end_segments(inner, segment, again)
     values = [
         inner.assign(f"load {t}, ptr {buffer}") for t, buffer in zip(types, buffers, strict=True)
@@ -163,8 +163,8 @@ def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
     inner.emit(f"store {shape} {inner.use(value)}, ptr {buffer}")
 
     def take(segment: str) -> str:
-        place = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment}")
-        return f"{part} {inner.assign(f'load {part}, ptr {place}')}"
+        address = inner.assign(f"getelementptr {part}, ptr {buffer}, i64 {segment}")
+        return f"{part} {inner.assign(f'load {part}, ptr {address}')}"
 
     return take
 

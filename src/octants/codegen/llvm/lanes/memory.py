@@ -52,7 +52,7 @@ class LaneOffset(Offset):
         else:
             super().add_unknown(line.start, stride)
 
-    def place(self, base: str) -> LaneAddress:
+    def addresses(self, base: str) -> LaneAddress:
         """Return the addresses at this offset from ``base``."""
         f, start = self._lanes, self.apply(base)
         if not self._vectors:
@@ -81,17 +81,17 @@ def locate(
 ) -> LaneAddress:
     """Return the addresses of an array element for all lanes."""
     offset = LaneOffset(f)
-    return offset.place(add_indices(f, offset, array, companion, indices))
+    return offset.addresses(add_indices(f, offset, array, companion, indices))
 
 
-def addresses(f: LaneText, place: LaneAddress) -> str:
+def addresses(f: LaneText, address: LaneAddress) -> str:
     """Return the addresses as a vector."""
-    if place.step is None:
-        return place.start
-    if place.step == 0:
-        return f.spread("ptr", place.start)
-    numbers = ", ".join(f"i64 {k * place.step}" for k in range(f.lanes))
-    return f.assign_vector(f"getelementptr i8, ptr {place.start}, {f.vector('i64')} <{numbers}>")
+    if address.step is None:
+        return address.start
+    if address.step == 0:
+        return f.spread("ptr", address.start)
+    numbers = ", ".join(f"i64 {k * address.step}" for k in range(f.lanes))
+    return f.assign_vector(f"getelementptr i8, ptr {address.start}, {f.vector('i64')} <{numbers}>")
 
 
 # -- as instructions ----------------------------------------------------------------------------
@@ -101,47 +101,47 @@ def _suffix(f: LaneText, type: str) -> str:
     return f"v{f.lanes}{ {'half': 'f16'}.get(type, names.suffix(type)) }"
 
 
-def load_from(f: LaneText, place: LaneAddress, type: str, align: int, suffix: str) -> str:
+def load_from(f: LaneText, address: LaneAddress, type: str, align: int, suffix: str) -> str:
     """Load for the active lanes; the result is one number if all have one address."""
     vector, mask = f.vector(type), f.vector("i1")
-    if place.step == 0:
-        return f.assign(f"load {type}, ptr {place.start}, align {align}{suffix}")
-    if place.step == align and f.mask is None:
-        return f.assign_vector(f"load {vector}, ptr {place.start}, align {align}{suffix}")
-    if place.step == align:
+    if address.step == 0:
+        return f.assign(f"load {type}, ptr {address.start}, align {align}{suffix}")
+    if address.step == align and f.mask is None:
+        return f.assign_vector(f"load {vector}, ptr {address.start}, align {align}{suffix}")
+    if address.step == align:
         name = f"@llvm.masked.load.{_suffix(f, type)}.p0"
         f.text.declare(name, vector, f"ptr, i32, {mask}, {vector}")
         return f.assign_vector(
-            f"call {vector} {name}(ptr {place.start}, i32 {align}, {mask} {f.lanes_of(f.mask)},"
+            f"call {vector} {name}(ptr {address.start}, i32 {align}, {mask} {f.lanes_of(f.mask)},"
             f" {vector} zeroinitializer){suffix}"
         )
     name = f"@llvm.masked.gather.{_suffix(f, type)}.v{f.lanes}p0"
     pointers = f.vector("ptr")
     f.text.declare(name, vector, f"{pointers}, i32, {mask}, {vector}")
     return f.assign_vector(
-        f"call {vector} {name}({pointers} {addresses(f, place)}, i32 {align},"
+        f"call {vector} {name}({pointers} {addresses(f, address)}, i32 {align},"
         f" {mask} {f.lanes_of(f.mask)}, {vector} zeroinitializer){suffix}"
     )
 
 
 def store_to(
-    f: LaneText, place: LaneAddress, type: str, value: str, align: int, suffix: str
+    f: LaneText, address: LaneAddress, type: str, value: str, align: int, suffix: str
 ) -> None:
     """Store for the active lanes; if several have one address, the last one's value stays."""
     vector, mask = f.vector(type), f.vector("i1")
-    if place.step == 0:
+    if address.step == 0:
         if f.is_vector(value):
             value = f.element(type, value, f.last_active())
-        f.emit(f"store {type} {value}, ptr {place.start}, align {align}{suffix}")
+        f.emit(f"store {type} {value}, ptr {address.start}, align {align}{suffix}")
         return
     value = f.spread(type, value)
-    if place.step == align and f.mask is None:
-        f.emit(f"store {vector} {value}, ptr {place.start}, align {align}{suffix}")
-    elif place.step == align:
+    if address.step == align and f.mask is None:
+        f.emit(f"store {vector} {value}, ptr {address.start}, align {align}{suffix}")
+    elif address.step == align:
         name = f"@llvm.masked.store.{_suffix(f, type)}.p0"
         f.text.declare(name, "void", f"{vector}, ptr, i32, {mask}")
         f.emit(
-            f"call void {name}({vector} {value}, ptr {place.start}, i32 {align},"
+            f"call void {name}({vector} {value}, ptr {address.start}, i32 {align},"
             f" {mask} {f.lanes_of(f.mask)}){suffix}"
         )
     else:
@@ -149,7 +149,7 @@ def store_to(
         pointers = f.vector("ptr")
         f.text.declare(name, "void", f"{vector}, {pointers}, i32, {mask}")
         f.emit(
-            f"call void {name}({vector} {value}, {pointers} {addresses(f, place)}, i32 {align},"
+            f"call void {name}({vector} {value}, {pointers} {addresses(f, address)}, i32 {align},"
             f" {mask} {f.lanes_of(f.mask)}){suffix}"
         )
 
@@ -160,18 +160,18 @@ def store_to(
 def load(f: LaneText, op: ops.Load) -> None:
     """Load an element. Arguments are invariant, so that their loads may move."""
     dtype = op.array.dtype
-    place = locate(f, op.array, op.companion, op.indices)
+    address = locate(f, op.array, op.companion, op.indices)
     suffix = f.kernel.scopes.suffix(op.ref)
     if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
-        suffix = f", !invariant.load {f.text.empty}" if place.step == 0 else ""
-    stored = load_from(f, place, memory.memory_type(f, dtype), dtype.size, suffix)
+        suffix = f", !invariant.load {f.text.empty}" if address.step == 0 else ""
+    stored = load_from(f, address, memory.memory_type(f, dtype), dtype.size, suffix)
     f.bind(op.result, memory.from_memory(f, dtype, stored))
 
 
 def store(f: LaneText, op: ops.Store) -> None:
     """Store an element."""
     dtype = op.array.dtype
-    place = locate(f, op.array, op.companion, op.indices)
+    address = locate(f, op.array, op.companion, op.indices)
     stored = memory.to_memory(f, dtype, f.use(op.value))
     suffix = f.kernel.scopes.suffix(op.ref)
-    store_to(f, place, memory.memory_type(f, dtype), stored, dtype.size, suffix)
+    store_to(f, address, memory.memory_type(f, dtype), stored, dtype.size, suffix)

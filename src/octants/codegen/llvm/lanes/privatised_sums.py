@@ -23,38 +23,38 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     if op in f.collected or op.ref not in f.sums:
         shared_atomic(f, op)
         return
-    place = memory.locate(f, op.array, op.companion, op.indices)
-    if place.step == 0:
-        _add_total(f, op, place)
-    elif place.step is not None:
-        either(f, lambda: _add_vector(f, op, place), lambda: _add_each(f, op, place))
+    address = memory.locate(f, op.array, op.companion, op.indices)
+    if address.step == 0:
+        _add_total(f, op, address)
+    elif address.step is not None:
+        either(f, lambda: _add_vector(f, op, address), lambda: _add_each(f, op, address))
     else:
-        _add_each(f, op, place)
+        _add_each(f, op, address)
 
 
-def _add_total(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
+def _add_total(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     """Add the sum of the active lanes at once."""
     dtype = op.array.dtype
     register = f.type(dtype)
     nothing = f.literal(neutral("add", dtype), dtype)
     values = f.active(register, f.held(register, f.use(op.value)), nothing)
-    add_to(f, op, place.start, fold(f, "add", dtype, values))
+    add_to(f, op, address.start, fold(f, "add", dtype, values))
 
 
-def _add_vector(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
+def _add_vector(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     """Add all lanes at once: no two have one address."""
     dtype = op.array.dtype
     suffix = f.kernel.scopes.suffix(op.ref)
     register = scalar_memory.memory_type(f, dtype)
-    old = memory.load_from(f, place, register, dtype.size, suffix)
+    old = memory.load_from(f, address, register, dtype.size, suffix)
     new = arithmetic.combine(f, op.fn, dtype, old, f.use(op.value))
-    memory.store_to(f, place, register, new, dtype.size, suffix)
+    memory.store_to(f, address, register, new, dtype.size, suffix)
 
 
-def _add_each(f: LaneText, op: ops.Atomic, place: LaneAddress) -> None:
+def _add_each(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     """Add lane by lane."""
     register, value = f.type(op.array.dtype), f.use(op.value)
-    pointers = memory.addresses(f, place)
+    pointers = memory.addresses(f, address)
 
     def one(lane: str) -> None:
         add_to(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))

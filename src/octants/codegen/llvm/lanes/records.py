@@ -36,9 +36,9 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
         stored = pack(f, dtype, [f.use(op.values[slot]) for slot in slots])
-        place = _member(f, start, offset, dtype.size)
+        address = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
-        memory.store_to(f, place, stored_as, stored, dtype.size, suffix)
+        memory.store_to(f, address, stored_as, stored, dtype.size, suffix)
 
 
 def pop(f: LaneText, op: ops.RecordPop) -> None:
@@ -52,9 +52,9 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
         f.mask = None  # inactive lanes may read memory too
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
-        place = _member(f, start, offset, dtype.size)
+        address = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
-        stored = memory.load_from(f, place, stored_as, dtype.size, suffix)
+        stored = memory.load_from(f, address, stored_as, dtype.size, suffix)
         for slot, operand in zip(slots, unpack(f, dtype, len(slots), stored), strict=True):
             f.bind(op.results[slot], operand)
     f.mask = mask
@@ -76,8 +76,8 @@ def _member(f: LaneText, start: str, offset: int, size: int) -> LaneAddress:
         head = f.assign(f"getelementptr i8, ptr {start}, i64 {offset * f.lanes}")
         return LaneAddress(head, size)
     numbers = ", ".join(f"i64 {offset * f.lanes + lane * size}" for lane in range(f.lanes))
-    places = f"{f.vector('ptr')} {start}, {f.vector('i64')} <{numbers}>"
-    return LaneAddress(f.assign_vector(f"getelementptr i8, {places}"), None)
+    pointers = f"{f.vector('ptr')} {start}, {f.vector('i64')} <{numbers}>"
+    return LaneAddress(f.assign_vector(f"getelementptr i8, {pointers}"), None)
 
 
 def end(f: LaneText, op: ops.RecordEnd) -> None:

@@ -41,12 +41,12 @@ def _estimated(f: LaneText, op: ReciprocalRoot) -> str:
     return whole
 
 
-def _taken(f: LaneText, operand: str, lanes: int, places: range) -> str:
+def _taken(f: LaneText, operand: str, lanes: int, positions: range) -> str:
     """Return some lanes of a vector; lanes beyond it are undefined."""
     vector = f"<{lanes} x float>"
-    order = ", ".join(f"i32 {place}" if place < lanes else "i32 poison" for place in places)
+    order = ", ".join(f"i32 {lane}" if lane < lanes else "i32 poison" for lane in positions)
     return f.assign(
-        f"shufflevector {vector} {operand}, {vector} poison, <{len(places)} x i32> <{order}>"
+        f"shufflevector {vector} {operand}, {vector} poison, <{len(positions)} x i32> <{order}>"
     )
 
 

@@ -29,9 +29,9 @@ def fill(f: LaneText, table: Table) -> None:
     element = memory_type(f, dtype)
     for number, value in enumerate(table.values):
         operand = to_memory(f, dtype, select_tables.operand(f, table, value))
-        place = f.assign(f"getelementptr i8, ptr {start}, i64 {number * dtype.size * f.lanes}")
+        address = f.assign(f"getelementptr i8, ptr {start}, i64 {number * dtype.size * f.lanes}")
         wide = f.spread(element, operand)
-        f.emit(f"store {f.vector(element)} {wide}, ptr {place}, align {dtype.size}")
+        f.emit(f"store {f.vector(element)} {wide}, ptr {address}, align {dtype.size}")
 
 
 def select(f: LaneText, op: ops.Select) -> None:
@@ -56,8 +56,8 @@ def _read(f: LaneText, read: Read) -> str:
         numbers = ", ".join(f"i64 {lane * step}" for lane in range(f.lanes))
         offset = f.assign_vector(f"add {f.vector('i64')} {offset}, <{numbers}>")
         pointers = f"getelementptr i8, ptr {start}, {f.vector('i64')} {offset}"
-        place = LaneAddress(f.assign_vector(pointers), None)
+        address = LaneAddress(f.assign_vector(pointers), None)
     else:
-        place = LaneAddress(f.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), step)
-    stored = memory.load_from(f, place, memory_type(f, dtype), dtype.size, "")
+        address = LaneAddress(f.assign(f"getelementptr i8, ptr {start}, i64 {offset}"), step)
+    stored = memory.load_from(f, address, memory_type(f, dtype), dtype.size, "")
     return from_memory(f, dtype, stored)
