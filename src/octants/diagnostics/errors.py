@@ -325,9 +325,10 @@ class StaticAssertion(UserError):
     """A static_assert that does not hold."""
 
     message: str
+    place: str = "this is false"
     code = "OCT121"
     title = "static assertion failed{message}"
-    label = "this is false"
+    label = "{place}"
 
 
 class CompileTimeFailure(UserError):

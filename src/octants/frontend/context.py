@@ -23,6 +23,7 @@ import ast
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NoReturn, Protocol
 
 from octants.diagnostics.errors import NumberTooLarge, UserError
@@ -38,6 +39,7 @@ from octants.frontend.stop_gradient import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
+from octants.lang.marker import is_library_function
 from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned
@@ -126,7 +128,7 @@ class Context:
     ) -> NoReturn:
         """Raise a user error at ``node``, or at the current place; labels point to other places."""
         problem = error if isinstance(error, UserError) else error()
-        raise problem.at(self.span(node), *labels) from None
+        raise problem.at(self._span_for_users(node), *labels) from None
 
     def warn(self, problem: UserError, node: ast.AST) -> None:
         """Note what probably does not do what is meant."""
@@ -139,6 +141,15 @@ class Context:
         if node is None:
             return self.builder.location
         return self.scopes.frame.source.span(node)
+
+    def _span_for_users(self, node: ast.AST | None) -> Span | None:
+        """Where ``node`` stands; within a function of the library, the call of it by the user."""
+        span = self.span(node)
+        for frame, caller in pairwise(reversed(self.scopes.frames)):
+            if frame.call is None or not is_library_function(frame.function):
+                break
+            span = caller.source.span(frame.call)
+        return span
 
     # -- syntax ---------------------------------------------------------------------------------
 

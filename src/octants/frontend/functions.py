@@ -148,7 +148,7 @@ def inline(
     keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
     is_ours = is_library_function(function)
-    with scopes.entered(FunctionScope(text, function, key)) as frame:
+    with scopes.entered(FunctionScope(text, function, key, call=node)) as frame:
         frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):
             is_place = parameter.is_template or parameter.name in by_reference

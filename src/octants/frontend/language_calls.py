@@ -35,6 +35,7 @@ from octants.frontend.values import (
 )
 from octants.ir.core import Value
 from octants.lang import syntax
+from octants.lang.marker import is_library_function
 from octants.types.matrix_values import Matrix
 
 __all__ = ["WORDS", "format_string"]
@@ -91,7 +92,9 @@ def static_assert(context: Context, node: ast.Call) -> None:
     what = "the condition" + (f" of the assertion that {message[0]}" if message else "")
     condition = compile_time.static_value(context, args[0], node, what)
     if not compile_time.truth(context, condition):
-        context.fail(StaticAssertion(f": {message[0]}" if message else ""), node.args[0])
+        is_library = is_library_function(context.scopes.frame.function)
+        place = "a function of the library asserts it" if is_library else "this is false"
+        context.fail(StaticAssertion(f": {message[0]}" if message else "", place), node.args[0])
 
 
 def static_print(context: Context, node: ast.Call) -> None:

@@ -50,6 +50,8 @@ class FunctionScope:
     function: types.FunctionType
     key: tuple[Any, ...] = ()
     is_kernel: bool = False
+    call: ast.AST | None = None
+    """The call that this body replaces, in the function around it."""
     variables: dict[str, Variable] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
     loops: list[LoopExits] = field(default_factory=list)

@@ -93,7 +93,7 @@ def reduce(value: Any, block_dim: CompileTime, op: CompileTime, dtype: CompileTi
     `op` is a `qd.func` of two values; it is given neighbours in their order. `block_dim` is that of
     the loop, and `dtype` the type of the values. All work items of the block get the result.
     """
-    static_assert(block_dim == dim(), "block_dim is that of the loop, from loop_config")
+    static_assert(block_dim == dim(), f"`block_dim` must be that of the loop, which is {dim()}")
     return _reduce(value, op, dtype)
 
 
@@ -151,7 +151,7 @@ def inclusive_scan(value: Any, block_dim: CompileTime, op: CompileTime, dtype: C
 
     The arguments are those of `reduce`.
     """
-    static_assert(block_dim == dim(), "block_dim is that of the loop, from loop_config")
+    static_assert(block_dim == dim(), f"`block_dim` must be that of the loop, which is {dim()}")
     before, has_before, own = _scan(value, op, dtype)
     result = own
     if has_before:
@@ -167,7 +167,7 @@ def exclusive_scan(
 
     The other arguments are those of `reduce`.
     """
-    static_assert(block_dim == dim(), "block_dim is that of the loop, from loop_config")
+    static_assert(block_dim == dim(), f"`block_dim` must be that of the loop, which is {dim()}")
     before, has_before, own = _scan(value, op, dtype)
     previous = subgroup.shuffle_up(own, 1)
     result = before
