@@ -148,7 +148,8 @@ def test_a_gradient_under_a_name_of_its_own() -> None:
     assert x.grad.to_numpy().tolist() == [11, 12, 13]
     number_all(gradient)
     assert x.grad.to_numpy().tolist() == [0, 1, 2]
-    lonely = qd.field(qd.f32, 3)
+    lonely = qd.field(qd.f32)
+    qd.root.dense(qd.i, 3).place(lonely)
     with pytest.raises(qd.OctantsCompilationError, match="no `.dual`"):
         number_all(lonely.dual)
 

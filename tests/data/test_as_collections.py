@@ -160,3 +160,83 @@ def test_a_number_that_stays_gives_none(kind: str) -> None:
         assert vectors.to_numpy().tolist() == [[1, 2]]
     with pytest.warns(qd.OctantsWarning, match="OCT534"):
         vectors[0] = [1.5, 2.0]
+
+
+@kinds
+def test_slices(kind: str) -> None:
+    x = make(kind, qd.i32, (3, 4))
+    values = np.arange(12, dtype=np.int32).reshape(3, 4)
+    x.from_numpy(values)
+    keys: tuple[Any, ...] = (
+        slice(1, 3),
+        (slice(None), 1),
+        (0, slice(-3, None, 2)),
+        ...,
+        (..., 2),
+        (slice(3, 0, -1), slice(0, 0)),
+    )
+    for key in keys:
+        assert np.array_equal(x[key], values[key])
+        x[key] = values[key] + 100
+        values[key] += 100
+        assert np.array_equal(x.to_numpy(), values)
+    x[:, 3] = 7
+    assert x[:, 3].tolist() == [7, 7, 7]
+    with pytest.raises(ValueError, match="read-only"):
+        x[1:][0, 0] = 1
+    with pytest.raises(IndexError, match="OCT530"):
+        x[:, :, 0]
+    with pytest.raises(IndexError, match="out of range|from 0 to 2"):
+        x[3, :]
+    with pytest.raises(ValueError, match="shape"):
+        x[0:2] = np.zeros(3, np.int32)
+
+
+def test_slices_of_vectors_and_of_nothing() -> None:
+    v = qd.Vector.field(2, qd.f32, shape=3)
+    v[1:] = [1, 2]
+    assert v[...].tolist() == [[0, 0], [1, 2], [1, 2]]
+    v[:1] = qd.Vector([3, 4])
+    assert v[:, ...].shape == (3, 2)
+    assert v[0].to_list() == [3, 4]
+    one = qd.field(qd.f32, shape=())
+    one[...] = 2
+    assert one[...] == 2
+    shifted = qd.field(qd.f32, shape=3, offset=-1)
+    assert shifted[:].shape == (3,)
+    with pytest.raises(TypeError, match="OCT531.*offset"):
+        shifted[-1:]
+
+
+def test_views_of_ndarrays_show_and_take_values() -> None:
+    x = qd.array([0, 1, 2, 3, 4])
+    x[1:3] = 9
+    view = x[2:5]
+    view[1:] = [5, 6]
+    assert x.tolist() == [0, 9, 9, 5, 6]
+    assert repr(view) == "<qd.BufferView of 3 elements from 2: [9 5 6]>"
+    assert np.asarray(view).tolist() == view.tolist() == [9, 5, 6]
+
+
+@kinds
+def test_a_tape_sees_which_elements_a_slice_writes(kind: str) -> None:
+    create = qd.field if kind == "field" else qd.ndarray
+    x, y = (create(qd.f64, 4, needs_grad=True) for _ in "xy")
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def square(x: qd.Tensor, y: qd.Tensor):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    @qd.kernel
+    def total(y: qd.Tensor):
+        for i in y:
+            loss[None] += y[i]
+
+    x.from_numpy(np.array([1.0, 2.0, 3.0, 4.0]))
+    with qd.ad.Tape(loss=loss):
+        square(x, y)
+        y[1:3] = 5.0
+        total(y)
+    assert (loss[None], x.grad.to_numpy().tolist()) == (27, [2, 0, 0, 8])

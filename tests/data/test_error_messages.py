@@ -144,7 +144,7 @@ def companion_without_field() -> None:
 
 @case
 def missing_companion() -> None:
-    field(f32, 3, name="x").grad[0]
+    field(f32, name="x").grad[0]
 
 
 @case
@@ -189,7 +189,7 @@ def wrong_number_of_indices() -> None:
 
 @case
 def wrong_index() -> None:
-    field(f32, 3, name="x")[0:2]
+    field(f32, 3, name="x")["0:2"]
 
 
 @case

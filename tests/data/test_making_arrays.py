@@ -130,7 +130,8 @@ def test_integers_have_no_gradient(make: Any, needed: str) -> None:
 
 
 def test_companions_of_fields() -> None:
-    x, n = field(f32, 3), field(i32, 3)
+    x, n = field(f32), field(i32, 3)
+    root.dense(ax.i, 3).place(x)
     assert not x.has_grad()
     assert n.grad is None
     assert n.dual is None
@@ -146,7 +147,8 @@ def test_companions_of_fields() -> None:
 
 
 def test_companions_cannot_come_late() -> None:
-    x = field(f32, 3)
+    x = field(f32)
+    root.dense(ax.i, 3).place(x)
     gradient = x.grad
     x[0]
     with pytest.raises(OctantsRuntimeError, match="allocated already"):

@@ -510,14 +510,25 @@ def test_a_field_placed_wrongly_is_no_hindrance_when_it_is_gone() -> None:
 
 
 def test_a_gradient_is_none_when_it_cannot_be_placed_any_more() -> None:
-    x, n = field(f32, 3), ndarray(f32, 3)
-    s = Struct.field({"a": f32, "b": i32}, shape=3)
-    v = make_field(f32, 3, element_shape=(2,))
+    x, n = field(f32), ndarray(f32, 3)
+    s = Struct.field({"a": f32, "b": i32})
+    v = make_field(f32, element_shape=(2,))
+    root.dense(ax.i, 3).place(x, s, v)
     assert None not in (x.grad, x.dual, s.grad, s.dual, v.grad, v.get_scalar_field(0).grad)  # type: ignore[attr-defined]
     for each in (x, s, v):
         each.fill(0)
         assert (each.grad, each.dual, each.has_grad()) == (None, None, False)
     assert (n.grad, n.dual, v.get_scalar_field(0).grad) == (None, None, None)  # type: ignore[attr-defined]
+
+
+def test_a_field_of_a_shape_has_the_gradient_that_was_asked_for() -> None:
+    x, s = field(f32, 3), Struct.field({"a": f32, "b": i32}, shape=3)
+    v = make_field(f32, 3, element_shape=(2,))
+    for each in (x, s, v):
+        assert (each.grad, each.dual, each.has_grad()) == (None, None, False)
+    root.lazy_grad()
+    assert x.grad[1] == s.grad.a[1] == 0
+    assert v.dual is None
 
 
 def test_placing_twice_changes_nothing() -> None:

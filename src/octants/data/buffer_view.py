@@ -86,6 +86,10 @@ class BufferView(AnyBufferView):
         return self.array[self._position(key)]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, slice):
+            first, size = bounds_of(self.shape, key)
+            self.array[self.offset + first : self.offset + first + size] = value
+            return
         self.array[self._position(key)] = value
 
     def _position(self, key: Any) -> int:
@@ -127,8 +131,16 @@ class BufferView(AnyBufferView):
         """A copy of the elements as a numpy array."""
         return np.array(self.array.to_numpy()[self.offset : self.offset + self.size])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
+
+    def tolist(self) -> Any:
+        """The elements as a list of Python numbers."""
+        return self.to_numpy().tolist()
+
     def __repr__(self) -> str:
-        return f"<qd.BufferView of {self.size} elements from {self.offset} of {self.array!r}>"
+        values = np.array2string(self.to_numpy(), threshold=100, edgeitems=3)
+        return f"<qd.BufferView of {self.size} elements from {self.offset}: {values}>"
 
 
 def bounds_of(shape: tuple[int, ...], key: slice) -> tuple[int, int]:

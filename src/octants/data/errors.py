@@ -287,7 +287,7 @@ class WrongNumberOfIndices(UserError):
     code = "OCT530"
     exception = OctantsHostIndexError
     title = "{what} has {axes} axes, but its index is {given}"
-    remedy = "give one index per axis, None where there is no axis; `x.to_numpy()` can be sliced"
+    remedy = "give one index or slice per axis, None where there is no axis"
 
 
 class WrongIndex(UserError):
@@ -298,7 +298,7 @@ class WrongIndex(UserError):
     code = "OCT531"
     exception = OctantsRuntimeTypeError
     title = "{what}: an index is an integer, not {given}"
-    remedy = "`x.to_numpy()` can be sliced and indexed by arrays"
+    remedy = "`x.to_numpy()` can be indexed by arrays"
 
 
 class IndexOutOfRange(UserError):

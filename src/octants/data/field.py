@@ -45,6 +45,8 @@ class Field(Tensor, FieldHandle):
 
     _kind = "field"
     _is_sparse = False
+    has_own_blocks = False
+    """Whether a shape placed the field: then only `lazy_grad` can still give it a companion."""
 
     def __init__(
         self,
@@ -98,9 +100,10 @@ class Field(Tensor, FieldHandle):
 
     @property
     def grad(self) -> Field | None:
-        """The field of the gradient; None if there is none, and it is too late to place one.
+        """The field of the gradient; None if there is none.
 
-        It can be placed until the field is used for the first time; see `has_grad`.
+        Of a field that was made without a shape, it can be placed until the field is first used:
+        till then this is a field without memory. `has_grad` reports whether it has any.
         """
         return self._companion_if_possible(ADJOINT)
 
@@ -112,9 +115,10 @@ class Field(Tensor, FieldHandle):
     def _companion_if_possible(self, companion: Companion) -> Field | None:
         """A companion that is placed, or can still be: until the field gets its memory."""
         found = self.companion_array(companion)
-        if found is None or found.places or self.primal._layout is None:
+        if found is None or found.places or companion in self.needed:
             return found
-        return None
+        is_too_late = self.primal.has_own_blocks or self.primal._layout is not None
+        return None if is_too_late else found
 
     def has_grad(self) -> bool:
         """Whether a gradient is placed, or will be."""

@@ -103,6 +103,7 @@ def make_field(
     check_extents("field", extents, origin)
     made = _new_field(scalar, element_shape, name, needed)
     _place_in_own_blocks(made, extents, axes, origin, layout)
+    made.has_own_blocks = True
     return made
 
 

@@ -38,13 +38,15 @@ from octants.types.default_types import resolve
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
-    from octants.data import dlpack_export
+    from octants.data import dlpack_export, host_slices
 else:
     dlpack_export = Deferred("octants.data.dlpack_export")
+    host_slices = Deferred("octants.data.host_slices")
 
 Array = np.ndarray[Any, Any]
 
 _identities = itertools.count(1)
+_SLICES = frozenset((slice, tuple, type(...)))  # the types of an index that may contain slices
 _SHOWN = 1 << 20  # elements of an array whose values `repr` reads
 
 
@@ -61,8 +63,9 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
 
     `shape` counts elements, which are scalars, or vectors or matrices of `element_shape`. The host
     reads and writes elements by ``x[i, j]`` (``x[None]`` where there are no axes) and components by
-    ``x[i][k]``; all at once by `to_numpy`, `from_numpy`, `fill` and `copy_from`. As the annotation
-    of a parameter it takes arrays of either kind.
+    ``x[i][k]``; all at once by `to_numpy`, `from_numpy`, `fill` and `copy_from`. A slice, such as
+    ``x[1:3]``, is a copy that cannot be written; ``x[1:3] = values`` writes its elements. As the
+    annotation of a parameter it takes arrays of either kind.
     """
 
     dtype: DType
@@ -135,8 +138,8 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     def grad(self) -> Any:
         """The array of the gradient; None if there is none.
 
-        Until a field is used for the first time it can still be given one, by `place` or
-        `lazy_grad`: till then this is an array without memory. `has_grad` says which it is.
+        A field that was made without a shape can be given one by `place` until it is first used:
+        till then this is an array without memory. `has_grad` reports whether it has any.
         """
         return self.companion_array(Companion.ADJOINT)
 
@@ -194,17 +197,20 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     # -- elements -------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is slice:
+        if type(key) in _SLICES and host_slices.has_slice(key):
             return self._slice(key)
         index = self._index(key)
         events.before_read(self)
         return make_element(self, index) if self.element_shape else self.window().item(index)
 
-    def _slice(self, key: slice) -> Any:
-        """``x[i:j]``: only ndarrays have views."""
-        raise WrongIndex(self.describe(), describe(key)).at(None)
+    def _slice(self, key: Any) -> Any:
+        """``x[i:j]``, ``x[:, k]``: a copy, as a numpy array that cannot be written."""
+        return host_slices.read_slice(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) in _SLICES and host_slices.has_slice(key):
+            host_slices.write_slice(self, key, value)
+            return
         index = self._index(key)
         if self.element_shape or not is_ready(value, self.dtype):
             value = convert_element(self.describe(), value, self.dtype, self.element_shape)
@@ -233,6 +239,11 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
             self._position(axis, item, first[axis], extents[axis])
             for axis, item in enumerate(given)
         )
+
+    def position(self, axis: int, item: Any) -> int:
+        """The index along an axis, counted from 0, of what stands in the brackets."""
+        first = self.offset[axis] if self.offset else 0
+        return self._position(axis, item, first, self.window().shape[axis])
 
     def _position(self, axis: int, item: Any, first: int, extent: int) -> int:
         try:

@@ -184,10 +184,12 @@ class Ndarray(Tensor, NdarrayHandle):
         """The scalar type of the elements."""
         return self.dtype
 
-    def _slice(self, key: slice) -> BufferView:
-        """``x[i:j]``: a view of these elements."""
+    def _slice(self, key: Any) -> Any:
+        """``x[i:j]`` of one axis: a view of its elements; else a copy, as of fields."""
         self.require_alive()
-        return BufferView(self, *bounds_of(self.shape, key))
+        if type(key) is slice and len(self.shape) == 1:
+            return BufferView(self, *bounds_of(self.shape, key))
+        return super()._slice(key)
 
     # -- copies ---------------------------------------------------------------------------------
 

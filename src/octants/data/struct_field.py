@@ -282,5 +282,6 @@ def _place(
             block = dense_blocks(outermost, extents, tuple(range(len(extents))))
             block.place(*group, offset=origin)
         for leaf in leaves:
+            leaf.has_own_blocks = True
             for companion in leaf.needed:
                 mirror.place(leaf.places[None], leaf.companion_array(companion))
