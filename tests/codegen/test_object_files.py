@@ -249,7 +249,7 @@ def wanted(file: ObjectFile, kind: int, symbol: int, base: int) -> int:
         return base + file._slots[symbol]
     if symbol in file._stubs:
         return base + file._stubs[symbol]
-    return base + file._place(file._symbols[symbol])
+    return base + file._offset_of(file._symbols[symbol])
 
 
 def arm64_target(word: int, place: int) -> int:
@@ -303,7 +303,9 @@ def test_tables_of_addresses_hold_them(target: Target) -> None:
     for symbol, place in file._slots.items():
         name = file._symbols[symbol].name
         expected = (
-            0x1122334455667788 if name == "outside" else base + file._place(file._symbols[symbol])
+            0x1122334455667788
+            if name == "outside"
+            else base + file._offset_of(file._symbols[symbol])
         )
         assert struct.unpack_from("<Q", image, place)[0] == expected
     assert any(file._symbols[symbol].name == "outside" for symbol in file._slots)
@@ -311,7 +313,7 @@ def test_tables_of_addresses_hold_them(target: Target) -> None:
     names = ["one", "two"]
     for section, offset, _, symbol, addend in tables:
         (found,) = struct.unpack_from("<Q", image, file._starts[section] + offset)
-        assert found == base + file._place(file._symbols[symbol]) + addend
+        assert found == base + file._offset_of(file._symbols[symbol]) + addend
     assert len(tables) == len(names)
 
 

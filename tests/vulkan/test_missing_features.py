@@ -306,7 +306,7 @@ def test_memory_that_the_host_reads_slowly_is_copied_first(monkeypatch: pytest.M
 
     fill(x)
     transfers = qd.driver.state.device.transfers  # type: ignore[union-attr]
-    buffer, _ = transfers.place(x.address(Companion.PRIMAL), 4000)
+    buffer, _ = transfers.buffer_of(x.address(Companion.PRIMAL), 4000)
     copies: list[int] = []
     copy = transfers.queue.copy
     monkeypatch.setattr(buffer, "reads_well", False)

@@ -26,7 +26,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[VulkanDevice, Any]]:
     qd.init(arch=qd.vulkan, offline_cache=False)
     device: Any = qd.driver.state.device
     array = qd.ndarray(qd.i32, COUNT)
-    buffer, _ = device.transfers.place(array.address(Companion.PRIMAL), 4 * COUNT)
+    buffer, _ = device.transfers.buffer_of(array.address(Companion.PRIMAL), 4 * COUNT)
     qd.sync()
     monkeypatch.setattr(buffer, "host", 0)
     monkeypatch.setattr("octants.runtime.vulkan.transfers._FEW", 16)

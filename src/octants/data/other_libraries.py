@@ -12,7 +12,7 @@ from octants.data.errors import WrongArray, describe
 from octants.data.memory import Window
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
-from octants.runtime.interop.foreign_arrays import place
+from octants.runtime.interop.foreign_arrays import view_at
 from octants.runtime.memory.array_access import Saved
 
 Array = np.ndarray[Any, Any]
@@ -82,7 +82,7 @@ def import_array(device: Device, what: str, source: Any) -> Saved | None:
         return None
     if part.dtype is None:
         raise WrongArray(what, "one of a type that the language has not", "numbers").at(None)
-    return Saved(place(part.address, part.dtype, part.shape, part.strides), part.owner)
+    return Saved(view_at(part.address, part.dtype, part.shape, part.strides), part.owner)
 
 
 def from_dlpack(what: str, source: Any) -> Array:

@@ -156,7 +156,7 @@ class Capture:
         run: Callable[[int], None],
         kernel: Any,
         owner: Any,
-        place: tuple[int, int, int],
+        memory: tuple[int, int, int],
         block: Any,
         arrays: Sequence[Any],
     ) -> bool:
@@ -166,16 +166,16 @@ class Capture:
             run: Launches the kernel with the parameter block at an address.
             kernel: The device's loaded kernel.
             owner: The specialisation, which is kept alive.
-            place: The address of the block, the bytes of its slots, the bytes of its storage.
+            memory: The address of the block, the bytes of its slots, the bytes of its storage.
             block: The block.
             arrays: The array arguments.
 
         Returns:
             True: the block belongs to the capture from now on.
         """
-        number = ctypes.c_uint64.from_address(place[0] + NUMBER).value
+        number = ctypes.c_uint64.from_address(memory[0] + NUMBER).value
         quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
-        self.commands.append(Launch(run, kernel, *place, number, quotas))
+        self.commands.append(Launch(run, kernel, *memory, number, quotas))
         self.kept.append(block)
         self.owners[id(owner)] = owner
         if hasattr(owner, "holding"):

@@ -190,8 +190,8 @@ def device_address(
 
 def not_on_device(leaf: Leaf, value: Any) -> OctantsError:
     """The error for an array of another library in memory that kernels cannot access."""
-    place = getattr(value, "device", "another device")
-    problem = f"the {describe(value).split()[-1]} is on {place}, where kernels do not run"
+    device = getattr(value, "device", "another device")
+    problem = f"the {describe(value).split()[-1]} is on {device}, where kernels do not run"
     move = "x.cpu()" if is_torch(type(value)) else 'jax.device_put(x, jax.devices("cpu")[0])'
     library = "" if is_torch(type(value)) else " (of JAX)"
     return leaf.error(problem, f"pass `{move}`{library}, or an array on the device of `init`")

@@ -97,7 +97,7 @@ class Layout:
         self._pieces: list[Piece] = []
         self.storage: dict[ArrayRef, Stored] = {}
         self.temporaries = 0  # temporaries that are as long as an argument
-        self._place_storage()
+        self._assign_storage()
         for slot in binding.parameters.slots:
             if not self._is_in_head(slot):
                 self._slot(slot)
@@ -124,7 +124,7 @@ class Layout:
 
     # -- storage --------------------------------------------------------------------------------
 
-    def _place_storage(self) -> None:
+    def _assign_storage(self) -> None:
         """Assign storage to each pointer that belongs neither to an argument nor to a field."""
         position = self._slots
         for slot in self.binding.parameters.slots:
@@ -151,8 +151,8 @@ class Layout:
         if not self.device.shares_memory and self.binding.results:
             view, first = "memory", self._fetched()[0]
             self.fetch = f"read(storage + {first - self._slots}, memory)"
-        for number, place in enumerate(self.binding.results):
-            stored = self.storage[place]
+        for number, ref in enumerate(self.binding.results):
+            stored = self.storage[ref]
             letters = f"<{stored.count}{_LETTER[stored.dtype.name]}"
             self.scope[f"unpack{number}"] = struct.Struct(letters).unpack_from
             terms.append(f"unpack{number}({view}, {stored.offset - first})")
@@ -160,7 +160,7 @@ class Layout:
 
     def _fetched(self) -> tuple[int, int]:
         """The offsets where the results begin and end."""
-        found = [self.storage[place] for place in self.binding.results]
+        found = [self.storage[ref] for ref in self.binding.results]
         start = min((stored.offset for stored in found), default=0)
         return start, max((stored.end for stored in found), default=0)
 

@@ -126,8 +126,8 @@ def read_signature(
     for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            place = reader.definition.parameter(parameter.name)
-            raise VariableArguments(reader.name, stars + parameter.name).at(place)
+            span = reader.definition.parameter(parameter.name)
+            raise VariableArguments(reader.name, stars + parameter.name).at(span)
         is_self = is_method and not names
         annotations.append(Template() if is_self else reader.parameter(parameter))
         names.append(parameter.name)
@@ -149,7 +149,7 @@ class _Reader:
 
     def __init__(self, function: types.FunctionType, local_names: Mapping[str, Any]) -> None:
         self.name = function.__name__
-        self._place = ""
+        self._current_parameter = ""
         self._function = function
         self._annotations = function.__annotations__
         self._globals = function.__globals__
@@ -163,9 +163,9 @@ class _Reader:
 
     def parameter(self, parameter: inspect.Parameter) -> Annotation:
         if parameter.annotation is parameter.empty:
-            place = self.definition.parameter(parameter.name)
-            raise MissingAnnotation(self.name, parameter.name).at(place)
-        self._place = parameter.name
+            span = self.definition.parameter(parameter.name)
+            raise MissingAnnotation(self.name, parameter.name).at(span)
+        self._current_parameter = parameter.name
         what = f"parameter `{parameter.name}`"
         return self._convert(self._evaluate(parameter.annotation, what), what)
 
@@ -173,7 +173,7 @@ class _Reader:
         """The types of the returned values; None without an annotation."""
         if "return" not in self._annotations:
             return None
-        self._place = "return"
+        self._current_parameter = "return"
         given = self._evaluate(self._annotations["return"], "the return value")
         if given is None:
             return ()
@@ -262,9 +262,9 @@ class _Reader:
 
     def _span(self) -> Span | None:
         """The source location of the annotation that is being read."""
-        if self._place == "return":
+        if self._current_parameter == "return":
             return self.definition.returned()
-        return self.definition.parameter(self._place)
+        return self.definition.parameter(self._current_parameter)
 
 
 def _is_alias(given: Any) -> bool:

@@ -136,7 +136,7 @@ class Context:
         """Like `call`, for functions that need the context; fast if the context is current."""
         own = self._own
         self.library.cuCtxGetCurrent(own.reference)
-        if own.place.value == self._handle:
+        if own.handle.value == self._handle:
             self.call(name, *arguments)
         else:
             with self.active():
@@ -227,8 +227,8 @@ class _Own(threading.local):
     """Where the driver writes the handle of the thread's current context."""
 
     def __init__(self) -> None:
-        self.place = c_void_p()
-        self.reference = byref(self.place)
+        self.handle = c_void_p()
+        self.reference = byref(self.handle)
 
 
 class _Active:
@@ -238,17 +238,17 @@ class _Active:
     of another library is restored.
     """
 
-    __slots__ = ("_context", "_is_pushed", "_place")
+    __slots__ = ("_context", "_is_pushed", "_previous")
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._place = c_void_p()
+        self._previous = c_void_p()
         self._is_pushed = False
 
     def __enter__(self) -> None:
         context = self._context
-        context.call("cuCtxGetCurrent", byref(self._place))
-        current = self._place.value
+        context.call("cuCtxGetCurrent", byref(self._previous))
+        current = self._previous.value
         if current != context.handle:
             is_pushed = not context.replaces(current)
             context.call("cuCtxPushCurrent" if is_pushed else "cuCtxSetCurrent", context.handle)
@@ -256,7 +256,7 @@ class _Active:
 
     def __exit__(self, *_: object) -> None:
         if self._is_pushed:
-            self._context.library.cuCtxPopCurrent(byref(self._place))
+            self._context.library.cuCtxPopCurrent(byref(self._previous))
 
 
 def context_of(library: Library, ordinal: int) -> Context:

@@ -196,9 +196,9 @@ class CudaDevice(LaunchContext):
         if found is None:
             return None
         dtype = np.dtype(found.type) if found.type else None
-        place = found.address, found.shape, found.strides
+        layout = found.address, found.shape, found.strides
         return dlpack.DlpackView(
-            *place, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
+            *layout, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
         )
 
     def export_memory(self, owner: Any) -> Any:

@@ -116,8 +116,8 @@ class Transfers:
             pinned = PinnedMemory(context, SMALL)
         with context.active():
             for number, address in enumerate(addresses):
-                place = pinned.address + number * size
-                context.call("cuMemcpyDtoHAsync", place, address, size, self._stream)
+                source = pinned.address + number * size
+                context.call("cuMemcpyDtoHAsync", source, address, size, self._stream)
             if wait is None:
                 context.wait_for_stream(self._stream)
         if wait is not None:

@@ -138,10 +138,10 @@ class BatchedKernel(GpuKernel):
                         resize(steps, slots.unpack(view))
                         bounds_slots = found
                 batch = queue.open(size)
-                place = batch.arena.address + batch.put(view)
+                parameters = batch.arena.address + batch.put(view)
                 for step in steps:
                     if step.groups:
-                        step.pushed[0] = place
+                        step.pushed[0] = parameters
                         dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
                 if batch.is_urgent:
                     queue.flush()

@@ -58,10 +58,10 @@ class Batch:
 
     def put(self, data: Bytes | bytes) -> int:
         """Copy bytes to the arena, which has space for them; return their offset."""
-        place, count = self.used, len(data)
-        self._bytes[place : place + count] = data
-        self.used = place + -(-count // _ALIGNMENT) * _ALIGNMENT
-        return place
+        offset, count = self.used, len(data)
+        self._bytes[offset : offset + count] = data
+        self.used = offset + -(-count // _ALIGNMENT) * _ALIGNMENT
+        return offset
 
 
 class BatchQueue(ABC):

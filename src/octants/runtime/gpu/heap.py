@@ -157,14 +157,16 @@ class Heap(ABC, Generic[B]):
             KeyError: no buffer contains it.
         """
         with self._lock:
-            place = bisect.bisect_right(self._buffers, address, key=lambda each: each.address) - 1
-            if place >= 0:
-                buffer = self._buffers[place]
+            position = (
+                bisect.bisect_right(self._buffers, address, key=lambda each: each.address) - 1
+            )
+            if position >= 0:
+                buffer = self._buffers[position]
                 if address <= buffer.address + buffer.nbytes:
                     return buffer, address - buffer.address
         raise KeyError(address)
 
-    def place(self, address: int, nbytes: int) -> tuple[B, int]:
+    def buffer_of(self, address: int, nbytes: int) -> tuple[B, int]:
         """The buffer that contains a range of memory, and the offset in it."""
         try:
             buffer, offset = self.find(address)
@@ -185,9 +187,9 @@ class Heap(ABC, Generic[B]):
             buffer, offset, size = self._freed.popleft()
             del self.live[buffer.address + offset]
             gaps = self._free[buffer]
-            place = bisect.bisect(gaps, (offset, size))
-            gaps.insert(place, (offset, size))
-            _merge(gaps, place)
+            position = bisect.bisect(gaps, (offset, size))
+            gaps.insert(position, (offset, size))
+            _merge(gaps, position)
             is_whole = gaps == [(0, buffer.nbytes)] and buffer.nbytes != _BLOCK
             if is_whole and self._can_grow:
                 self._drop(buffer)
@@ -211,9 +213,9 @@ class Heap(ABC, Generic[B]):
             buffer.free()
 
 
-def _merge(gaps: list[tuple[int, int]], place: int) -> None:
+def _merge(gaps: list[tuple[int, int]], position: int) -> None:
     """Merge a gap with its neighbours."""
-    for first in (place, place - 1):
+    for first in (position, position - 1):
         if 0 <= first < len(gaps) - 1:
             (offset, size), (other, more) = gaps[first : first + 2]
             if offset + size == other:

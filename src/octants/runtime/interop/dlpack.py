@@ -158,15 +158,15 @@ def _make_callbacks() -> tuple[Any, Any]:
     is_valid, pointer_at, names, exported = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _exported
     fetch_error, restore_error = _fetch_error, _restore_error
     error = [c_void_p() for _ in range(3)]
-    places = [ctypes.pointer(place) for place in error]
+    pointers = [ctypes.pointer(each) for each in error]
 
     def end_export(address: int) -> None:
         exported.pop(address, None)
 
     def drop_capsule(capsule: int) -> None:
         # An exception may be active: save it, since Python must not be called with one set.
-        fetch_error(*places)
-        kept = [place.value for place in error]
+        fetch_error(*pointers)
+        kept = [each.value for each in error]
         for name in names:
             if is_valid(capsule, name):  # no library has taken its content
                 exported.pop(pointer_at(capsule, name), None)

@@ -33,10 +33,10 @@ def foreign_part(device: Device, value: Any) -> ForeignView | None:
         dtype = np.dtype(name)
     except TypeError:  # a type that numpy has not
         return None
-    return None if address is None else place(address, dtype, shape, strides)
+    return None if address is None else view_at(address, dtype, shape, strides)
 
 
-def place(
+def view_at(
     address: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> ForeignView:
     """A view of memory whose first element is at an address."""

@@ -37,28 +37,28 @@ class Versions:
         self._find = find
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._by_place: dict[tuple[int, int], Watch] = {}
+        self._by_range: dict[tuple[int, int], Watch] = {}
         self._exported: set[Range] = set()
         self.changes = 0
         """Changes whenever `watches` does."""
         self.watches: list[Watch] = []
         """The watched ranges; writers check first whether there are any."""
 
-    def of(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
+    def of(self, ranges: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
         """The versions of memory ranges: equal to earlier ones if nothing was written in between.
 
         None if they are not known.
         """
         found = []
-        for place in places:
-            watch = self._watch(slots[place.slot], place.nbytes)
+        for memory_range in ranges:
+            watch = self._watch(slots[memory_range.slot], memory_range.nbytes)
             if watch is None:
                 return None
             found.append(watch.version)
         return tuple(found)
 
     def _watch(self, address: int, nbytes: int) -> Watch | None:
-        watch = self._by_place.get((address, nbytes))
+        watch = self._by_range.get((address, nbytes))
         if watch is None:
             allocation = self._find(address)
             if allocation is None or allocation in self._exported:
@@ -66,7 +66,7 @@ class Versions:
             reach = (address, address + nbytes) if nbytes else allocation
             watch = Watch(reach, allocation, next(self._numbers))
             with self._lock:
-                self._by_place[address, nbytes] = watch
+                self._by_range[address, nbytes] = watch
                 self.watches.append(watch)
                 self.changes += 1
         return watch
@@ -90,17 +90,17 @@ class Versions:
             watch.version = next(self._numbers)
 
     def reporter(
-        self, places: Sequence[MemoryRange], slots: SlotViews
+        self, ranges: Sequence[MemoryRange], slots: SlotViews
     ) -> Callable[[memoryview[int]], None]:
         """A function that reports the launches of a kernel, given the bytes of their parameter
         blocks.
 
         It is fast for launches that write to the same memory repeatedly.
         """
-        if not places:
+        if not ranges:
             return _nothing
-        read = slots.reader({place.slot for place in places})
-        order = sorted({place.slot for place in places})
+        read = slots.reader({memory_range.slot for memory_range in ranges})
+        order = sorted({memory_range.slot for memory_range in ranges})
         known: tuple[tuple[int, ...], int] | None = None
         reached: list[Watch] = []
 
@@ -109,19 +109,19 @@ class Versions:
             now = read(view), self.changes
             if now != known:
                 at = dict(zip(order, now[0], strict=True))
-                found = (self._reached(at[each.slot], each.nbytes) for each in places)
+                found = (self._reached(at[each.slot], each.nbytes) for each in ranges)
                 known, reached = now, [watch for some in found for watch in some]
             if reached:
                 self._renew(reached)
 
         return report
 
-    def launched(self, places: Sequence[MemoryRange], slots: Sequence[int]) -> None:
+    def launched(self, ranges: Sequence[MemoryRange], slots: Sequence[int]) -> None:
         """Report a queued launch that may write to memory ranges."""
         if not self.watches:
             return
-        for place in places:
-            self.wrote(slots[place.slot], place.nbytes)
+        for memory_range in ranges:
+            self.wrote(slots[memory_range.slot], memory_range.nbytes)
 
     def exported(self, address: int) -> None:
         """Stop tracking an allocation that another library may write without notice."""
@@ -138,9 +138,9 @@ class Versions:
 
     def _drop(self, start: int, end: int) -> None:
         with self._lock:
-            for place, watch in list(self._by_place.items()):
+            for memory_range, watch in list(self._by_range.items()):
                 if start < watch.allocation[1] and watch.allocation[0] < end:
-                    del self._by_place[place]
+                    del self._by_range[memory_range]
                     self.watches.remove(watch)
                     self.changes += 1
 

@@ -117,9 +117,9 @@ class Queue(BatchQueue):
         """Copy a multiple of 4 bytes from the host, which are few."""
         with self.lock:
             batch = self.open(len(data))
-            place = batch.arena.offset + batch.put(data)
+            offset = batch.arena.offset + batch.put(data)
             source: Any = batch.arena.buffer
-            self._copy(batch, to, (source, place), len(data))
+            self._copy(batch, to, (source, offset), len(data))
 
     def fill(self, buffer: Any, offset: int, nbytes: int) -> None:
         """Set whole words to zero."""

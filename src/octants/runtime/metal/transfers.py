@@ -29,7 +29,7 @@ class Transfers:
 
     def _host(self, address: int, nbytes: int) -> int:
         """Where the host finds memory, when what is queued is done."""
-        buffer, offset = self._heap.place(address, nbytes)
+        buffer, offset = self._heap.buffer_of(address, nbytes)
         self.queue.finish()
         return buffer.host + offset
 
@@ -52,7 +52,7 @@ class Transfers:
         if nbytes == 0:
             return
         with self.queue.lock:
-            to = self._heap.place(address, nbytes)
+            to = self._heap.buffer_of(address, nbytes)
             if nbytes <= _FEW and not self.queue.is_idle and not (to[1] | nbytes) % _WORD:
                 self.queue.write(to, ctypes.string_at(source, nbytes))
             else:
@@ -76,8 +76,10 @@ class Transfers:
                 self._copy_on_host(*numbers, rows)
                 return
             for row in range(rows):
-                to = self._heap.place(target + row * target_step, nbytes)
-                self.queue.copy(to, self._heap.place(source + row * source_step, nbytes), nbytes)
+                to = self._heap.buffer_of(target + row * target_step, nbytes)
+                self.queue.copy(
+                    to, self._heap.buffer_of(source + row * source_step, nbytes), nbytes
+                )
 
     def _copy_on_host(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
@@ -94,7 +96,7 @@ class Transfers:
         if nbytes <= 0:
             return
         with self.queue.lock:
-            buffer, offset = self._heap.place(address, nbytes)
+            buffer, offset = self._heap.buffer_of(address, nbytes)
             if self.queue.is_idle or (offset | nbytes) % _WORD:
                 ctypes.memset(self._host(address, nbytes), 0, nbytes)
             else:

@@ -43,9 +43,9 @@ def last_launch(
 
     ``blocks`` returns the free blocks of the kernel.
     """
-    place = layout.position(_NUMBER)
+    slot = layout.position(_NUMBER)
     for block in reversed(blocks()):
         slots = np.frombuffer(block[0], np.uint64, len(layout.slots))
-        if int(slots[place]) == number:
+        if int(slots[slot]) == number:
             return LastLaunch(layout, slots.copy())
     return None

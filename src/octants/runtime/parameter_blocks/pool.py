@@ -66,9 +66,9 @@ def discrete_blocks(
     def make() -> Block:
         view, address, owner = _aligned(slots)
         allocation = device.allocate(storage) if storage else None
-        place = 0 if allocation is None else allocation.address
+        start = 0 if allocation is None else allocation.address
         kept = owner, allocation
-        return view, place, np.empty(fetched, np.uint8), address, kept, [no_struct] * structs, {}
+        return view, start, np.empty(fetched, np.uint8), address, kept, [no_struct] * structs, {}
 
     return make
 

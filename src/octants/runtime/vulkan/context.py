@@ -33,7 +33,7 @@ class Submission:
             signal_count=1,
             signals=pointer(self.timeline),
         )
-        self.place = byref(self._info)
+        self.reference = byref(self._info)
 
 
 class Wait:
@@ -45,7 +45,7 @@ class Wait:
         self._info = vk.SemaphoreWaitInfo(
             count=1, semaphores=pointer(self._semaphore), values=pointer(self.number)
         )
-        self.place = byref(self._info)
+        self.reference = byref(self._info)
 
 
 class Context(SubmissionContext):
@@ -132,7 +132,7 @@ class Context(SubmissionContext):
         """Submit a command buffer; return the number of the submission."""
         self.check()
         what.number.value, what.timeline.value = self.submitted + 1, self._timeline
-        status = self.functions.vkQueueSubmit(self._queue, 1, what.place, 0)
+        status = self.functions.vkQueueSubmit(self._queue, 1, what.reference, 0)
         if status != SUCCESS:
             raise self.fail("vkQueueSubmit", status)
         self.submitted += 1
@@ -181,7 +181,7 @@ class Context(SubmissionContext):
             order = Wait(self._timeline)
         order.number.value = number
         while True:
-            status = self.functions.vkWaitSemaphores(self.handle, order.place, _SLICE)
+            status = self.functions.vkWaitSemaphores(self.handle, order.reference, _SLICE)
             if status == SUCCESS:
                 break
             if status != TIMEOUT:

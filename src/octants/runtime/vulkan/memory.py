@@ -71,12 +71,12 @@ class Buffer:
         return False
 
     def _map(self) -> bool:
-        place, context = c_void_p(), self.context
+        mapped, context = c_void_p(), self.context
         whole = (1 << 64) - 1
-        arguments = (context.handle, self.memory, 0, whole, 0, byref(place))
-        mapped = context.functions.vkMapMemory(*arguments) == SUCCESS
-        self.host = place.value or 0
-        return bool(mapped)
+        arguments = (context.handle, self.memory, 0, whole, 0, byref(mapped))
+        is_mapped = context.functions.vkMapMemory(*arguments) == SUCCESS
+        self.host = mapped.value or 0
+        return bool(is_mapped)
 
     def free(self) -> None:
         """Free the memory, which must not be in use."""

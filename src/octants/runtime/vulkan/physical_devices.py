@@ -213,7 +213,7 @@ class Hardware:
     def _features(self, controls: Any) -> frozenset[str]:
         asked = ask_features(self)
         found = {
-            **{name: asked[kind].values[place] for name, (kind, place) in _BITS.items()},
+            **{name: asked[kind].values[position] for name, (kind, position) in _BITS.items()},
             "lanes": self._has_lanes(),
             "fences": not self.is_cpu,
             "gathers": not self.is_cpu,
@@ -248,8 +248,8 @@ def ask_features(hardware: Hardware) -> tuple[Any, ...]:
 def used_features(hardware: Hardware) -> tuple[Any, ...]:
     """The structures of features with only those set that kernels use, for creating a device."""
     wanted = _chain(hardware)
-    for name, (kind, place) in _BITS.items():
-        wanted[kind].values[place] = int(name in hardware.features)
+    for name, (kind, position) in _BITS.items():
+        wanted[kind].values[position] = int(name in hardware.features)
     return wanted
 
 

@@ -27,18 +27,18 @@ class MappedChunk:
 
     def __init__(self, transfers: Transfers, buffer: Buffer, offset: int) -> None:
         self._transfers, self._queue = transfers, transfers.queue
-        self._place = buffer, offset
+        self._chunk = buffer, offset
         self.host = buffer.host + offset
         self.number = 0
 
     def upload(self, target: int, nbytes: int, _: int) -> None:
         """Submit a copy to the device."""
-        self._queue.copy(self._transfers.place(target, nbytes), self._place, nbytes)
+        self._queue.copy(self._transfers.buffer_of(target, nbytes), self._chunk, nbytes)
         self.number = self._queue.flush()
 
     def download(self, source: int, nbytes: int, _: int) -> None:
         """Submit a copy from the device."""
-        self._queue.copy(self._place, self._transfers.place(source, nbytes), nbytes)
+        self._queue.copy(self._chunk, self._transfers.buffer_of(source, nbytes), nbytes)
         self.number = self._queue.flush()
 
     def wait(self) -> None:
@@ -57,15 +57,15 @@ class Transfers:
         buffer = Buffer(self.queue.context, CHUNKS * nbytes, MAPPED)
         return [MappedChunk(self, buffer, number * nbytes) for number in range(CHUNKS)]
 
-    def place(self, address: int, nbytes: int) -> tuple[Buffer, int]:
+    def buffer_of(self, address: int, nbytes: int) -> tuple[Buffer, int]:
         """The buffer that contains a range of memory, and the offset in it."""
-        return self._heap.place(address, nbytes)
+        return self._heap.buffer_of(address, nbytes)
 
     def read(self, address: int, into: Bytes) -> None:
         """Wait for everything queued, and copy to the host."""
         if into.nbytes == 0:
             return
-        buffer, offset = self.place(address, into.nbytes)
+        buffer, offset = self.buffer_of(address, into.nbytes)
         target = address_of(into)
         with self.queue.lock:
             if buffer.host and buffer.reads_well:
@@ -87,7 +87,7 @@ class Transfers:
         nbytes, source = values.nbytes, address_of(values)
         if nbytes == 0:
             return
-        buffer, offset = self.place(address, nbytes)
+        buffer, offset = self.buffer_of(address, nbytes)
         with self.queue.lock:
             if nbytes <= _FEW and not (buffer.host and self.queue.is_idle):
                 self.queue.write((buffer, offset), ctypes.string_at(source, nbytes))
@@ -101,8 +101,8 @@ class Transfers:
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
         if nbytes:
-            places = self.place(target, nbytes), self.place(source, nbytes)
-            self.queue.copy(*places, nbytes)
+            ranges = self.buffer_of(target, nbytes), self.buffer_of(source, nbytes)
+            self.queue.copy(*ranges, nbytes)
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
@@ -110,8 +110,8 @@ class Transfers:
         """Copy pieces at equal distances within the device."""
         if not nbytes or not rows:
             return
-        to, to_offset = self.place(target, (rows - 1) * target_step + nbytes)
-        of, of_offset = self.place(source, (rows - 1) * source_step + nbytes)
+        to, to_offset = self.buffer_of(target, (rows - 1) * target_step + nbytes)
+        of, of_offset = self.buffer_of(source, (rows - 1) * source_step + nbytes)
         for start in range(0, rows, _MOST_ROWS):
             count = min(_MOST_ROWS, rows - start)
             pieces: Any = (vk.BufferCopy * count)()
@@ -126,7 +126,7 @@ class Transfers:
         """Queue a fill with zeros: whole words by a fill, the bytes around them by copies."""
         if nbytes <= 0:
             return
-        buffer, offset = self.place(address, nbytes)
+        buffer, offset = self.buffer_of(address, nbytes)
         first, last = -(-offset // 4) * 4, (offset + nbytes) // 4 * 4
         if first >= last:
             self.queue.write((buffer, offset), bytes(nbytes))

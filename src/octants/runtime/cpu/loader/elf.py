@@ -103,7 +103,7 @@ class ObjectFile:
         missing = [name for name in names if name not in known]
         if missing:
             raise Refused(f"the file does not define {', '.join(missing)}")
-        return {name: base + self._place(self._symbols[known[name]]) for name in names}
+        return {name: base + self._offset_of(self._symbols[known[name]]) for name in names}
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -119,11 +119,11 @@ class ObjectFile:
         self._code, self._machine = code, machine
         self._sections = [_Section(*each) for each in _SECTION.iter_unpack(table)]
         self._names = self._content(self._sections[names])
-        self._placed = [n for n, each in enumerate(self._sections) if self._is_placed(each)]
+        self._loaded = [n for n, each in enumerate(self._sections) if self._is_loaded(each)]
         self._symbols = self._read_symbols()
         self._relocations = list(self._read_relocations())
 
-    def _is_placed(self, section: _Section) -> bool:
+    def _is_loaded(self, section: _Section) -> bool:
         """Whether a section is loaded. Frames are never unwound, so unwind tables are not."""
         if not section.flags & _ALLOCATE:
             return False
@@ -153,15 +153,15 @@ class ObjectFile:
 
     def _read_relocations(self) -> Iterator[tuple[int, int, int, int, int]]:
         """The relocations of loaded sections: section, offset, type, symbol, addend."""
-        placed = set(self._placed)
+        loaded = set(self._loaded)
         for section in self._sections:
-            if section.info not in placed:
+            if section.info not in loaded:
                 continue
             if section.type == _NO_ADDENDS:
                 raise Refused("relocations without addends")
             if section.type == _ADDENDS:
-                for place, what, addend in _RELOCATION.iter_unpack(self._content(section)):
-                    yield section.info, place, what & 0xFFFFFFFF, what >> 32, addend
+                for offset, what, addend in _RELOCATION.iter_unpack(self._content(section)):
+                    yield section.info, offset, what & 0xFFFFFFFF, what >> 32, addend
 
     def _content(self, section: _Section) -> bytes:
         return _checked(self._code, section.offset, section.size)
@@ -187,7 +187,7 @@ class ObjectFile:
         end = 0
         for part in (CODE, CONSTANTS, DATA):
             start = end = _aligned(end, PAGE)
-            for number in self._placed:
+            for number in self._loaded:
                 section = self._sections[number]
                 if section.part == part:
                     starts[number] = _aligned(end, max(1, section.align))
@@ -211,14 +211,14 @@ class ObjectFile:
         for section, offset, kind, symbol, addend in self._relocations:
             if offset + 4 > self._sections[section].size:
                 raise Refused("a relocation outside of its section")
-            place = self._starts[section] + offset
+            position = self._starts[section] + offset
             if kind in through_table:
                 target = base + self._slots[symbol]
             elif symbol in self._stubs and kind in self._machine.calls:
                 target = base + self._stubs[symbol]
             else:
                 target = self._address(symbol, base, find)
-            relocations[kind](image, place, target, addend, base + place)
+            relocations[kind](image, position, target, addend, base + position)
 
     def _address(self, number: int, base: int, find: Find) -> int:
         symbol = self._symbols[number]
@@ -226,7 +226,7 @@ class ObjectFile:
             return self._outside(number, find)
         if symbol.section == _ABSOLUTE:
             return symbol.value
-        return base + self._place(symbol)
+        return base + self._offset_of(symbol)
 
     def _outside(self, number: int, find: Find) -> int:
         name = self._symbols[number].name
@@ -235,7 +235,7 @@ class ObjectFile:
             raise Refused(f"{name or 'a symbol without a name'} has no known address")
         return address
 
-    def _place(self, symbol: _Symbol) -> int:
+    def _offset_of(self, symbol: _Symbol) -> int:
         if symbol.section not in self._starts or symbol.value > self._sections[symbol.section].size:
             raise Refused(f"symbol {symbol.name} stands for nothing in memory")
         return self._starts[symbol.section] + symbol.value
@@ -258,5 +258,5 @@ def _aligned(size: int, to: int) -> int:
 
 def _rows(symbols: Iterable[int], start: int, nbytes: int) -> tuple[dict[int, int], int]:
     """A position of ``size`` bytes for each symbol, and where they end."""
-    places = dict(zip(symbols, itertools.count(_aligned(start, 16), nbytes), strict=False))
-    return places, max([start, *(place + nbytes for place in places.values())])
+    offsets = dict(zip(symbols, itertools.count(_aligned(start, 16), nbytes), strict=False))
+    return offsets, max([start, *(offset + nbytes for offset in offsets.values())])

@@ -34,16 +34,16 @@ class Machine(NamedTuple):
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _absolute_64(image: bytearray, place: int, s: int, a: int, _: int) -> None:
-    struct.pack_into("<Q", image, place, (s + a) % 2**64)
+def _absolute_64(image: bytearray, position: int, s: int, a: int, _: int) -> None:
+    struct.pack_into("<Q", image, position, (s + a) % 2**64)
 
 
-def _relative_64(image: bytearray, place: int, s: int, a: int, p: int) -> None:
-    struct.pack_into("<q", image, place, s + a - p)
+def _relative_64(image: bytearray, position: int, s: int, a: int, p: int) -> None:
+    struct.pack_into("<q", image, position, s + a - p)
 
 
-def _relative_32(image: bytearray, place: int, s: int, a: int, p: int) -> None:
-    struct.pack_into("<i", image, place, s + a - p)
+def _relative_32(image: bytearray, position: int, s: int, a: int, p: int) -> None:
+    struct.pack_into("<i", image, position, s + a - p)
 
 
 # -- x64 -------------------------------------------------------------------------------------------
@@ -79,11 +79,11 @@ def _arm64_stub(address: int) -> bytes:
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, address)
 
 
-def _insert(image: bytearray, place: int, value: int, bits: int, shift: int) -> None:
+def _insert(image: bytearray, position: int, value: int, bits: int, shift: int) -> None:
     """Put the lowest bits of a value into an instruction."""
-    (old,) = struct.unpack_from("<I", image, place)
+    (old,) = struct.unpack_from("<I", image, position)
     mask = (1 << bits) - 1
-    struct.pack_into("<I", image, place, old & ~(mask << shift) | (value & mask) << shift)
+    struct.pack_into("<I", image, position, old & ~(mask << shift) | (value & mask) << shift)
 
 
 def _require(fits: bool, distance: int) -> None:
@@ -92,27 +92,27 @@ def _require(fits: bool, distance: int) -> None:
 
 
 def _arm64_branch(
-    bits: int, shift: int, image: bytearray, place: int, s: int, a: int, p: int
+    bits: int, shift: int, image: bytearray, position: int, s: int, a: int, p: int
 ) -> None:
     """A distance in words: of a branch, or of a constant."""
     distance = s + a - p
     _require(distance % 4 == 0 and -(2 ** (bits + 1)) <= distance < 2 ** (bits + 1), distance)
-    _insert(image, place, distance >> 2, bits, shift)
+    _insert(image, position, distance >> 2, bits, shift)
 
 
-def _arm64_address(unit: int, image: bytearray, place: int, s: int, a: int, p: int) -> None:
+def _arm64_address(unit: int, image: bytearray, position: int, s: int, a: int, p: int) -> None:
     """``adr`` (a unit of 1) or ``adrp``: a distance in units of 21 bits, the lowest two apart."""
     distance = (s + a) // unit - p // unit
     _require(-(2**20) <= distance < 2**20, distance)
-    _insert(image, place, distance, 2, 29)
-    _insert(image, place, distance >> 2, 19, 5)
+    _insert(image, position, distance, 2, 29)
+    _insert(image, position, distance >> 2, 19, 5)
 
 
-def _arm64_in_page(size: int, image: bytearray, place: int, s: int, a: int, _: int) -> None:
+def _arm64_in_page(size: int, image: bytearray, position: int, s: int, a: int, _: int) -> None:
     """The offset within a page of 4096 bytes, in units of the access."""
     offset = (s + a) % 4096
     _require(offset % size == 0, offset)
-    _insert(image, place, offset // size, 12, 10)
+    _insert(image, position, offset // size, 12, 10)
 
 
 _ARM64 = Machine(

@@ -111,8 +111,8 @@ def _expand(text: str) -> str:
         for name in dict.fromkeys(re.findall(r"&(\w+\.\w+)", line)):
             variable, field = name.split(".")
             offset = getattr(STRUCTURES[variable], field).offset
-            place = f"%{name}.{number}"
-            lines.append(f"  {place} = getelementptr i8, ptr %{variable}, i64 {offset}")
-            line = re.sub(rf"&{re.escape(name)}\b", place, line)
+            address = f"%{name}.{number}"
+            lines.append(f"  {address} = getelementptr i8, ptr %{variable}, i64 {offset}")
+            line = re.sub(rf"&{re.escape(name)}\b", address, line)
         lines.append(line)
     return "\n".join(lines)

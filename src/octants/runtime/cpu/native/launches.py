@@ -27,8 +27,8 @@ define ptr @octants_call(ptr %self, ptr %arguments, i64 %count) {{
 }}
 
 define internal ptr @argument(ptr %arguments, i64 %position) {{
-  %place = getelementptr ptr, ptr %arguments, i64 %position
-  %object = load ptr, ptr %place
+  %slot = getelementptr ptr, ptr %arguments, i64 %position
+  %object = load ptr, ptr %slot
   %value = call ptr @PyLong_AsVoidPtr(ptr %object)
   ret ptr %value
 }}

@@ -85,11 +85,11 @@ class CudaGraph:
             OctantsMemoryError: there is no memory for larger tapes.
         """
         assert graph is self._graph
-        launch, place = graph.find(number)
+        launch, first = graph.find(number)
         self._graph = None
         with self._machine.context.active():
             launch.renumber(later)
-            launch.resume(place)
+            launch.resume(first)
         following = next(k for k, each in enumerate(self._commands) if each is launch.command) + 1
         self._run_commands(later, following)
         self._build(later)

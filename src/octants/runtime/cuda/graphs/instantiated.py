@@ -107,8 +107,8 @@ class CapturedLaunch:
 
     def renumber(self, later: int) -> None:
         """Give the launch a number that is larger by ``later`` than at the capture."""
-        place = self.command.block + NUMBER
-        ctypes.c_uint64.from_address(place).value = self.command.number + later
+        address = self.command.block + NUMBER
+        ctypes.c_uint64.from_address(address).value = self.command.number + later
         if self._copy is not None:
             context, stream = self._machine.context, self._machine.streams.ready()
             with context.active():
@@ -122,7 +122,7 @@ class CapturedLaunch:
         kernel, machine = self.command.kernel, self._machine
         stream = machine.streams.current.stream
         quotas = [list(noted) for noted in self.command.quotas]
-        for place, node in enumerate(self.nodes[first:]):
+        for number, node in enumerate(self.nodes[first:]):
             step, plan = node.step, node.plan
             step.configuration.stream = stream.handle
             step.words[abi.LAUNCH_STOP // 8] = 0
@@ -131,7 +131,7 @@ class CapturedLaunch:
                 continue
             recording = step.action.recording
             assert recording is not None
-            recording.resume(step, plan, machine.tape_of(stream), 0 if place else node.report)
+            recording.resume(step, plan, machine.tape_of(stream), 0 if number else node.report)
             quotas[kernel.actions.index(step.action)] += recording.last
         self.command.quotas = quotas
 
@@ -161,7 +161,7 @@ class InstantiatedGraph:
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
         self.proved: list[tuple[int, ...]] | None = None
         """The versions of memory at which a replay had enough tape."""
-        self._writes = [place for command in commands for place in _written(command)]
+        self._writes = [written for command in commands for written in _written(command)]
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
         self._plans = [node.plan for node in nodes if node.plan is not None]
@@ -270,9 +270,9 @@ class InstantiatedGraph:
     def find(self, number: int) -> tuple[CapturedLaunch, int]:
         """The launch with the node of a number, and the position of that node in it."""
         for launch in self.launches.values():
-            for place, node in enumerate(launch.nodes):
+            for position, node in enumerate(launch.nodes):
                 if node.number == number:
-                    return launch, place
+                    return launch, position
         raise InternalError(f"no node has number {number}")
 
 
@@ -280,8 +280,8 @@ def _written(command: Command) -> Iterator[tuple[int, int]]:
     """The addresses and bytes that a command writes, where 0 bytes stand for a whole allocation."""
     if isinstance(command, Launch):
         slots = command.kernel.slots_at(command.block)
-        for place in command.kernel.artifact.writes:
-            yield slots[place.slot], place.nbytes
+        for memory_range in command.kernel.artifact.writes:
+            yield slots[memory_range.slot], memory_range.nbytes
     elif isinstance(command, DeviceCall):
         address, *rest = command.arguments
         if command.method == "copy_rows":
