@@ -111,8 +111,8 @@ class MemoryRange:
 class TapeSizeInputs:
     """What decides how much tape the work items of a dispatch need, or where a loop ends.
 
-    That is what stands in some `slots` of the parameter block, in some places of the `memory` that
-    the kernel does not write and, where it is so `by_item`, the number of the work item; besides
+    These are the values of some `slots` of the parameter block, the ranges of `memory`, which the
+    kernel does not write and, if it depends on them `by_item`, the number of the work item; also
     the share that records have.
     """
 

@@ -293,8 +293,8 @@ _unfinished: list[Making] = []
 def _artifact(module: Module, chosen: Options) -> Making:
     """The artifact of a module, found again if one like it was compiled in this process.
 
-    So fields of the same layout share their code, and kernels keep it across `init`. What a module
-    says is its text, but for the places that messages name.
+    So fields of the same layout share their code, and kernels keep it across `init`. Two modules
+    are alike if their texts are, apart from the source locations that messages name.
     """
     with timed("IR text", module.name):
         target = backend_of(chosen.arch).target(chosen)

@@ -42,7 +42,7 @@ class Analysis:
             n for n in numbers if before_launch or (repeat_stores and self._initialises(n))
         }
         self._logs = {number: self._thread_log(number) for number in self.rerun_tasks}
-        self._places: dict[int, ElementAliasing] = {}
+        self._aliasing: dict[int, ElementAliasing] = {}
 
     def has_adjoint(self, array: Array) -> bool:
         """Whether a derivative flows through an array of the primal kernel."""
@@ -90,12 +90,12 @@ class Analysis:
             return []
         if has_barriers(self.tasks[number].body):  # others may write after a barrier
             return writes
-        if number not in self._places:
-            self._places[number] = ElementAliasing(self.tasks[number])
-        places = self._places[number]
-        if origin not in places.order:  # in the domain, which runs before everything else
+        if number not in self._aliasing:
+            self._aliasing[number] = ElementAliasing(self.tasks[number])
+        aliasing = self._aliasing[number]
+        if origin not in aliasing.order:  # in the domain, which runs before everything else
             return writes
-        return [op for op in writes if places.may_touch_later(origin, op)]  # type: ignore[arg-type]
+        return [op for op in writes if aliasing.may_touch_later(origin, op)]  # type: ignore[arg-type]
 
     def later_writes(
         self, array: Array, number: int, origin: Operation, kind: str, before_task: bool

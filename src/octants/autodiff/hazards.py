@@ -113,7 +113,7 @@ class _Threader:
         """Give positions to the reads that `_rotate` moved before the loop."""
         pending = builder.block.ops
         start = next(
-            (k for k, op in enumerate(pending) if self._is_unplaced(op)),
+            (k for k, op in enumerate(pending) if self._lacks_position(op)),
             len(pending),
         )
         tail = Block([], [*pending[start:], ops.Yield([])])
@@ -122,10 +122,10 @@ class _Threader:
         pending.extend(tail.ops[:-1])
         return position
 
-    def _is_unplaced(self, op: Operation) -> bool:
+    def _lacks_position(self, op: Operation) -> bool:
         if self._is_logged(op):
             return op not in self.positions
-        return any(self._is_unplaced(inner) for region in op.regions for inner in region.ops)
+        return any(self._lacks_position(inner) for region in op.regions for inner in region.ops)
 
     def _control(self, op: Operation, position: Value) -> Value:
         """Carry the position through an operation with regions; gives the position after it."""

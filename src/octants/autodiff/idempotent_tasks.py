@@ -29,20 +29,20 @@ def initialises(task: Task, arrays: Collection[Array]) -> bool:
     """
     if not arrays or cooperates(task) or any(array.space is Space.TEMPORARY for array in arrays):
         return False
-    places = ElementAliasing(task)
+    aliasing = ElementAliasing(task)
     accesses = [
         op
         for op in task.body.walk()
         if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL
     ]
     for array in arrays:
-        if not places.is_owned([op for op in accesses if op.array is array]):
+        if not aliasing.is_owned([op for op in accesses if op.array is array]):
             return False
-    return _stores_first(places, task.body, arrays, frozenset())
+    return _stores_first(aliasing, task.body, arrays, frozenset())
 
 
 def _stores_first(
-    places: ElementAliasing, block: Block, arrays: Collection[Array], known: frozenset[_Element]
+    aliasing: ElementAliasing, block: Block, arrays: Collection[Array], known: frozenset[_Element]
 ) -> bool:
     """Whether a block stores before it reads, given the elements that have been stored.
 
@@ -50,11 +50,11 @@ def _stores_first(
     """
     for op in block.ops:
         if isinstance(op, ops.Access) and op.array in arrays and op.companion is Companion.PRIMAL:
-            element = op.array, tuple(map(places.number, op.indices))
+            element = op.array, tuple(map(aliasing.number, op.indices))
             if isinstance(op, ops.Store):
                 known |= {element}
             elif element not in known:
                 return False
-        if not all(_stores_first(places, region, arrays, known) for region in op.regions):
+        if not all(_stores_first(aliasing, region, arrays, known) for region in op.regions):
             return False
     return True

@@ -73,8 +73,8 @@ def _shared(task: Task, updated: dict[Array, list[ops.Access]]) -> frozenset[Arr
     """The updated arrays of which two work items may access one element."""
     if not task.is_parallel or not updated:
         return frozenset()
-    places = ElementAliasing(task)
-    return frozenset(array for array, own in updated.items() if not places.is_owned(own))
+    aliasing = ElementAliasing(task)
+    return frozenset(array for array, own in updated.items() if not aliasing.is_owned(own))
 
 
 def _is_mixed(accesses: list[ops.Access]) -> bool:

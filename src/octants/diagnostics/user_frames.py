@@ -32,7 +32,7 @@ def levels_to_the_user() -> int:
     return level
 
 
-def warn_at_places(problems: Iterable[Diagnostic]) -> None:
+def warn_at_spans(problems: Iterable[Diagnostic]) -> None:
     """Give warnings at the lines that they are about, each of them once."""
     for problem in problems:
         span, text = problem.labels[0].span, render(problem)

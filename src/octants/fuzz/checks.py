@@ -258,10 +258,10 @@ def _other_bits(
     for kind, ones, others in pairs:
         for name in ones.keys() & others.keys():
             if not np.array_equal(ones[name], others[name], equal_nan=True):
-                place = tuple(np.argwhere(ones[name] != others[name])[0])
+                index = tuple(np.argwhere(ones[name] != others[name])[0])
                 yield (
-                    f"{what} other bits in {kind}: {name}{list(map(int, place))}:"
-                    f" {ones[name][place]!r} and {others[name][place]!r}"
+                    f"{what} other bits in {kind}: {name}{list(map(int, index))}:"
+                    f" {ones[name][index]!r} and {others[name][index]!r}"
                 )
     modes = [sorted(actual.refusals.items()) for actual in (first, other)]
     if modes[0] != modes[1]:

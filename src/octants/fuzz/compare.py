@@ -202,9 +202,9 @@ def difference(want: Estimate, got: FloatArray, allowance: Allowance) -> str:
     if not np.any(wrong):
         return ""
     where = tuple(int(k) for k in np.argwhere(wrong)[0])
-    place = list(where) if where else ""
+    shown = list(where) if where else ""
     return (
-        f"{place}: expected {want.value[where]!r}, got {got[where]!r}, allowed {allowed[where]:.2g}"
+        f"{shown}: expected {want.value[where]!r}, got {got[where]!r}, allowed {allowed[where]:.2g}"
     )
 
 

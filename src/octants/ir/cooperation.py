@@ -34,11 +34,11 @@ def first_cooperative(block: Block) -> Operation | None:
 
 def shared_arrays(task: Task) -> list[Array]:
     """The arrays of which each block of a task has its own."""
-    return list(dict.fromkeys(array for array, _ in shared_places(task)))
+    return list(dict.fromkeys(array for array, _ in shared_array_refs(task)))
 
 
-def shared_places(task: Task) -> list[ArrayRef]:
-    """Those arrays and their companions, as far as the task uses them."""
+def shared_array_refs(task: Task) -> list[ArrayRef]:
+    """The arrays of which each block of a task has its own, with the companions that it uses."""
     found: dict[ArrayRef, None] = {}
     for op in task.body.walk():
         array: Array | None = getattr(op, "array", None)

@@ -75,7 +75,7 @@ def make_plan(specialisation: Specialisation, logged: Logged, layout: Persistent
     """Compile the code that measures a log; the kernel has arguments for it."""
 
     def program(module: Module) -> BoundKernelCode:
-        return BoundKernelCode(specialisation, module, (), layout.places(module))
+        return BoundKernelCode(specialisation, module, (), layout.array_offsets(module))
 
     count = None if logged.count is None else program(logged.count)
     return LogPlan(program(logged.measure), count, logged.sites)

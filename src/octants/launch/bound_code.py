@@ -91,8 +91,8 @@ class BoundKernelCode:
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}
 
-        def spots(places: Iterable[ArrayRef]) -> tuple[Spot, ...]:
-            return tuple((position[array], companion) for array, companion in places)
+        def spots(refs: Iterable[ArrayRef]) -> tuple[Spot, ...]:
+            return tuple((position[array], companion) for array, companion in refs)
 
         persistent = persistent or {}
         self.compiled = Compiled(
@@ -101,7 +101,7 @@ class BoundKernelCode:
             tuple((number, PRIMAL) for number in results),
             tuple(zip(spots(persistent), persistent.values(), strict=True)),
             tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
-            spots(_accessed_places(module)),
+            spots(_accessed_refs(module)),
         )
 
     @property
@@ -122,7 +122,7 @@ class BoundKernelCode:
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)
 
-        def places(spots: Iterable[Spot]) -> list[ArrayRef]:
+        def refs(spots: Iterable[Spot]) -> list[ArrayRef]:
             return [ArrayRef(arrays[number], companion) for number, companion in spots]
 
         spots, offsets = (
@@ -136,10 +136,10 @@ class BoundKernelCode:
             owner.count,
             owner.leaves,
             owner.forms,
-            places(compiled.results),
-            dict(zip(places(spots), offsets, strict=True)),
+            refs(compiled.results),
+            dict(zip(refs(spots), offsets, strict=True)),
             [arrays[number] for number in compiled.written],
-            set(places(compiled.accessed)),
+            set(refs(compiled.accessed)),
             owner.structs,
         )
         artifact = compiled.artifact
@@ -179,6 +179,6 @@ def written_arrays(
     return [array for array in found if array.space in spaces]
 
 
-def _accessed_places(module: Module) -> dict[ArrayRef, None]:
+def _accessed_refs(module: Module) -> dict[ArrayRef, None]:
     """The array references that a module reads or writes."""
     return {op.ref: None for op in module.walk() if isinstance(op, ops.Access)}

@@ -243,7 +243,7 @@ def _part(
     result = _best(specialisation, part, split=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
-        forward = BoundKernelCode(specialisation, part, (), layout.places(part))
+        forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
         return _step(specialisation, forward, part, result, layout)
     is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
     logged = None if is_ordered else atomic_logs.log_results(part)
@@ -253,7 +253,7 @@ def _part(
     if result.hazards:
         return None
     clone = specialisation.with_log
-    forward = BoundKernelCode(clone, logged.forward, (), layout.places(logged.forward))
+    forward = BoundKernelCode(clone, logged.forward, (), layout.array_offsets(logged.forward))
     step = _step(clone, forward, logged.reading, result, layout)
     known = range(len(part.arrays))
     return dataclasses.replace(
@@ -272,7 +272,7 @@ def _ordered_part(
     part = pipeline.serialise(part, driver.stage_of(specialisation.options))
     result = _best(specialisation, part, split=True, arguments=arguments)
     _refuse(part, result)
-    forward = BoundKernelCode(specialisation, part, (), layout.places(part))
+    forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
     step = _step(specialisation, forward, part, result, layout)
     return dataclasses.replace(step, is_ordered=True)
 
@@ -383,9 +383,9 @@ def _step(
 def _backward(
     specialisation: Specialisation, result: Reversed, layout: PersistentLayout
 ) -> BoundKernelCode:
-    places = layout.places(result.module)
+    array_offsets = layout.array_offsets(result.module)
     return BoundKernelCode(
-        specialisation, result.module, (), places, noalias=specialisation.noalias
+        specialisation, result.module, (), array_offsets, noalias=specialisation.noalias
     )
 
 

@@ -180,15 +180,16 @@ class _Run:
         """
         specialisation = self.specialisation.with_log if self._log else self.specialisation
         start = self.plan.persistent.size
-        places = {
-            **self.plan.persistent.places(counting.module),
+        array_offsets = {
+            **self.plan.persistent.array_offsets(counting.module),
             ArrayRef(counting.counts, PRIMAL): start,
         }
         counts = self._storage[start : start + 8 * counting.counts.element_shape[0]].view(np.int64)
         self._parts.clear(counts)
         noalias = self.specialisation.noalias
         self._launch(
-            BoundKernelCode(specialisation, counting.module, (), places, noalias=noalias), number
+            BoundKernelCode(specialisation, counting.module, (), array_offsets, noalias=noalias),
+            number,
         )
         rows = self._parts.read(counts[: PER_RECORD * len(counting.records)])
         return rows.reshape(-1, PER_RECORD)
@@ -339,9 +340,9 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
         for op in block.ops:
             is_loop = isinstance(op, ops.Loop)
             if is_loop and op.location is not None:
-                place = op.location.file, op.location.line
-                if place not in lines:
-                    found.setdefault(place, LoopTape(*place, depth))
+                line = op.location.file, op.location.line
+                if line not in lines:
+                    found.setdefault(line, LoopTape(*line, depth))
             for region in op.regions:
                 walk(region, depth + is_loop)
 

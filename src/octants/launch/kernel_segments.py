@@ -240,15 +240,15 @@ class _Cutter:
         source.provide(made, part)
         return [Segment(made)]
 
-    def _need(self, names: set[str], needed: dict[str, None], place: ast.stmt) -> None:
+    def _need(self, names: set[str], needed: dict[str, None], node: ast.stmt) -> None:
         """Add constants after those that they need."""
         for name in sorted(names):
             if name in needed:
                 continue
             if name not in self.constants:
-                raise CrossingVariable(name, self.text.span(place))
+                raise CrossingVariable(name, self.text.span(node))
             inner = _exposed([self.constants[name]], set()) & self.assigned
-            self._need(inner, needed, place)
+            self._need(inner, needed, node)
             needed[name] = None
 
     # -- expressions ----------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class PersistentLayout:
         self.offsets[position, companion] = self.size
         self.size += -(-_bytes(self.arrays[position]) // 16) * 16
 
-    def places(self, module: Module) -> dict[ArrayRef, int]:
+    def array_offsets(self, module: Module) -> dict[ArrayRef, int]:
         """The offsets by array, for a module that is parallel to the layout's."""
         return {
             ArrayRef(module.arrays[position], companion): offset
@@ -125,17 +125,17 @@ def argument_gradients(
     """
     driver.state.synchronize()
     sources = enumerate(specialisation.sources)
-    places = {(s.position, s.path): k for k, s in sources if isinstance(s, ArgumentSource)}
+    array_offsets = {(s.position, s.path): k for k, s in sources if isinstance(s, ArgumentSource)}
     found = {}
-    for place, leaf in specialisation.leaves.items():
+    for path, leaf in specialisation.leaves.items():
         kind = leaf.annotation
         is_hidden = leaf.position >= len(specialisation.signature.names)
         if isinstance(kind, ScalarType) and kind.dtype.is_float and not is_hidden:
             numbers = [0.0] * math.prod(kind.element_shape)
             if (
                 persistent is not None
-                and (places.get(place, -1), ADJOINT) in persistent.layout.offsets
+                and (array_offsets.get(path, -1), ADJOINT) in persistent.layout.offsets
             ):
-                numbers = persistent.numbers(places[place], ADJOINT).tolist()
+                numbers = persistent.numbers(array_offsets[path], ADJOINT).tolist()
             found[leaf.name] = make_value(kind, numbers)
     return found

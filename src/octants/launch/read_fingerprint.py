@@ -57,8 +57,8 @@ def make_fingerprint(
         layout.put(launched.arrays.index(array), PRIMAL)
     returned = specialisation.returned
     return ReadFingerprint(
-        BoundKernelCode(specialisation, launched, returned, layout.places(launched)),
-        BoundKernelCode(specialisation, checking, (), layout.places(checking)),
+        BoundKernelCode(specialisation, launched, returned, layout.array_offsets(launched)),
+        BoundKernelCode(specialisation, checking, (), layout.array_offsets(checking)),
         layout,
         tuple(array.name for array in others),
     )

@@ -24,7 +24,7 @@ from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.render import Diagnostic
-from octants.diagnostics.user_frames import warn_at_places
+from octants.diagnostics.user_frames import warn_at_spans
 from octants.garbage_collection import Uncollected
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.bound_code import BoundKernelCode, written_arrays
@@ -165,7 +165,7 @@ class Specialisation:
         self.leaves = {(leaf.position, leaf.path): leaf for leaf in leaves}
         device = driver.device()
         self.forms: dict[tuple[int, tuple[str, ...]], Form] = {
-            place: form_of(leaf.value(arguments), device) for place, leaf in self.leaves.items()
+            key: form_of(leaf.value(arguments), device) for key, leaf in self.leaves.items()
         }
         self.wants_graph: bool = kernel.wants_graph
         if self.wants_graph:
@@ -186,7 +186,7 @@ class Specialisation:
         self._facts, reads = self._found() or self._built()
         if self._cache_entry is not None:
             self._cache_entry.release()
-        warn_at_places(self._facts.warnings)
+        warn_at_spans(self._facts.warnings)
         self.varying = frozenset(key_of(read) for read in reads if read.varies)
         self.numbers = [NumberRead(read) for read in reads if type(read.value) in (int, float)]
         self._take_hidden()

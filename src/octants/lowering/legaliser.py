@@ -63,8 +63,8 @@ class Legaliser(Builder):
     def random_stream(self, task: int, item: Value) -> Value:
         words = (ops.LaunchState(name, results=[Value(u64)]) for name in ("seed", "launch"))
         seed, launch = (self.append(word).result for word in words)
-        place, *launched = self._numbers(item, seed, launch)
-        return draws.stream(place, task, *launched).value
+        item_number, *launched = self._numbers(item, seed, launch)
+        return draws.stream(item_number, task, *launched).value
 
     def random(self, dtype: DType, stream: Value, draw: Value) -> Value:
         begin, number = self._numbers(stream, draw)

@@ -110,14 +110,15 @@ def _as_double(form: Format, high: Number, low: Number) -> Double:
     """The signed fraction high:low * 2**-128 as a sum of floats, by three exact pieces."""
     signed = high.read_as(i64)
     if form.digits == 24:
-        places = (22, 44, 64)
+        exponents = (22, 44, 64)
         pieces = [signed >> 42, (signed >> 20) & ((1 << 22) - 1), signed & ((1 << 20) - 1)]
     else:
-        places = (53, 106, 128)
+        exponents = (53, 106, 128)
         middle = ((high & ((1 << 11) - 1)) << 42) | (low >> 22)
         pieces = [signed >> 11, middle.read_as(i64), (low & ((1 << 22) - 1)).read_as(i64)]
     first, second, third = (
-        piece.to(form.dtype) * 2.0**-place for piece, place in zip(pieces, places, strict=True)
+        piece.to(form.dtype) * 2.0**-exponent
+        for piece, exponent in zip(pieces, exponents, strict=True)
     )
     head = quick_sum(first, second)
     return quick_sum(head.high, head.low + third)

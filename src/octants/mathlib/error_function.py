@@ -17,8 +17,8 @@ def erf(x: Number) -> Number:
     size = select(size > end, x.lift(end), size)
     square = size * size
     near = size + size * polynomial(square, table.ERF[form.digits])
-    place = (size - table.ERF_SHIFT) / (size + table.ERF_SHIFT)
+    position = (size - table.ERF_SHIFT) / (size + table.ERF_SHIFT)
     r, n = reduced(-square)
     falling = scaled(exponential(r).single, n)
-    far = 1.0 - falling * polynomial(place, table.ERFCX[form.digits])
+    far = 1.0 - falling * polynomial(position, table.ERFCX[form.digits])
     return form.with_sign(select(size < table.ERF_JOINT, near, far), form.sign_of(x))

@@ -1,4 +1,4 @@
-"""Sums up in a register what a serial loop adds to one place, and adds it after the loop.
+"""Sums up in a register what a serial loop adds to one element, and adds it after the loop.
 
 Before::
 
@@ -117,16 +117,16 @@ class _Collector:
             for region in op.regions:
                 self.block(region)
             builder.location = op.location
-            if isinstance(op, ops.Loop) and (places := self._places(op)):
-                self._collect(builder, op, places)
+            if isinstance(op, ops.Loop) and (addresses := self._addresses(op)):
+                self._collect(builder, op, addresses)
             else:
                 builder.append(op)
         block.ops[:] = builder.block.ops
 
     # -- which -------------------------------------------------------------------------------------
 
-    def _places(self, loop: ops.Loop) -> list[Address]:
-        """The places outside of a loop to which it adds, and which it does not touch otherwise."""
+    def _addresses(self, loop: ops.Loop) -> list[Address]:
+        """The addresses outside of a loop that it adds to, and does not access otherwise."""
         defined: set[Value] = set()
         accesses: list[ops.Access] = []
         whole = loop if self.blocks is None else self.blocks.whole(loop)
@@ -141,13 +141,13 @@ class _Collector:
                     return []  # others look at what was added so far
         found: dict[Address, None] = {}
         for op in _own_atomics(loop.regions[-1]):
-            place = op.array, op.companion, tuple(op.indices)
+            address = op.array, op.companion, tuple(op.indices)
             may = self._is_sum(op) and defined.isdisjoint(op.indices)
             if may and all(self._commutes(other, op) for other in accesses):
-                found[place] = None
-        inner = {place for op in loop.regions[-1].walk() for place in self._inner.get(op, ())}
-        own = [place for place in found if place not in inner]
-        return [place for place in found if place in inner] + own[:_MAXIMUM]
+                found[address] = None
+        inner = {address for op in loop.regions[-1].walk() for address in self._inner.get(op, ())}
+        own = [address for address in found if address not in inner]
+        return [address for address in found if address in inner] + own[:_MAXIMUM]
 
     def _is_sum(self, op: Operation) -> bool:
         if not isinstance(op, ops.Atomic) or op.array.dtype is u1:
@@ -164,11 +164,11 @@ class _Collector:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _collect(self, builder: Builder, loop: ops.Loop, places: list[Address]) -> None:
+    def _collect(self, builder: Builder, loop: ops.Loop, addresses: list[Address]) -> None:
         """Append the loop with its sums, and what adds them up."""
         inits = [
             value
-            for array, _, _ in places
+            for array, _, _ in addresses
             for value in (
                 builder.constant(-0.0 if array.dtype.is_float else 0, _sum_type(array)),
                 builder.constant(False, u1),
@@ -176,18 +176,20 @@ class _Collector:
         ]
         yes = builder.constant(True, u1)
         args = [Value(value.type) for value in inits]
-        self._inner[loop] = {place: len(loop.inits) + 2 * k for k, place in enumerate(places)}
+        self._inner[loop] = {
+            address: len(loop.inits) + 2 * k for k, address in enumerate(addresses)
+        }
         loop.inits += inits
         loop.body.args += args
         if isinstance(loop, ops.While):
             loop.condition.args += [Value(value.type) for value in inits]
-        ends = self._thread(loop.body, _paired(places, args), yes)
+        ends = self._thread(loop.body, _paired(addresses, args), yes)
         _yield_too(loop.body, _flat(ends))
         results = [Value(value.type) for value in inits]
         loop.results = [*loop.results, *results]
         builder.append(loop)
-        for place, end in _paired(places, results).items():
-            array, companion, indices = place
+        for address, end in _paired(addresses, results).items():
+            array, companion, indices = address
             then, orelse = Block(), Block()
             with builder.into(then):
                 total = builder.cast(end.total, array.dtype)
@@ -195,7 +197,7 @@ class _Collector:
                 builder.yield_()
             with builder.into(orelse):
                 builder.yield_()
-            self._adders[builder.if_(end.any, then, orelse)] = place
+            self._adders[builder.if_(end.any, then, orelse)] = address
 
     def _thread(self, block: Block, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
         """Replace the updates in a block and its ifs; the sums at its end.
@@ -205,14 +207,14 @@ class _Collector:
         builder = Builder(Block())
         for op in block.ops:
             builder.location = op.location
-            place = _place_of(op)
+            address = _address_of(op)
             if op in self._inner:
                 sums = self._go_on(op, sums)
                 builder.append(op)
             elif self._adders.get(op) in sums:
                 continue  # the sum is the loop's total
-            elif place in sums and self._is_sum(op):
-                sums = {**sums, place: self._added(builder, op, sums[place], yes)}
+            elif address in sums and self._is_sum(op):
+                sums = {**sums, address: self._added(builder, op, sums[address], yes)}
             elif isinstance(op, ops.If) and self._adds(op, sums):
                 sums = self._thread_if(op, sums, yes)
                 builder.append(op)
@@ -225,10 +227,10 @@ class _Collector:
         """Let a loop begin with the sums so far; the sums that it ends with."""
         assert isinstance(loop, ops.Loop)
         inits = list(loop.inits)
-        for place, position in self._inner[loop].items():
-            if place in sums:
-                inits[position : position + 2] = [sums[place].total, sums[place].any]
-                sums = {**sums, place: _Sum(*loop.results[position : position + 2])}
+        for address, position in self._inner[loop].items():
+            if address in sums:
+                inits[position : position + 2] = [sums[address].total, sums[address].any]
+                sums = {**sums, address: _Sum(*loop.results[position : position + 2])}
         loop.inits[:] = inits
         return sums
 
@@ -239,7 +241,7 @@ class _Collector:
 
     def _adds(self, op: ops.If, sums: dict[Address, _Sum]) -> bool:
         inside = (own for region in op.regions for own in _own_atomics(region))
-        return any(_place_of(own) in sums and self._is_sum(own) for own in inside)
+        return any(_address_of(own) in sums and self._is_sum(own) for own in inside)
 
     def _thread_if(self, op: ops.If, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
         for region in op.regions:
@@ -259,7 +261,7 @@ def _own_atomics(block: Block) -> Iterator[ops.Atomic]:
                 yield from _own_atomics(region)
 
 
-def _place_of(op: Operation) -> Address | None:
+def _address_of(op: Operation) -> Address | None:
     return (op.array, op.companion, tuple(op.indices)) if isinstance(op, ops.Atomic) else None
 
 
@@ -267,9 +269,9 @@ def _sum_type(array: Array) -> DType:
     return f32 if array.dtype is f16 else array.dtype
 
 
-def _paired(places: list[Address], values: list[Value]) -> dict[Address, _Sum]:
+def _paired(addresses: list[Address], values: list[Value]) -> dict[Address, _Sum]:
     pairs = zip(values[::2], values[1::2], strict=True)
-    return {place: _Sum(*pair) for place, pair in zip(places, pairs, strict=True)}
+    return {address: _Sum(*pair) for address, pair in zip(addresses, pairs, strict=True)}
 
 
 def _flat(sums: dict[Address, _Sum]) -> list[Value]:

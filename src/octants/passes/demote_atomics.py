@@ -70,7 +70,7 @@ def demote_atomics(module: Module, noalias: bool = True) -> None:
 
 
 def owned_targets(task: Task, noalias: bool) -> set[ArrayRef]:
-    """The targets of updates that no two work items write at one place."""
+    """The targets of updates that no two work items write at one location."""
     writes: dict[ArrayRef, list[ops.Write]] = {}
     for op in task.body.walk():
         if isinstance(op, ops.Write):
@@ -78,11 +78,11 @@ def owned_targets(task: Task, noalias: bool) -> set[ArrayRef]:
     updated = {target for target, own in writes.items() if any(map(_is_update, own))}
     if not task.is_parallel or not updated:
         return updated
-    places = ElementAliasing(task)
+    aliasing = ElementAliasing(task)
     return {
         target
         for target in updated
-        if (noalias or not _meets_another(target, writes)) and places.is_owned(writes[target])
+        if (noalias or not _meets_another(target, writes)) and aliasing.is_owned(writes[target])
     }
 
 
@@ -109,10 +109,10 @@ def _rewrite(block: Block, owned: set[ArrayRef]) -> None:
 
 def _plain(op: ops.Atomic) -> list[Operation]:
     """Return an update as a load, an operation and a store; its result is the load's."""
-    target, place = op.ref, op.indices
-    load = ops.Load(*target, place, results=op.results, location=op.location)
+    target, indices = op.ref, op.indices
+    load = ops.Load(*target, indices, results=op.results, location=op.location)
     if op.fn == "exchange":
-        return [load, ops.Store(*target, op.value, place, location=op.location)]
+        return [load, ops.Store(*target, op.value, indices, location=op.location)]
     new = Value(op.array.dtype)
     update = ops.Binary(op.fn, load.result, op.value, results=[new], location=op.location)
-    return [load, update, ops.Store(*target, new, place, location=op.location)]
+    return [load, update, ops.Store(*target, new, indices, location=op.location)]

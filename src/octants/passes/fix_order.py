@@ -84,12 +84,13 @@ After::
       yield()
     }
 
-Sums at places that are one for all work items are taken over chunks of the work items, which no
-number of threads changes, and combined in order. Sums at places that vary are left to code
-generation, if `analysis.privatisation` has a way to make them: the task has the option
-``fixed_order``. With other updates that depend on the order - products of floats, or what returns
-what was there before - the work items run one after the other. Where it takes many threads to keep
-the machine busy, `order_private_copies` makes tasks of sums of both kinds, if it can.
+Sums into an element that is the same for all work items are taken over chunks of the work items,
+whose bounds do not depend on the number of threads, and combined in order. Sums into elements that
+vary are left to code generation, if `analysis.privatisation` has a way to make them: the task has
+the option ``fixed_order``. With other updates that depend on the order - products of floats, or
+what returns what was there before - the work items run one after the other. Where it takes many
+threads to keep the machine busy, `order_private_copies` makes tasks of sums of both kinds, if it
+can.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ class _Chunks:
         return array
 
     def _key(self, op: ops.Atomic) -> object:
-        """What tells equal places."""
+        """A key that is equal for two updates of the same element."""
         definitions = [(index, self.forms.definitions.get(index)) for index in op.indices]
         indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
         return op.array, op.companion, tuple(indices)
@@ -298,7 +299,7 @@ class _Chunks:
         block.ops[:] = builder.block.ops
 
     def _combine(self) -> Block:
-        """Add the sums of the chunks to their places, one after the other."""
+        """Add the sums of the chunks to the elements that they belong to, chunk by chunk."""
         builder = Builder(Block())
         builder.location = self.task.location
         for array, touched, update in self.sums.values():
@@ -321,7 +322,7 @@ class _Chunks:
         return builder.block
 
     def _recompute(self, builder: Builder, indices: list[Value]) -> list[Value]:
-        """The uniform indices of a place, computed again."""
+        """The uniform indices of an element, computed again."""
         values: dict[Value, Value] = {}
 
         def compute(value: Value) -> None:

@@ -50,8 +50,8 @@ After::
       yield()
     }
 
-The terms of a sum are added in another order then. So this is for who may round differently, and
-for sums on which no branch, trip count or place hangs, as with `split_sums`.
+The terms of a sum are added in another order then. So this needs permission to round differently,
+and is for sums on which no branch, trip count or index depends, as with `split_sums`.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _adds_to(op: Operation, value: Value) -> bool:
 
 
 def _replace(block: Block, steps: list[_Step]) -> None:
-    """Put operations that add one term each in the places of additions."""
+    """Put operations that add one term each instead of the additions."""
     new: dict[Operation, list[Operation]] = {step.op: _additions(step) for step in steps}
     gone = {op for step in steps for op in step.gone}
     kept = [op for op in block.ops if op not in gone]

@@ -62,7 +62,7 @@ After::
 
 A work item of the new task stands for an iteration of the loop, or for a part of its sums where
 there are fewer of them than a GPU has threads: so each thread adds up many pairs, and then adds
-once. What a pair needs of its work item is loaded again, or kept in memory that has a place for
+once. What a pair needs of its work item is loaded again, or kept in memory that has an element for
 each work item; where it is not known how many there can be, the loop stays as it is. It does, too,
 if it adds what it carries on (see `analysis.pair_loops`).
 """
@@ -324,8 +324,8 @@ class _Gather:
                 if op in self.again:
                     emit(builder, op, values)
             for value, array in self.kept.items():
-                place = self.numbers.number(builder, body.args[0])
-                values[value] = builder.load(array, [place])
+                work_item = self.numbers.number(builder, body.args[0])
+                values[value] = builder.load(array, [work_item])
             builder.block.ops += self._pair(loop.body, values)
             builder.yield_()
         ends = [builder.cast(end, item.type) for end in _range(builder, sizes, part)]

@@ -1,8 +1,8 @@
 """Sums by many threads in an order that is always the same: what `fix_order` does for GPUs.
 
-The work items of a task are dealt out to so many threads. Each has a *part* of its own of what is
-added to: an element for each place that is one for all work items, and one for each element of
-arrays. The parts are added up along a tree that is always the same, too.
+The work items of a task are distributed to a fixed number of threads. Each thread has a private
+copy, called a *part*, of what is added to: one number for each element that all work items add to,
+and one for each element of arrays. The parts are added up along a tree that is always the same.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ PRIMAL = Companion.PRIMAL
 class Sums:
     """What has parts in one array: so many numbers, of `dtype`.
 
-    They are the elements of a `target`, or `places` that are one for all work items.
+    They are the elements of a `target`, or the elements of `uniform_updates`, each of which is the
+    same for all work items.
     """
 
     dtype: DType
     count: int
     target: ArrayRef | None = None
-    places: list[ops.Atomic] = field(default_factory=list)
+    uniform_updates: list[ops.Atomic] = field(default_factory=list)
     parts: Array | None = None
 
     @property
@@ -50,13 +51,13 @@ class Sums:
 def find_parts(
     task: Task, shared: Collection[Operation], spread: Collection[Operation]
 ) -> OrderedParts | None:
-    """The parts for updates at places that are one for all work items, and for others.
+    """The parts for updates of elements that are the same for all work items, and of others.
 
     None if they would take too much memory, or if an array has no fixed number of elements.
     """
     found = OrderedParts(task)
     for op in shared:
-        found.add_place(op)
+        found.add_uniform_element(op)
     for op in spread:
         if not found.add_target(op):
             return None
@@ -75,18 +76,18 @@ class OrderedParts:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._forms = AffineForms(task)
-        self._places: dict[DType, Sums] = {}
+        self._uniform_sums: dict[DType, Sums] = {}
         self._numbers: dict[object, int] = {}
         self._targets: dict[ArrayRef, Sums] = {}
 
-    def add_place(self, op: Operation) -> None:
-        """Have parts for a place that is one for all work items."""
+    def add_uniform_element(self, op: Operation) -> None:
+        """Have parts for the element of an update, which is the same for all work items."""
         assert isinstance(op, ops.Atomic)
         dtype = _type(op.array)
-        sums = self._places.setdefault(dtype, Sums(dtype, 0))
+        sums = self._uniform_sums.setdefault(dtype, Sums(dtype, 0))
         if self._key(op) not in self._numbers:
             self._numbers[self._key(op)] = sums.count
-            sums.places.append(op)
+            sums.uniform_updates.append(op)
             sums.count += 1
 
     def add_target(self, op: Operation) -> bool:
@@ -99,14 +100,14 @@ class OrderedParts:
         return True
 
     def _key(self, op: ops.Atomic) -> object:
-        """What tells equal places."""
+        """A key that is equal for two updates of the same element."""
         definitions = [(index, self._forms.definitions.get(index)) for index in op.indices]
         indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
         return op.array, op.companion, tuple(indices)
 
     @property
     def _all(self) -> list[Sums]:
-        return [*self._places.values(), *self._targets.values()]
+        return [*self._uniform_sums.values(), *self._targets.values()]
 
     @property
     def threads(self) -> int:
@@ -202,7 +203,7 @@ class OrderedParts:
             indices = [values.get(index, index) for index in op.indices]
             element = _linear(builder, indices, elements(op.array) or ())
         elif number is not None:
-            sums, element = self._places[_type(op.array)], builder.index(number)
+            sums, element = self._uniform_sums[_type(op.array)], builder.index(number)
         else:
             return False
         assert sums.parts is not None
@@ -232,12 +233,12 @@ class OrderedParts:
 
     def _root(self, sums: Sums) -> Task:
         """Adds what is left of the parts to where it belongs."""
-        return self._of_places(sums) if sums.target is None else self._of_target(sums)
+        return self._of_uniform_elements(sums) if sums.target is None else self._of_target(sums)
 
-    def _of_places(self, sums: Sums) -> Task:
+    def _of_uniform_elements(self, sums: Sums) -> Task:
         builder = Builder(Block())
         builder.location = self._task.location
-        for number, op in enumerate(sums.places):
+        for number, op in enumerate(sums.uniform_updates):
             total = self._left(builder, sums, builder.index(number))
             with self._if_any(builder, total):
                 values: dict[Value, Value] = {}

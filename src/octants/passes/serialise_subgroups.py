@@ -34,8 +34,8 @@ def _shuffle(block: BlockValues, op: ops.Subgroup, thread: Value) -> None:
     is_there = build.binary(
         "and", build.compare("ge", source, block.zero), build.compare("lt", source, limit)
     )
-    place = build.select(is_there, build.binary("add", start, source), thread)
-    block.keep(op.result, thread, block.at(op.value, place))
+    source_thread = build.select(is_there, build.binary("add", start, source), thread)
+    block.keep(op.result, thread, block.at(op.value, source_thread))
 
 
 def _reduce(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
@@ -86,7 +86,7 @@ def _pair(block: BlockValues, fn: str, total: Array, thread: Value, step: int) -
 def _scan(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
     """Each takes in what the one 1, 2, 4, ... before it has; the last ones first."""
     build, fn = block.builder, op.fn.removeprefix("inclusive_")
-    total, step = block.place(op.result), 1
+    total, step = block.array_of(op.result), 1
     block.each(mask, lambda thread: block.keep(op.result, thread, block.at(op.value, thread)))
     while step < op.lanes:
 

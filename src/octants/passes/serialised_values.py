@@ -54,7 +54,7 @@ class BlockValues:
         self.module.arrays.append(array)
         return array
 
-    def place(self, value: Value) -> Array:
+    def array_of(self, value: Value) -> Array:
         """The array of a value that is live across a convergent operation."""
         if value not in self._arrays:
             self._arrays[value] = self.array("value", value.type)
@@ -67,10 +67,10 @@ class BlockValues:
             return build.constant(self.constants[value].value, value.type)
         if value is self.index:
             return build.binary("add", self.first, build.cast(thread, value.type))
-        return build.load(self.place(value), [thread])
+        return build.load(self.array_of(value), [thread])
 
     def keep(self, value: Value, thread: Value, new: Value) -> None:
-        self.builder.store(self.place(value), [thread], new)
+        self.builder.store(self.array_of(value), [thread], new)
 
     def is_used_elsewhere(self, value: Value, inside: Counter[Value]) -> bool:
         return value not in self.constants and self._uses[value] > inside[value]
@@ -78,8 +78,8 @@ class BlockValues:
     def share(self, *names: list[Value]) -> None:
         """Let the values of a loop that follow each other be one."""
         for same in zip(*names, strict=True):
-            place = self.place(same[0])
-            self._arrays.update(dict.fromkeys(same, place))
+            shared = self.array_of(same[0])
+            self._arrays.update(dict.fromkeys(same, shared))
 
     # -- all work items of the block ---------------------------------------------------------------
 

@@ -88,9 +88,10 @@ def _sink(block: Block, noalias: bool) -> None:
 
 def _loads(before: list[Operation], store: ops.Store) -> bool:
     """Whether the location of a store was loaded before."""
-    place = store.array, store.companion, store.indices
+    address = store.array, store.companion, store.indices
     return any(
-        isinstance(op, ops.Load) and (op.array, op.companion, op.indices) == place for op in before
+        isinstance(op, ops.Load) and (op.array, op.companion, op.indices) == address
+        for op in before
     )
 
 

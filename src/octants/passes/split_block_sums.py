@@ -128,12 +128,12 @@ class BlockShares(SharedItems):
         log_items = self._log_items(builder, sizes.shift, 1)
         self._others = builder.binary("shl", one, log_items)
         self._thread = builder.binary("and", thread, builder.offset(self.block_dim - 1))
-        self._place = builder.binary("and", thread, builder.binary("sub", self._others, one))
+        self._position = builder.binary("and", thread, builder.binary("sub", self._others, one))
         own = builder.binary("shr", self._thread, log_items)
         is_first = builder.compare("eq", own, builder.offset(0))
         block = builder.binary("shr", thread, builder.offset(self.powers))
         number = builder.binary("shl", block, self._log_items(builder, sizes.shift, self.items))
-        number = builder.binary("add", number, self._place)
+        number = builder.binary("add", number, self._position)
         last = builder.binary("sub", sizes.items, one)
         numbers, acts = list[Value](), list[Value]()
         for _ in range(self.items):
@@ -186,7 +186,7 @@ class BlockShares(SharedItems):
             builder.yield_()
         builder.for_(builder.offset(0), self.share.shift, [], body)
         builder.barrier("block")
-        found = [builder.load(array, [self._place]) for array in arrays]
+        found = [builder.load(array, [self._position]) for array in arrays]
         builder.barrier("block")
         return [builder.cast(x, share.type) for x, share in zip(found, shares, strict=True)]
 
@@ -201,7 +201,7 @@ class BlockShares(SharedItems):
         with builder.into(then):
             for array, fn in zip(arrays, fns, strict=True):
                 other = builder.binary("add", self._thread, distance)
-                both = [builder.load(array, [place]) for place in (self._thread, other)]
+                both = [builder.load(array, [address]) for address in (self._thread, other)]
                 builder.store(array, [self._thread], builder.binary(fn, *both))
             builder.yield_()
         with builder.into(orelse):

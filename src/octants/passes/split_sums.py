@@ -167,8 +167,8 @@ def _are_uniform(task: Task, facts: PairLoops, loops: set[Operation]) -> bool:
     known = facts.following(task.body)
     for loop in loops:
         assert isinstance(loop, ops.For)
-        places = facts.following(loop.body, {*known, loop.body.args[0]})
+        varying_equally = facts.following(loop.body, {*known, loop.body.args[0]})
         loads = (op for op in loop.body.walk() if isinstance(op, ops.Load))
-        if not all(places.issuperset(load.indices) for load in loads):
+        if not all(varying_equally.issuperset(load.indices) for load in loads):
             return False
     return True

@@ -168,8 +168,8 @@ class SharedItems(ABC):
         sizes = self._sizes(builder)
         self.share = self.share_of(thread, sizes)
         for number in self.share.numbers:
-            place = builder.binary("add", sizes.lower, number)
-            self.values.append({item: builder.cast(place, item.type)})
+            index = builder.binary("add", sizes.lower, number)
+            self.values.append({item: builder.cast(index, item.type)})
         for op in self.task.body.ops[:-1]:
             builder.location = op.location
             inside = with_inner(op)

@@ -208,8 +208,8 @@ class _Watcher:
         """Let the greatest and the least number at a shadow be no less, or no greater."""
         below = builder.binary("sub", builder.constant(GREATEST, i64), number)
         for behind, noted in enumerate((number, below)):
-            place = builder.binary("add", shadow, builder.constant(offset + behind, i64))
-            builder.atomic("max", self.words, [place], noted)
+            position = builder.binary("add", shadow, builder.constant(offset + behind, i64))
+            builder.atomic("max", self.words, [position], noted)
 
 
 def kind_of(op: Operation) -> int:

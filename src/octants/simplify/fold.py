@@ -43,7 +43,7 @@ Done on the way, in one walk:
 - what does not change in a loop is computed before it, so that its adjoint is summed up in a
   register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
 - equal operations are shared where one dominates the other; loads too, and a load after a store to
-  the same place reads the stored value, as long as nothing in between may write there. This takes
+  the same element reads the stored value, as long as nothing in between may write it. This takes
   for granted that no other work item writes what this one reads, as a race would; behind a barrier
   or a fence others may have written anything.
 
@@ -147,7 +147,7 @@ class _Scope:
         self.owned: set[ArrayRef] = set()
 
     def find(self, key: Hashable) -> Value | None:
-        """The value of an operation that dominates this place."""
+        """The value of an operation that dominates the builder's position."""
         scope: _Scope | None = self
         while scope is not None:
             if key in scope.shared:
@@ -352,18 +352,18 @@ class _Folder:
 
     def _store(self, op: ops.Store) -> None:
         value, *indices = self._operands(op)
-        place = tuple(indices)
+        element = tuple(indices)
         target = op.ref
         self.scope.forget([t for t in self.scope.memory if t != target and touches(target, t)])
         contents = self.scope.contents(target)
-        for other in [known for known in contents if not self._surely_differ(known, place)]:
+        for other in [known for known in contents if not self._surely_differ(known, element)]:
             del contents[other]
-        self.builder.store(op.array, place, value, op.companion)
+        self.builder.store(op.array, element, value, op.companion)
         held = self._read_back(op, value)
         if held is None:
-            contents.pop(place, None)
+            contents.pop(element, None)
         else:
-            contents[place] = held
+            contents[element] = held
 
     def _read_back(self, op: ops.Store, value: Value) -> Value | None:
         """What a load of the stored value gives; None if it must read memory.

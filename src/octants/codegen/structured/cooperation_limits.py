@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.codegen.bit_words import word_of
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
-from octants.ir.cooperation import shared_places, sizes, words
+from octants.ir.cooperation import shared_array_refs, sizes, words
 from octants.ir.core import Task
 from octants.target import Blocks
 
@@ -15,7 +15,7 @@ def check(task: Task, blocks: Blocks) -> None:
     size, limit = blocks.subgroup_size, blocks.shared_bytes
     if sizes(task)[1] != size:
         raise InternalError(f"{task.name}: subgroups of {sizes(task)[1]}, not {size}")
-    taken = sum(words(array) * word_of(array.dtype).size for array, _ in shared_places(task))
+    taken = sum(words(array) * word_of(array.dtype).size for array, _ in shared_array_refs(task))
     if taken > limit:
         problem = f"those of this loop take {taken} bytes here, and there are {limit}"
         way_out = "tangents take as much as what they are of, and no number less than 4 bytes"

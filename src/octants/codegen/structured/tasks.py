@@ -27,7 +27,7 @@ from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
-from octants.ir.cooperation import cooperates, shared_places, sizes
+from octants.ir.cooperation import cooperates, shared_array_refs, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass
@@ -288,7 +288,7 @@ def _write_blocks(
             _write_together(kernel, position, code, (item, upper), has_item, whole)
         else:
             code.branch(has_item, lambda: run(item))
-        if shared_places(task):  # other threads may still read what the next block overwrites
+        if shared_array_refs(task):  # other threads may still read what the next block overwrites
             code.barrier("block")
         code.write(first, code.apply("add", i64, code.read(first), step))
 

@@ -12,7 +12,7 @@ from octants.codegen.llvm.literals import identifier
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
-from octants.ir.cooperation import nbytes, shared_places, sizes
+from octants.ir.cooperation import nbytes, shared_array_refs, sizes
 from octants.ir.core import ArrayRef, Task
 
 _WHOLE = 16  # bytes: updates of narrow types work on words
@@ -21,7 +21,7 @@ _WHOLE = 16  # bytes: updates of narrow types work on words
 def begin_task(f: ThreadText, task: Task) -> None:
     """Declare the arrays that the work items of a block share, and their companions."""
     taken = 0
-    for array, companion in shared_places(task):
+    for array, companion in shared_array_refs(task):
         size = -(-nbytes(array) // _WHOLE) * _WHOLE
         name = f"octants_shared_{f.task}_{len(f.shared_arrays)}_{identifier(array.name)}"
         f.shared_arrays[ArrayRef(array, companion)] = f.gpu.shared_memory(f, name, size)
