@@ -43,22 +43,22 @@ def assign(context: Context, target: ast.expr, value: Any) -> None:
         for part, item in zip(target.elts, unpack(context, target, value), strict=True):
             assign(context, part, item)
     else:
-        store(context, place_of(context, target), value, target)
+        store(context, reference_of(context, target), value, target)
 
 
-def store(context: Context, place: Any, value: Any, node: ast.AST) -> None:
+def store(context: Context, reference: Any, value: Any, node: ast.AST) -> None:
     """Store what an assignment gives; a warning if a part of it is lost."""
-    lossy_assignments.check(context, place, value, node)
-    context.store(place, value, node)
+    lossy_assignments.check(context, reference, value, node)
+    context.store(reference, value, node)
 
 
-def place_of(context: Context, target: ast.expr) -> Any:
-    """The place that a subscript or an attribute names as the target of an assignment."""
-    place = context.evaluate_place(target)
-    is_struct = isinstance(place, StructValue) and references.is_place(place)
-    if not is_struct and not isinstance(place, (ElementReference, VariableReference)):
+def reference_of(context: Context, target: ast.expr) -> Any:
+    """A reference to what a subscript or an attribute names as the target of an assignment."""
+    reference = context.evaluate_reference(target)
+    is_struct = isinstance(reference, StructValue) and references.is_reference(reference)
+    if not is_struct and not isinstance(reference, (ElementReference, VariableReference)):
         context.fail(_not_assignable(context, target), target)
-    return place
+    return reference
 
 
 def _not_assignable(context: Context, target: ast.expr) -> NotAssignable:
@@ -97,7 +97,7 @@ def unpack(context: Context, target: ast.Tuple | ast.List, value: Any) -> list[A
 def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     """Assign to a local variable; the first assignment fixes its type."""
     variable = context.scopes.frame.variables.get(name)
-    if variable is not None and references.is_place(variable.value):
+    if variable is not None and references.is_reference(variable.value):
         store(context, variable.value, value, node)
     elif variable is None or _is_rebindable(context, variable):
         if isinstance(value, list) and context.scopes.frame.source.changes_parts(name):
@@ -165,8 +165,8 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
     if variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, new)
         return
-    is_place = references.is_place(variable.value)
-    held = context.load(variable.value if is_place else VariableReference(variable))
+    is_reference = references.is_reference(variable.value)
+    held = context.load(variable.value if is_reference else VariableReference(variable))
     if is_type(kind) and _types(context, held) != _types(context, new):
         context.fail(TypeChange(name, describe(held), describe(new)), node)
     assign_name(context, name, new, node)

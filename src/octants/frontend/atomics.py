@@ -1,7 +1,7 @@
 """Functions that change memory, draw random numbers, or stop derivatives.
 
 All take the context and the node of the call before their arguments; the first argument of an
-atomic is a place.
+atomic is a reference.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ BITWISE = ("and", "or", "xor")
 def atomic(fn: str) -> Callable[..., Any]:
     """``atomic_add`` and the like: gives the value before."""
 
-    def build(context: Context, node: ast.AST, place: Any, value: Any) -> Any:
+    def build(context: Context, node: ast.AST, reference: Any, value: Any) -> Any:
         name = f"atomic_{fn}"
-        dtype = _dtype_at(context, node, name, place)
+        dtype = _dtype_at(context, node, name, reference)
         if fn in BITWISE and dtype.is_float:
             context.fail(WrongAtomic(name, dtype.name, "it is for integers"), node)
         if dtype is u1 and fn not in (*BITWISE, "exchange"):
             context.fail(WrongAtomic(name, "u1", "use atomic_and, atomic_or or atomic_xor"), node)
         given = operand(context, value)
-        lossy_assignments.check(context, place, given, node, fn)
-        return context.atomic(fn, place, given, node)
+        lossy_assignments.check(context, reference, given, node, fn)
+        return context.atomic(fn, reference, given, node)
 
     return build
 
 
-def _dtype_at(context: Context, node: ast.AST, name: str, place: Any) -> DType:
-    """The type of what a place holds; an error if it is none."""
-    if not isinstance(place, (ElementReference, VariableReference)):
-        context.fail(NotAnElement(name, describe(place)), node)
-    held = context.load(place) if isinstance(place, VariableReference) else None
+def _dtype_at(context: Context, node: ast.AST, name: str, reference: Any) -> DType:
+    """The type of what a reference names; an error for anything that is no reference."""
+    if not isinstance(reference, (ElementReference, VariableReference)):
+        context.fail(NotAnElement(name, describe(reference)), node)
+    held = context.load(reference) if isinstance(reference, VariableReference) else None
     if held is None:
-        return place.array.dtype  # type: ignore[union-attr]
+        return reference.array.dtype  # type: ignore[union-attr]
     if not isinstance(held, (Value, MatrixValue)):
         context.fail(NotAnElement(name, describe(held)), node)
     return dtype_of(held)
 
 
 def compare_and_swap(
-    context: Context, node: ast.AST, place: Any, expected: Any, desired: Any
+    context: Context, node: ast.AST, reference: Any, expected: Any, desired: Any
 ) -> Value:
     """``atomic_cas``: gives the value before."""
-    dtype = _dtype_at(context, node, "atomic_cas", place)
-    if isinstance(place, VariableReference) and place.variable.in_memory:
-        place = references.memory_of(place)
+    dtype = _dtype_at(context, node, "atomic_cas", reference)
+    if isinstance(reference, VariableReference) and reference.variable.in_memory:
+        reference = references.memory_of(reference)
     wanted, new = (_scalar(context, node, x, dtype) for x in (expected, desired))
-    if isinstance(place, ElementReference):
-        if place.shape or isinstance(place.array, PackedArray):
-            context.fail(NotAnElement("atomic_cas", describe(place)), node)
-        (indices,) = references.addresses(context, place)
-        before = context.builder.compare_exchange(place.array, indices, wanted, new)
-        context.after_write(place)
+    if isinstance(reference, ElementReference):
+        if reference.shape or isinstance(reference.array, PackedArray):
+            context.fail(NotAnElement("atomic_cas", describe(reference)), node)
+        (indices,) = references.addresses(context, reference)
+        before = context.builder.compare_exchange(reference.array, indices, wanted, new)
+        context.after_write(reference)
         return before
-    before = context.load(place)
+    before = context.load(reference)
     if not isinstance(before, Value):
         context.fail(NotAnElement("atomic_cas", describe(before)), node)
     same = context.builder.compare("eq", before, wanted)
-    context.store(place, context.builder.select(same, new, before), node)
+    context.store(reference, context.builder.select(same, new, before), node)
     return before
 
 
@@ -91,9 +91,9 @@ def _scalar(context: Context, node: ast.AST, x: Any, dtype: DType) -> Value:
     return value
 
 
-def volatile_load(context: Context, _node: ast.AST, place: Any) -> Any:
-    """What a place holds now: every load of a kernel reads memory."""
-    return context.load(place)
+def volatile_load(context: Context, _node: ast.AST, reference: Any) -> Any:
+    """The present value of an element: every load of a kernel reads memory."""
+    return context.load(reference)
 
 
 def random(context: Context, node: ast.AST, dtype: Any = None) -> Value:

@@ -18,12 +18,12 @@ from octants.types.scalars import i32
 
 
 def element(context: Context, view: StructValue, index: Value) -> Any:
-    """The place of an element; with `debug`, one that the view does not have is an error."""
+    """A reference to an element; with `debug`, one that the view does not have is an error."""
     if context.debug:
         _check(context, view, index)
     offset = context.builder.cast(view.members["offset"], index.type)
-    place = context.builder.binary("add", offset, index)
-    return references.whole_element(view.members["array"], (place,))
+    position = context.builder.binary("add", offset, index)
+    return references.whole_element(view.members["array"], (position,))
 
 
 def _check(context: Context, view: StructValue, index: Value) -> None:

@@ -193,13 +193,15 @@ def _methods() -> dict[Any, Handler]:
 def _method(
     name: str, context: Context, node: ast.AST, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    place, *others = [kwargs.pop("self"), *args] if "self" in kwargs else args or [None]
-    owner = context.value(context.load(place))
+    reference, *others = [kwargs.pop("self"), *args] if "self" in kwargs else args or [None]
+    owner = context.value(context.load(reference))
     if not isinstance(owner, MatrixValue):
         context.fail(WrongOperand(f"Matrix.{name}", describe(owner)), node)
     if name not in matrices.CHANGING:
         return matrices.method(context, node, owner, name, others, kwargs)
-    return context.store(place, matrices.changed(context, node, owner, name, others, kwargs), node)
+    return context.store(
+        reference, matrices.changed(context, node, owner, name, others, kwargs), node
+    )
 
 
 def _memory() -> dict[Any, Handler]:
@@ -250,8 +252,8 @@ BUILTINS: dict[Any, Handler] = {
     Struct: constructors.python_struct,
 }
 
-TAKES_PLACE = frozenset(
+TAKES_REFERENCE = frozenset(
     [getattr(memory, f"atomic_{fn}") for fn in (*atomics.FUNCTIONS, "cas")]
     + [memory.volatile_load, functions.stop_grad, Matrix.fill]
 )
-"""Functions whose first argument is a place, not the value that it holds."""
+"""Functions whose first argument is a reference, not the value that it holds."""

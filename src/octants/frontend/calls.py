@@ -151,11 +151,11 @@ def keywords(context: Context, node: ast.Call) -> Keywords:
 def _call_builtin(
     context: Context, node: ast.Call, function: Any, handler: Callable[..., Any]
 ) -> Any:
-    takes_place = node.args and _is_member(function, builtins.TAKES_PLACE)
-    if not takes_place or isinstance(node.args[0], ast.Starred):
+    takes_reference = node.args and _is_member(function, builtins.TAKES_REFERENCE)
+    if not takes_reference or isinstance(node.args[0], ast.Starred):
         args, named = arguments(context, node)
     else:
-        args = [context.evaluate_place(node.args[0])]
+        args = [context.evaluate_reference(node.args[0])]
         for arg in node.args[1:]:
             args.extend(_spread(context, arg))
         named = keywords(context, node)
@@ -178,11 +178,11 @@ class _Method:
 
     owner: Any
     name: str
-    place: Any
+    reference: Any
 
 
 def _method(context: Context, node: ast.Attribute) -> Any:
-    base = context.evaluate_place(node.value)
+    base = context.evaluate_reference(node.value)
     if node.attr == "element_shape" and isinstance(array := context.load(base), ArrayReference):
         return _Method(array, node.attr, base)  # an attribute on the host, a method in kernels
     if node.attr in _OF_DICTS and type(table := context.load(base)) is dict:
@@ -254,7 +254,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     owner = context.value(method.owner)
     if method.name in matrices.CHANGING:
         changed = matrices.changed(context, node, owner, method.name, args, named)
-        return context.store(method.place, changed, node)
+        return context.store(method.reference, changed, node)
     result = matrices.method(context, node, owner, method.name, args, named)
     if result is NOT_FOUND:
         known = [name for name in dir(Matrix) if not name.startswith("_")]
@@ -314,8 +314,8 @@ def _collect(context: Context, collected: functions.Arguments, arg: ast.expr) ->
 
 
 def _argument(context: Context, parameter: functions.Parameter, node: ast.expr) -> Any:
-    """An argument as its parameter wants it: a template may be given a place."""
-    return context.evaluate_place(node) if parameter.is_template else context.evaluate(node)
+    """An argument as its parameter wants it: a template may be given a reference."""
+    return context.evaluate_reference(node) if parameter.is_template else context.evaluate(node)
 
 
 def lambda_(context: Context, node: ast.Lambda) -> LocalFunction:

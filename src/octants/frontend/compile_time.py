@@ -46,7 +46,7 @@ def _run(
     try:
         return function(*args, **named)
     except OctantsError as error:
-        raise _placed(context, error, node) from None
+        raise _with_location(context, error, node) from None
     except Exception as error:
         context.fail(CompileTimeFailure(type(error).__name__, str(error)), node)
 
@@ -58,8 +58,8 @@ def truth(context: Context, value: Any) -> bool:
     return bool(value)
 
 
-def _placed(context: Context, error: OctantsError, node: ast.AST) -> OctantsError:
-    """An error of the host's functions with the place in the kernel where they were called."""
+def _with_location(context: Context, error: OctantsError, node: ast.AST) -> OctantsError:
+    """An error of the host's functions with the location in the kernel where they were called."""
     span, diagnostic = context.span(node), error.diagnostic
     if diagnostic is None or diagnostic.labels or span is None:
         return error

@@ -125,9 +125,9 @@ def unit(context: Context, node: ast.AST, n: Any, i: Any, dt: Any = None) -> Mat
     """``Matrix.unit``; the position of the 1 may be known at run time."""
     dtype = context.default_int if dt is None else matrices.scalar_type(context, dt, "unit", node)
     position = operand(context, i)
-    places = range(_extent(context, node, n))
-    elements = [arithmetic.compare(context, "==", position, k) for k in places]
-    return matrices.uniform(context, (len(places),), elements, dtype)
+    positions = range(_extent(context, node, n))
+    elements = [arithmetic.compare(context, "==", position, k) for k in positions]
+    return matrices.uniform(context, (len(positions),), elements, dtype)
 
 
 def identity(context: Context, node: ast.AST, dt: Any, n: Any) -> MatrixValue:

@@ -58,14 +58,16 @@ class ReferenceAccess(Protocol):
     def value(self, context: Any, x: Any, /) -> Any:
         """A run-time value for anything that has one."""
 
-    def load(self, context: Any, place: Any, /) -> Any:
-        """The value that a place holds."""
+    def load(self, context: Any, reference: Any, /) -> Any:
+        """The value of what a reference names."""
 
-    def store(self, context: Any, place: Any, new: Any, node: ast.AST | None, /) -> None:
-        """Store into a place."""
+    def store(self, context: Any, reference: Any, new: Any, node: ast.AST | None, /) -> None:
+        """Store into what a reference names."""
 
-    def atomic(self, context: Any, fn: str, place: Any, new: Any, node: ast.AST | None, /) -> Any:
-        """Change a place atomically; the value before."""
+    def atomic(
+        self, context: Any, fn: str, reference: Any, new: Any, node: ast.AST | None, /
+    ) -> Any:
+        """Change the value of a reference atomically; gives the value before."""
 
 
 class Context:
@@ -126,7 +128,7 @@ class Context:
         node: ast.AST | None = None,
         *labels: Label,
     ) -> NoReturn:
-        """Raise a user error at ``node``, or at the current place; labels point to other places."""
+        """Raise a user error at ``node``, or at the current position; labels point to others."""
         problem = error if isinstance(error, UserError) else error()
         raise problem.at(self._span_for_users(node), *labels) from None
 
@@ -137,7 +139,7 @@ class Context:
             self.warnings.setdefault((span.file, span.line), problem.diagnostic(span=span))
 
     def span(self, node: ast.AST | None = None) -> Span | None:
-        """Where ``node`` stands in the user's file; the current place without one."""
+        """Where ``node`` stands in the user's file; the current position without one."""
         if node is None:
             return self.builder.location
         return self.scopes.frame.source.span(node)
@@ -154,11 +156,11 @@ class Context:
     # -- syntax ---------------------------------------------------------------------------------
 
     def evaluate(self, node: ast.expr) -> Any:
-        """The value of an expression; places are loaded."""
-        return self.load(self.evaluate_place(node))
+        """The value of an expression; references are loaded."""
+        return self.load(self.evaluate_reference(node))
 
-    def evaluate_place(self, node: ast.expr) -> Any:
-        """The value of an expression, or the place in an array or a variable that it names."""
+    def evaluate_reference(self, node: ast.expr) -> Any:
+        """The value of an expression, or a reference if it names an element or a variable."""
         found = self._dispatch(self._expressions, node)
         return found.value if isinstance(found, StaticValue) else found
 
@@ -218,8 +220,8 @@ class Context:
             fn, *sides = number.sides
             return self.builder.binary(fn, *(self.constant(side, dtype) for side in sides))
 
-        def declare(name: str, place: int) -> Any:
-            source = ArgumentSource(self.first_hidden + place)
+        def declare(name: str, position: int) -> Any:
+            source = ArgumentSource(self.first_hidden + position)
             return self.arrays.argument(ScalarType(dtype), name, source)
 
         value: Value = self.numbers.value(number, dtype, declare)
@@ -264,28 +266,28 @@ class Context:
         return u1 if kind is bool else None
 
     def value(self, x: Any) -> Any:
-        """A run-time value for anything that has one: numbers, sequences of numbers, places.
+        """A run-time value for anything that has one: numbers, sequences of numbers, references.
 
         Anything else is given back as it is.
         """
         return self.memory.value(self, x)
 
-    def load(self, place: Any) -> Any:
-        """The value that a place holds now; anything that is not a place is given back."""
-        return self.memory.load(self, place)
+    def load(self, reference: Any) -> Any:
+        """The value of what a reference names now; anything else is given back."""
+        return self.memory.load(self, reference)
 
-    def store(self, place: Any, value: Any, node: ast.AST | None = None) -> None:
-        """Store into a place, converted to its type; a scalar fills a vector or matrix."""
-        self.memory.store(self, place, value, node)
+    def store(self, reference: Any, value: Any, node: ast.AST | None = None) -> None:
+        """Store into a reference, converted to its type; a scalar fills a vector or matrix."""
+        self.memory.store(self, reference, value, node)
 
-    def atomic(self, fn: str, place: Any, value: Any, node: ast.AST | None = None) -> Any:
-        """``fn`` of `ops.memory.ATOMIC` on a place, component by component; gives the old value."""
-        return self.memory.atomic(self, fn, place, value, node)
+    def atomic(self, fn: str, reference: Any, value: Any, node: ast.AST | None = None) -> Any:
+        """Apply ``fn`` of `ops.memory.ATOMIC` to a reference atomically; gives the old value."""
+        return self.memory.atomic(self, fn, reference, value, node)
 
-    def after_write(self, place: Any) -> None:
+    def after_write(self, reference: Any) -> None:
         """Activate the cells of sparse blocks that an element of an array lies in."""
         if self.active.of_array and self._activate is not None:
-            self._activate(self, place)
+            self._activate(self, reference)
 
     def random(self, dtype: DType) -> Value:
         """The next uniform draw of the work item."""

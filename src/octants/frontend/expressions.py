@@ -192,7 +192,7 @@ def static_truth(context: Context, test: ast.expr) -> bool:
     )
 
 
-# -- names, places, strings ------------------------------------------------------------------------
+# -- names, references, strings --------------------------------------------------------------------
 
 
 def named(context: Context, node: ast.NamedExpr) -> Any:

@@ -151,10 +151,10 @@ def inline(
     with scopes.entered(FunctionScope(text, function, key, call=node)) as frame:
         frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):
-            is_place = parameter.is_template or parameter.name in by_reference
+            is_reference = parameter.is_template or parameter.name in by_reference
             value = values[parameter.name]
             keeps_number = is_number(value) and parameter.name in keeps
-            if not is_place and not keeps_number:
+            if not is_reference and not keeps_number:
                 value = _copied(context, parameter, value, text.tree)
             scopes.declare(parameter.name, value)
         completes = context.build(text.tree.body)
@@ -204,8 +204,8 @@ def find_source(
         return source.find_source(function)
     except NoSource.exception as error:
         labels = error.diagnostic.labels if error.diagnostic is not None else ()
-        places = [Label(label.span, "defined here") for label in labels]
-        context.fail(NoSource(function.__name__), node, *places)
+        definitions = [Label(label.span, "defined here") for label in labels]
+        context.fail(NoSource(function.__name__), node, *definitions)
 
 
 def _copied(context: Context, parameter: Parameter, value: Any, node: ast.AST) -> Any:

@@ -123,14 +123,14 @@ class HostNumbers:
         return HostNumber(f"r{number}", type(read.value))
 
     def value(self, number: HostNumber, dtype: DType, make: Callable[[str, int], Any]) -> Any:
-        """A number as a run-time value; ``make`` declares the argument of a name and a place."""
+        """A number as a run-time value; ``make`` declares the argument of a name and a position."""
         key = number.text, dtype
         if key not in self._values:
-            place = len(self.arguments)
-            name = f"h{place}"
+            position = len(self.arguments)
+            name = f"h{position}"
             limits = _limits(number.kind, dtype)
             hidden = HiddenArgument(name, number.text, limits, dtype)
-            self._values[key] = make(name, place)
+            self._values[key] = make(name, position)
             self.arguments.append(hidden)
         return self._values[key]
 

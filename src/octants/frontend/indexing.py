@@ -44,8 +44,8 @@ Index = int | slice | Value
 
 
 def subscript(context: Context, node: ast.Subscript) -> Any:
-    """``base[indices]`` as a place where it is one, else as a value."""
-    base = context.evaluate_place(node.value)
+    """``base[indices]`` as a reference where it is one, else as a value."""
+    base = context.evaluate_reference(node.value)
     if isinstance(node.slice, ast.Slice) and is_view(view := context.load(base)):
         return buffer_views.part(context, view, node.slice)
     if tiles.has_slices(node) and isinstance(array := context.load(base), ArrayReference):
@@ -172,7 +172,7 @@ def _is_run_time_index(index: Any) -> bool:
 def _part_of_variable(
     context: Context, base: VariableReference, index: Any, node: ast.Subscript
 ) -> Any:
-    """A part of a local vector or matrix: a place."""
+    """A reference to a part of a local vector or matrix."""
     whole = current_shape(base)
     if whole is None and _has_item(base.held(), index):
         return VariableReference(base.variable, (*base.path, Item(index)))
@@ -206,7 +206,7 @@ def current_shape(base: VariableReference) -> Components | None:
 
 
 def swizzle(base: Any, name: str) -> Any:
-    """The place of ``base.xy``; None if there is no such component."""
+    """A reference to ``base.xy``; None if there is no such component."""
     letters = positions(name)
     if letters is None:
         return None

@@ -190,8 +190,8 @@ def _merged(joined: Join, a: Any, b: Any, dtype: DType | None) -> Any:
 def _fail_mismatch(context: Context, variable: Variable, a: Any, b: Any, node: ast.AST) -> None:
     if variable is context.scopes.frame.result:
         problem = f"one `return` gives {describe(a)}, another one {describe(b)}"
-        place = next((part for part in ast.walk(node) if isinstance(part, ast.Return)), node)
-        context.fail(WrongReturn(problem, "return values of one type everywhere"), place)
+        returned = next((part for part in ast.walk(node) if isinstance(part, ast.Return)), node)
+        context.fail(WrongReturn(problem, "return values of one type everywhere"), returned)
     if flattening.has_object(a) or flattening.has_object(b):
         context.fail(CompileTimeVariable(variable.name, describe(a)), node)
     context.fail(TypeChange(variable.name, describe(a), describe(b)), node)

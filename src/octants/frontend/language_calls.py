@@ -280,8 +280,8 @@ def _text(context: Context, node: ast.Call, options: dict[str, Any], name: str) 
         return {"sep": " ", "end": "\n"}[name]
     if not isinstance(text, str):
         problem = f"takes a string known at compile time for `{name}`"
-        place = next(word.value for word in node.keywords if word.arg == name)
-        context.fail(WrongArguments("print", problem), place)
+        argument = next(word.value for word in node.keywords if word.arg == name)
+        context.fail(WrongArguments("print", problem), argument)
     return text
 
 
@@ -335,7 +335,7 @@ def _find(context: Context, node: ast.Call, word: str, counts: tuple[int, ...]) 
     if len(node.args) not in counts or node.keywords:
         context.fail(WrongArguments(word, "takes an object and a name"), node)
     name = compile_time.static_value(context, context.evaluate(node.args[1]), node, "the name")
-    return names.find_attribute(context, context.evaluate_place(node.args[0]), str(name), node)
+    return names.find_attribute(context, context.evaluate_reference(node.args[0]), str(name), node)
 
 
 def do_while(context: Context, node: ast.Call) -> Any:

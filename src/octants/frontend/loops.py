@@ -322,7 +322,7 @@ def _is_do_while(context: Context, test: ast.expr) -> bool:
     """Whether a condition is looked at only when the body has run; see `syntax.do_while`."""
     if not isinstance(test, ast.Call) or not ast.unparse(test.func).endswith("do_while"):
         return False
-    return context.evaluate_place(test.func) is syntax.do_while
+    return context.evaluate_reference(test.func) is syntax.do_while
 
 
 def _condition_is_pure(context: Context, node: ast.While) -> bool:

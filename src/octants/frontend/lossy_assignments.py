@@ -33,15 +33,15 @@ _WRAPPING = ("add", "sub", "mul", "and", "or", "xor")
 """Updates of integers whose result does not depend on the upper bits of the operand."""
 
 
-def check(context: Context, place: Any, value: Any, node: ast.AST, update: str = "") -> None:
-    """Note what an assignment of ``value`` to a place loses; an error for a literal.
+def check(context: Context, reference: Any, value: Any, node: ast.AST, update: str = "") -> None:
+    """Note what an assignment of ``value`` to a reference loses; an error for a literal.
 
-    ``place`` is a reference, a struct of such, or a variable. ``update`` is the atomic operation
+    ``reference`` may be a struct of references, or a variable. ``update`` is the atomic operation
     that combines the value with what is there; none for a store.
     """
     if is_library_function(context.scopes.frame.function):
         return
-    types, given = list(_types(place)), flattening.leaves(context.load(value))
+    types, given = list(_types(reference)), flattening.leaves(context.load(value))
     if types and len(types) != len(given):
         types = types[:1] * len(given)  # a vector of a scalar, or components of one type
     for dtype, item in zip(types, given, strict=False):
@@ -49,27 +49,27 @@ def check(context: Context, place: Any, value: Any, node: ast.AST, update: str =
             _check_item(context, dtype, item, node, wraps=update in _WRAPPING)
 
 
-def takes_floats_as_integers(context: Context, place: Any, value: Any) -> bool:
-    """Whether an update of a place would convert floats to its type, that of integers."""
-    types, given = list(_types(place)), flattening.leaves(context.load(value))
+def takes_floats_as_integers(context: Context, reference: Any, value: Any) -> bool:
+    """Whether an update of a reference would convert floats to its type, that of integers."""
+    types, given = list(_types(reference)), flattening.leaves(context.load(value))
     if not types or not all(dtype.is_integer and not dtype.is_bool for dtype in types):
         return False
     kinds = (context.type_of_number(x) if is_number(x) else x.type for x in given)
     return any(kind.is_float for kind in kinds)
 
 
-def _types(place: Any) -> Iterator[DType]:
-    """The types of the scalars of a place."""
-    if isinstance(place, ElementReference):
-        yield from (place.array.dtype for _ in place.components)
-    elif isinstance(place, Variable):
-        yield from _types(VariableReference(place))
-    elif isinstance(place, VariableReference) and place.variable.in_memory:
-        yield from _types(references.memory_of(place))
-    elif isinstance(place, VariableReference):
-        yield from (x.type for x in flattening.leaves(place.held()) if isinstance(x, Value))
-    elif isinstance(place, StructValue):
-        for member in place.members.values():
+def _types(reference: Any) -> Iterator[DType]:
+    """The types of the scalars of a reference."""
+    if isinstance(reference, ElementReference):
+        yield from (reference.array.dtype for _ in reference.components)
+    elif isinstance(reference, Variable):
+        yield from _types(VariableReference(reference))
+    elif isinstance(reference, VariableReference) and reference.variable.in_memory:
+        yield from _types(references.memory_of(reference))
+    elif isinstance(reference, VariableReference):
+        yield from (x.type for x in flattening.leaves(reference.held()) if isinstance(x, Value))
+    elif isinstance(reference, StructValue):
+        for member in reference.members.values():
             yield from _types(member)
 
 

@@ -62,11 +62,11 @@ def bound(function: Any) -> BoundFunction | None:
 
 
 def name(context: Context, node: ast.Name) -> Any:
-    """A local variable as a place, or the Python object of that name."""
+    """A local variable as a reference, or the Python object of that name."""
     frame = context.scopes.frame
     variable = frame.variables.get(node.id)
     if variable is not None:
-        is_alias = references.is_place(variable.value)
+        is_alias = references.is_reference(variable.value)
         return variable.value if is_alias else VariableReference(variable)
     is_assigned = node.id in frame.source.locals
     if is_assigned and not _means_global(frame, node.id):
@@ -111,8 +111,8 @@ def suggest(wrong: str, known: list[str]) -> str:
 
 
 def attribute(context: Context, node: ast.Attribute) -> Any:
-    """``base.name`` as a place where it is one, else as a value."""
-    base = context.evaluate_place(node.value)
+    """``base.name`` as a reference where it is one, else as a value."""
+    base = context.evaluate_reference(node.value)
     found = find_attribute(context, base, node.attr, node)
     if found is NOT_FOUND:
         base = context.load(base)
@@ -138,7 +138,7 @@ def _hint(base: Any, attr: str) -> str:
 
 
 def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> Any:
-    """An attribute of a value, a place or a Python object, or NOT_FOUND."""
+    """An attribute of a value, a reference or a Python object, or NOT_FOUND."""
     if isinstance(base, (ElementReference, VariableReference)):
         part = indexing.swizzle(base, attr)
         if part is not None:
@@ -215,7 +215,7 @@ def _arrays_of(base: StructValue) -> list[ArrayReference]:
 
 
 def _attribute_of_type(context: Context, python_type: Any, base: Any, attr: str) -> Any:
-    """A method of a struct's type, bound to the struct or its place."""
+    """A method of a struct's type, bound to the struct or its reference."""
     methods = getattr(python_type, "methods", None) or {}
     found = methods.get(attr) or getattr(python_type, attr, ABSENT)
     context.reads.append(Read("attribute of a type", python_type, attr, found))

@@ -28,7 +28,7 @@ class Mentions:
     `assigned` and `changed` - variables of which a component is assigned, or which an atomic
     function changes, each with the attributes up to the first subscript: ``v.x.y[0] = ..`` changes
     (v, x, y) - and `returns` are without nested functions and their like. `read` is without what is
-    only changed; `uses` counts the places where a name is read, or updated.
+    only changed; `uses` counts the locations where a name is read, or updated.
     """
 
     assigned: dict[str, None] = field(default_factory=dict)

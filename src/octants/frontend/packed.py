@@ -59,23 +59,25 @@ def reference(words: ArrayReference, handle: QuantHandle) -> ArrayReference:
     return ArrayReference(array, handle=handle)
 
 
-def load(context: Context, place: ElementReference) -> Any:
+def load(context: Context, reference: ElementReference) -> Any:
     """The value of an element of a quantised field, or of components of it."""
-    word = _word(context, place)
+    word = _word(context, reference)
     held = _moved(context, word, context.builder.load(word.array, word.indices))
-    return _numbers(context, place, held)
+    return _numbers(context, reference, held)
 
 
-def store(context: Context, place: ElementReference, values: Sequence[Value]) -> None:
-    """Store a number for each component of a place."""
-    packing, slots = _packing(place), _slots(context, place)
+def store(context: Context, reference: ElementReference, values: Sequence[Value]) -> None:
+    """Store a number for each component of a reference."""
+    packing, slots = _packing(reference), _slots(context, reference)
     build = context.builder
-    _update(context, place, lambda word: packed_numbers.store(build, packing, slots, word, values))
+    _update(
+        context, reference, lambda word: packed_numbers.store(build, packing, slots, word, values)
+    )
 
 
-def atomic(context: Context, fn: str, place: ElementReference, values: Sequence[Value]) -> Any:
+def atomic(context: Context, fn: str, reference: ElementReference, values: Sequence[Value]) -> Any:
     """An atomic operation, component by component; gives the value before."""
-    packing, slots = _packing(place), _slots(context, place)
+    packing, slots = _packing(reference), _slots(context, reference)
     build = context.builder
     if fn == "sub":
         fn, values = "add", [build.unary("neg", value) for value in values]
@@ -92,24 +94,26 @@ def atomic(context: Context, fn: str, place: ElementReference, values: Sequence[
         stored: Value = packed_numbers.store(build, packing, slots, word, after)
         return stored
 
-    return _numbers(context, place, _update(context, place, change))
+    return _numbers(context, reference, _update(context, reference, change))
 
 
-def _numbers(context: Context, place: ElementReference, word: Value) -> Any:
-    slots = _slots(context, place)
+def _numbers(context: Context, reference: ElementReference, word: Value) -> Any:
+    slots = _slots(context, reference)
     numbers = [packed_numbers.load(context.builder, slot, word) for slot in slots]
-    return MatrixValue(place.shape, numbers) if place.shape else numbers[0]
+    return MatrixValue(reference.shape, numbers) if reference.shape else numbers[0]
 
 
-def _update(context: Context, place: ElementReference, change: Callable[[Value], Value]) -> Value:
+def _update(
+    context: Context, reference: ElementReference, change: Callable[[Value], Value]
+) -> Value:
     """Change the word of an element, with the element's bits first; gives the word before."""
-    word, build = _word(context, place), context.builder
+    word, build = _word(context, reference), context.builder
 
     def changed(whole: Value) -> Value:
         held = change(_moved(context, word, whole))
         if word.shift is None:
             return held
-        return _moved_back(context, word, whole, held, _packing(place).slots[0])
+        return _moved_back(context, word, whole, held, _packing(reference).slots[0])
 
     before = build.load(word.array, word.indices)
     if context.item is None and not context.side:
@@ -139,21 +143,21 @@ def _exchange_loop(
 # -- where numbers are -----------------------------------------------------------------------------
 
 
-def _packed(place: ElementReference) -> PackedArray:
-    assert isinstance(place.array, PackedArray)
-    return place.array
+def _packed(reference: ElementReference) -> PackedArray:
+    assert isinstance(reference.array, PackedArray)
+    return reference.array
 
 
-def _packing(place: ElementReference) -> Any:
-    return _packed(place).handle.packing
+def _packing(reference: ElementReference) -> Any:
+    return _packed(reference).handle.packing
 
 
-def _slots(context: Context, place: ElementReference) -> list[Slot]:
-    """The slot of each component of a place."""
-    array = _packed(place)
+def _slots(context: Context, reference: ElementReference) -> list[Slot]:
+    """The slot of each component of a reference."""
+    array = _packed(reference)
     columns = array.element_shape[-1] if array.element_shape else 1
     slots = []
-    for component in place.components:
+    for component in reference.components:
         position = 0
         for k in component:
             if not isinstance(k, int):
@@ -163,13 +167,13 @@ def _slots(context: Context, place: ElementReference) -> list[Slot]:
     return slots
 
 
-def _word(context: Context, place: ElementReference) -> _Word:
+def _word(context: Context, reference: ElementReference) -> _Word:
     """The word of an element: in a `quant_array`, several elements along an axis share one."""
-    array, build = _packed(place), context.builder
+    array, build = _packed(reference), context.builder
     handle = array.handle
     indices: list[Value] = []
     position: Value | None = None
-    for axis, (index, count) in enumerate(zip(place.indices, handle.inner, strict=True)):
+    for axis, (index, count) in enumerate(zip(reference.indices, handle.inner, strict=True)):
         inner = index
         if axis in handle.word_axes:
             divisor = build.constant(count, index.type)

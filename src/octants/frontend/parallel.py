@@ -71,7 +71,7 @@ def _can_be_shared(variable: Variable) -> bool:
 
 
 def _is_memory(value: Any) -> bool:
-    return references.is_place(value) and not isinstance(value, VariableReference)
+    return references.is_reference(value) and not isinstance(value, VariableReference)
 
 
 def build(

@@ -1,4 +1,4 @@
-"""Reads and writes of places: elements of arrays, local variables, and parts of both."""
+"""Reads and writes of references: elements of arrays, local variables, and components of both."""
 
 from __future__ import annotations
 
@@ -94,18 +94,18 @@ def cast(context: Context, x: Any, dtype: DType) -> Any:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def load(context: Context, place: Any) -> Any:
-    """The value of a place; what is none is given back."""
-    if isinstance(place, ElementReference):
-        return _load_element(context, place)
-    if isinstance(place, VariableReference):
-        return _load_variable(context, place)
-    if isinstance(place, ShapeReference):
-        return shape_of(context, place.array)
-    if isinstance(place, StructValue) and any(map(is_place, place.members.values())):
-        members = {name: load(context, member) for name, member in place.members.items()}
-        return StructValue(members, place.python_type)
-    return place
+def load(context: Context, reference: Any) -> Any:
+    """The value of what a reference names; what is no reference is given back."""
+    if isinstance(reference, ElementReference):
+        return _load_element(context, reference)
+    if isinstance(reference, VariableReference):
+        return _load_variable(context, reference)
+    if isinstance(reference, ShapeReference):
+        return shape_of(context, reference.array)
+    if isinstance(reference, StructValue) and any(map(is_reference, reference.members.values())):
+        members = {name: load(context, member) for name, member in reference.members.items()}
+        return StructValue(members, reference.python_type)
+    return reference
 
 
 def shape_of(context: Context, array: Array) -> tuple[Any, ...]:
@@ -115,22 +115,22 @@ def shape_of(context: Context, array: Array) -> tuple[Any, ...]:
     return tuple(context.builder.shape(array, axis) for axis in range(array.rank))
 
 
-def is_place(x: Any) -> bool:
-    """Whether this is a place, or a struct that has one among its members."""
+def is_reference(x: Any) -> bool:
+    """Whether this is a reference, or a struct that has one among its members."""
     if isinstance(x, StructValue):
-        return any(map(is_place, x.members.values()))
+        return any(map(is_reference, x.members.values()))
     return isinstance(x, (ElementReference, VariableReference))
 
 
-def _load_element(context: Context, place: ElementReference) -> Any:
-    if isinstance(place.array, PackedArray):
-        return packed.load(context, place)
+def _load_element(context: Context, reference: ElementReference) -> Any:
+    if isinstance(reference.array, PackedArray):
+        return packed.load(context, reference)
     builder, loads = context.builder, []
-    for indices in addresses(context, place):
-        loads.append(builder.load(place.array, indices, place.companion))
-        if place.array.dtype.is_float:
+    for indices in addresses(context, reference):
+        loads.append(builder.load(reference.array, indices, reference.companion))
+        if reference.array.dtype.is_float:
             context.stops.note(builder.block.ops[-1])
-    return MatrixValue(place.shape, loads) if place.shape else loads[0]
+    return MatrixValue(reference.shape, loads) if reference.shape else loads[0]
 
 
 def without_derivative(context: Context, x: Value) -> Value:
@@ -141,20 +141,20 @@ def without_derivative(context: Context, x: Value) -> Value:
     return context.builder.bitcast(bits, x.type)
 
 
-def addresses(context: Context, place: ElementReference) -> list[list[Value]]:
-    """The indices of each component of a place, those of the array first."""
+def addresses(context: Context, reference: ElementReference) -> list[list[Value]]:
+    """The indices of each component of a reference, those of the array first."""
     builder = context.builder
     return [
-        [*place.indices, *(builder.index(k) if isinstance(k, int) else k for k in component)]
-        for component in place.components
+        [*reference.indices, *(builder.index(k) if isinstance(k, int) else k for k in component)]
+        for component in reference.components
     ]
 
 
-def _load_variable(context: Context, place: VariableReference) -> Any:
-    if place.variable.in_memory:
-        return load(context, memory_of(place))
-    result = place.variable.value
-    for step in place.path:
+def _load_variable(context: Context, reference: VariableReference) -> Any:
+    if reference.variable.in_memory:
+        return load(context, memory_of(reference))
+    result = reference.variable.value
+    for step in reference.path:
         if isinstance(step, str):
             result = result.members[step]
         elif isinstance(step, Item):
@@ -164,10 +164,10 @@ def _load_variable(context: Context, place: VariableReference) -> Any:
     return result
 
 
-def memory_of(place: VariableReference) -> Any:
-    """The places in launch-temporary memory of (a part of) a variable that lives there."""
-    result = _whole(place.variable.value)
-    for step in place.path:
+def memory_of(reference: VariableReference) -> Any:
+    """References to (a part of) a variable that lives in launch-temporary memory."""
+    result = _whole(reference.variable.value)
+    for step in reference.path:
         if isinstance(step, str):
             result = result.members[step]
         elif isinstance(step, Components):
@@ -185,7 +185,7 @@ def _whole(x: Any) -> Any:
 
 
 def whole_element(reference: ArrayReference, indices: tuple[Value, ...]) -> ElementReference:
-    """The place of an element of an array with all its components."""
+    """A reference to an element of an array with all its components."""
     shape = reference.array.element_shape
     components = tuple(itertools.product(*map(range, shape)))
     return ElementReference(reference.array, reference.companion, indices, shape, components)
@@ -231,57 +231,59 @@ def is_equal(context: Context, index: Value, number: int) -> Value:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def store(context: Context, place: Any, new: Any, node: ast.AST | None = None) -> None:
-    """Store into a place, converted to its type; a scalar fills a vector or matrix."""
-    if isinstance(place, ElementReference):
-        values = _fitting(context, place, new, node)
-        if isinstance(place.array, PackedArray):
-            packed.store(context, place, values)
+def store(context: Context, reference: Any, new: Any, node: ast.AST | None = None) -> None:
+    """Store a value, converted to the type of a reference; a scalar fills a vector or matrix."""
+    if isinstance(reference, ElementReference):
+        values = _fitting(context, reference, new, node)
+        if isinstance(reference.array, PackedArray):
+            packed.store(context, reference, values)
             return
-        for indices, component in zip(addresses(context, place), values, strict=True):
-            context.builder.store(place.array, indices, component, place.companion)
-        context.after_write(place)
-    elif isinstance(place, VariableReference):
-        _store_variable(context, place, new, node)
-    elif isinstance(place, StructValue):
-        _store_members(context, place, new, node)
+        for indices, component in zip(addresses(context, reference), values, strict=True):
+            context.builder.store(reference.array, indices, component, reference.companion)
+        context.after_write(reference)
+    elif isinstance(reference, VariableReference):
+        _store_variable(context, reference, new, node)
+    elif isinstance(reference, StructValue):
+        _store_members(context, reference, new, node)
     else:
-        context.fail(NotAssignable(describe(place)), node)
+        context.fail(NotAssignable(describe(reference)), node)
 
 
 def _fitting(
-    context: Context, place: ElementReference, new: Any, node: ast.AST | None
+    context: Context, reference: ElementReference, new: Any, node: ast.AST | None
 ) -> list[Value]:
-    """A scalar for each component of a place, of the type of its array."""
-    dtype, count = place.array.dtype, len(place.components)
+    """A scalar for each component of a reference, of the type of its array."""
+    dtype, count = reference.array.dtype, len(reference.components)
     new = new if is_number(new) else value(context, new)
-    if isinstance(new, MatrixValue) and new.shape == place.shape:
+    if isinstance(new, MatrixValue) and new.shape == reference.shape:
         return [context.builder.cast(element, dtype) for element in new.elements]
     if isinstance(new, Value) or is_number(new):
         return [cast(context, new, dtype)] * count
-    what = f"an element of `{place.array.name}`"
+    what = f"an element of `{reference.array.name}`"
     way_out = ""
-    if isinstance(new, MatrixValue) and not place.shape:
+    if isinstance(new, MatrixValue) and not reference.shape:
         way_out = "store one component: `... = v[0]`; or make an array of vectors or matrices"
-    return context.fail(ShapeMismatch(what, describe(place), describe(new), way_out), node)
+    return context.fail(ShapeMismatch(what, describe(reference), describe(new), way_out), node)
 
 
-def _store_members(context: Context, place: StructValue, new: Any, node: ast.AST | None) -> None:
+def _store_members(
+    context: Context, reference: StructValue, new: Any, node: ast.AST | None
+) -> None:
     new = load(context, new)
-    if not isinstance(new, StructValue) or set(new.members) != set(place.members):
-        context.fail(ShapeMismatch("this place", describe(place), describe(new)), node)
-    for name, member in place.members.items():
+    if not isinstance(new, StructValue) or set(new.members) != set(reference.members):
+        context.fail(ShapeMismatch("this struct", describe(reference), describe(new)), node)
+    for name, member in reference.members.items():
         store(context, member, new.members[name], node)
 
 
 def _store_variable(
-    context: Context, place: VariableReference, new: Any, node: ast.AST | None
+    context: Context, reference: VariableReference, new: Any, node: ast.AST | None
 ) -> None:
-    variable = place.variable
+    variable = reference.variable
     if variable.in_memory:
-        store(context, memory_of(place), new, node)
+        store(context, memory_of(reference), new, node)
         return
-    changed = _replaced(context, variable, variable.value, list(place.path), new, node)
+    changed = _replaced(context, variable, variable.value, list(reference.path), new, node)
     context.scopes.assign(variable, changed)
 
 
@@ -389,34 +391,38 @@ def _matches(
 # -- atomics ---------------------------------------------------------------------------------------
 
 
-def atomic(context: Context, fn: str, place: Any, operand: Any, node: ast.AST | None = None) -> Any:
-    """An atomic operation on a place, component by component; gives the value before it."""
-    if isinstance(place, VariableReference) and place.variable.in_memory:
-        place = memory_of(place)
-    if isinstance(place, VariableReference):
-        return _update_variable(context, fn, place, operand, node)
-    if not isinstance(place, ElementReference):
-        context.fail(NotAValue(describe(place), "an element of a field or array is needed"), node)
-    values = _fitting(context, place, operand, node)
-    if isinstance(place.array, PackedArray):
-        return packed.atomic(context, fn, place, values)
+def atomic(
+    context: Context, fn: str, reference: Any, operand: Any, node: ast.AST | None = None
+) -> Any:
+    """An atomic operation on a reference, component by component; gives the value before it."""
+    if isinstance(reference, VariableReference) and reference.variable.in_memory:
+        reference = memory_of(reference)
+    if isinstance(reference, VariableReference):
+        return _update_variable(context, fn, reference, operand, node)
+    if not isinstance(reference, ElementReference):
+        context.fail(
+            NotAValue(describe(reference), "an element of a field or array is needed"), node
+        )
+    values = _fitting(context, reference, operand, node)
+    if isinstance(reference.array, PackedArray):
+        return packed.atomic(context, fn, reference, values)
     before = []
-    for indices, component in zip(addresses(context, place), values, strict=True):
-        old = context.builder.atomic(fn, place.array, indices, component, place.companion)
+    for indices, component in zip(addresses(context, reference), values, strict=True):
+        old = context.builder.atomic(fn, reference.array, indices, component, reference.companion)
         before.append(old)
         if integer_overflow.is_checked(context, fn, old.type):
             new = context.builder.binary(fn, old, component)
             integer_overflow.report(context, fn, old, component, new)
-    context.after_write(place)
-    return MatrixValue(place.shape, before) if place.shape else before[0]
+    context.after_write(reference)
+    return MatrixValue(reference.shape, before) if reference.shape else before[0]
 
 
 def _update_variable(
-    context: Context, fn: str, place: VariableReference, operand: Any, node: ast.AST | None
+    context: Context, fn: str, reference: VariableReference, operand: Any, node: ast.AST | None
 ) -> Any:
     """An atomic operation on a local variable, which is private to the work item."""
-    before = _load_variable(context, place)
-    operand = fitting_value(context, place.variable.name, before, operand, node)
+    before = _load_variable(context, reference)
+    operand = fitting_value(context, reference.variable.name, before, operand, node)
 
     def combine(old: Value, new: Value) -> Value:
         if integer_overflow.is_checked(context, fn, old.type):
@@ -424,5 +430,5 @@ def _update_variable(
         return new if fn == "exchange" else context.builder.binary(fn, old, new)
 
     after = map(combine, flattening.leaves(before), flattening.leaves(operand))
-    store(context, place, flattening.rebuild(before, list(after)), node)
+    store(context, reference, flattening.rebuild(before, list(after)), node)
     return before

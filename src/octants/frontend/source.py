@@ -1,4 +1,4 @@
-"""Finds the source of a Python function and parses it, with the places of its lines kept."""
+"""Finds the source of a Python function and parses it, with the line numbers of its file kept."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _find(function: types.FunctionType) -> FunctionSource:
     code = function.__code__
     text = source_text(function)
     if not text:
-        raise NoSource(code.co_name).at(None if text is None else _place(code))
+        raise NoSource(code.co_name).at(None if text is None else _first_line(code))
     if code.co_name == "<lambda>":
         return _of_lambda(function)
     try:
@@ -100,7 +100,7 @@ def _find(function: types.FunctionType) -> FunctionSource:
     except OctantsError:  # some are syntax errors, too
         raise
     except SyntaxError:
-        raise NoSource(code.co_name).at(_place(code)) from None
+        raise NoSource(code.co_name).at(_first_line(code)) from None
 
 
 def _of_lambda(function: types.FunctionType) -> FunctionSource:
@@ -122,9 +122,9 @@ def _parse(code: types.CodeType, file: str, text: str) -> FunctionSource:
     found = next((node for node in ast.walk(tree) if isinstance(node, FunctionDef)), None)
     if isinstance(found, ast.AsyncFunctionDef):
         problem = UnsupportedSyntax("`async def`", "use `def`: kernels are not coroutines")
-        raise problem.at(_place(code))
+        raise problem.at(_first_line(code))
     if found is None or not _is_of(code, found):
-        raise NoSource(code.co_name).at(_place(code))
+        raise NoSource(code.co_name).at(_first_line(code))
     shift = 1 if indented else 0
     lines = ["if True:"] * shift + text.splitlines()
     offset = code.co_firstlineno - 1 - shift
@@ -139,7 +139,7 @@ def _is_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
     return tree.name == code.co_name and list(code.co_varnames[:count]) == named
 
 
-def _place(code: types.CodeType) -> Span:
+def _first_line(code: types.CodeType) -> Span:
     return Span(code.co_filename, code.co_firstlineno, function=code.co_name)
 
 

@@ -111,13 +111,13 @@ def activity(context: Context, level: SparseLevel) -> ArrayReference:
 # -- activation ------------------------------------------------------------------------------------
 
 
-def after_write(context: Context, place: ElementReference) -> None:
+def after_write(context: Context, reference: ElementReference) -> None:
     """Activate the cells that an element lies in, but for those that a loop has found active.
 
     The write comes first, so that an index out of bounds is that of the user's array.
     """
-    active, indices = context.active, place.indices
-    sparsity = active.of_array.get(place.array)
+    active, indices = context.active, reference.indices
+    sparsity = active.of_array.get(reference.array)
     if sparsity is None or not active.activates:
         return
     levels = [level for level in sparsity.levels if not active.is_visited(sparsity, level, indices)]

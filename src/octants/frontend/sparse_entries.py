@@ -18,17 +18,17 @@ def builder_of(context: Context, target: ast.expr) -> StructValue | None:
     """The builder in whose brackets the target of an assignment stands; None for other targets."""
     if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
         return None
-    owner = context.evaluate_place(target.value)
+    owner = context.evaluate_reference(target.value)
     held = owner.variable.value if isinstance(owner, VariableReference) else owner
     return held if is_builder(held) else None
 
 
 def add(context: Context, node: ast.AugAssign, builder: StructValue) -> None:
-    """Append an entry; what has the same place is summed up when the matrix is built."""
+    """Append an entry; entries of the same position are summed up when the matrix is built."""
     target = node.target
     assert isinstance(target, ast.Subscript)
     index = evaluate_indices(context, target.slice)
-    if not isinstance(node.op, (ast.Add, ast.Sub)) or not _is_place(index):
+    if not isinstance(node.op, (ast.Add, ast.Sub)) or not _is_position(index):
         context.fail(BuilderAccess(), node)
     x = context.evaluate(node.value)
     if isinstance(node.op, ast.Sub):
@@ -37,5 +37,5 @@ def add(context: Context, node: ast.AugAssign, builder: StructValue) -> None:
     functions.inline(context, node, cast(FunctionType, _add_entry), values, frozenset(values))
 
 
-def _is_place(index: Any) -> bool:
+def _is_position(index: Any) -> bool:
     return isinstance(index, tuple) and len(index) == 2 and slice not in map(type, index)

@@ -36,9 +36,9 @@ def parent(context: Context, node: ast.AST, owner: Any, args: list[Any]) -> Any:
         owner = next(iter(owner.members.values()))
     if isinstance(owner, ArrayReference):
         handle = owner.handle
-        place = handle.snode
-        context.reads.append(Read("attribute", handle, "snode", place))
-        owner = place
+        block = handle.snode
+        context.reads.append(Read("attribute", handle, "snode", block))
+        owner = block
     for _ in range(count):
         above = getattr(owner, "above", None)
         context.reads.append(Read("attribute", owner, "above", above))
@@ -200,21 +200,21 @@ def _append(
         outer = type(info.sparsity)(level.lists, above)
         sparse_access.activate(context, outer, lists)
     lengths = sparse_access.activity(context, level).array
-    place = build.atomic("add", lengths, [number], build.index(1))
+    position = build.atomic("add", lengths, [number], build.index(1))
     most = max(level.block)
-    fits = build.compare("lt", place, build.index(most))
+    fits = build.compare("lt", position, build.index(most))
     message = f"append: a list of `{info.name}` has {most} elements already"
     build.assert_("assertion", message, fits, [])
-    cell = sparse_access.in_list(context, level, lists, place)
+    cell = sparse_access.in_list(context, level, lists, position)
     with context.active.clearing():
         context.store(_element(context, node, info, target, cell), value, node)
-    return place
+    return position
 
 
 def _element(
     context: Context, node: ast.AST, info: BlockInfo, target: Any, cell: list[Value]
 ) -> Any:
-    """The place of an appended element of a field, or of all members of a struct of fields."""
+    """A reference to an appended element of a field, or of all members of a struct of fields."""
     if isinstance(target, StructValue):
         members = {
             name: _element(context, node, info, member, cell)
@@ -255,7 +255,7 @@ def list_method(context: Context, node: ast.Call) -> Any:
     field = cell.value if isinstance(cell, ast.Subscript) else cell
     if not isinstance(cell, (ast.Subscript, ast.Name, ast.Attribute)) or node.keywords:
         return None
-    target = context.load(context.evaluate_place(field))
+    target = context.load(context.evaluate_reference(field))
     block = _block_of_list(context, target)
     if block is None:
         return None

@@ -194,39 +194,39 @@ ATOMIC: dict[type[ast.operator], str] = {
 
 
 def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
-    """``place op= value``: atomic in memory for additions and bit operations.
+    """``target op= value``: atomic in memory for additions and bit operations.
 
-    These convert the value to the type of the place first, also in a local variable of integers.
+    These convert the value to the type of the target first, also in a local variable of integers.
     """
     builder = sparse_entries.builder_of(context, node.target)
     if builder is not None:
         sparse_entries.add(context, node, builder)
         return True
     if isinstance(node.target, ast.Name):
-        place = names.name(context, node.target)
+        reference = names.name(context, node.target)
     else:
-        place = assignments.place_of(context, node.target)
-    if tiles.subtract(context, node, place):
+        reference = assignments.reference_of(context, node.target)
+    if tiles.subtract(context, node, reference):
         return True
     value = context.evaluate(node.value)
     fn = ATOMIC.get(type(node.op))
-    if fn is not None and _takes(context, place, fn, value):
-        lossy_assignments.check(context, place, value, node, fn)
-        context.atomic(fn, place, value, node)
+    if fn is not None and _takes(context, reference, fn, value):
+        lossy_assignments.check(context, reference, value, node, fn)
+        context.atomic(fn, reference, value, node)
         return True
-    result = binary_operation(context, node.op, context.load(place), value, node)
-    assignments.store(context, place, result, node)
+    result = binary_operation(context, node.op, context.load(reference), value, node)
+    assignments.store(context, reference, result, node)
     return True
 
 
-def _takes(context: Context, place: Any, fn: str, value: Any) -> bool:
-    """Whether a place is in memory, of a type that the atomic operation works on."""
-    if isinstance(place, VariableReference):
-        in_memory = place.variable.in_memory
-        return in_memory or lossy_assignments.takes_floats_as_integers(context, place, value)
-    if not isinstance(place, ElementReference):
+def _takes(context: Context, reference: Any, fn: str, value: Any) -> bool:
+    """Whether a reference is in memory, of a type that the atomic operation works on."""
+    if isinstance(reference, VariableReference):
+        in_memory = reference.variable.in_memory
+        return in_memory or lossy_assignments.takes_floats_as_integers(context, reference, value)
+    if not isinstance(reference, ElementReference):
         return False
-    dtype = place.array.dtype
+    dtype = reference.array.dtype
     return not dtype.is_bool if fn in ("add", "sub") else not dtype.is_float
 
 

@@ -131,7 +131,7 @@ def assign(context: Context, target: ast.expr, value: Any) -> bool:
         return True
     if not is_tile(value) or not has_slices(target):
         return False
-    part = context.evaluate_place(target)
+    part = context.evaluate_reference(target)
     if not isinstance(part, ArraySlice):
         return False
     _move(context, target, tiles.store, value, part)
@@ -139,13 +139,13 @@ def assign(context: Context, target: ast.expr, value: Any) -> bool:
 
 
 def _tile_at(context: Context, target: ast.Subscript) -> Any:
-    """The tile of ``tile[:]``, as a place."""
+    """A reference to the tile of ``tile[:]``."""
     part = target.slice
     if not isinstance(part, ast.Slice) or (part.lower, part.upper, part.step) != (None,) * 3:
         return None
-    place = context.evaluate_place(target.value)
-    is_place = isinstance(place, VariableReference)
-    return place if is_place and is_tile(context.load(place)) else None
+    reference = context.evaluate_reference(target.value)
+    is_reference = isinstance(reference, VariableReference)
+    return reference if is_reference and is_tile(context.load(reference)) else None
 
 
 def is_tile(value: Any) -> bool:
@@ -154,17 +154,17 @@ def is_tile(value: Any) -> bool:
     return methods.get("cholesky_") is tiles.cholesky_
 
 
-def subtract(context: Context, node: ast.AugAssign, place: Any) -> bool:
+def subtract(context: Context, node: ast.AugAssign, reference: Any) -> bool:
     """``tile -= outer(v, w)``; False for anything else."""
     call = node.value
     if not isinstance(node.op, ast.Sub) or not isinstance(call, ast.Call) or len(call.args) != 2:
         return False
-    if not references.is_place(place) or not is_tile(context.load(place)):
+    if not references.is_reference(reference) or not is_tile(context.load(reference)):
         return False
     if context.evaluate(call.func) is not linear_algebra.outer:
         return False
     left, right = (context.evaluate(part) for part in call.args)
-    _run(context, node, tiles.subtract_outer, {"tile": place, "left": left, "right": right})
+    _run(context, node, tiles.subtract_outer, {"tile": reference, "left": left, "right": right})
     return True
 
 

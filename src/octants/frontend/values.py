@@ -67,7 +67,7 @@ class ElementReference:
 
     `indices` are those of the array. `components` has an index tuple into the element for each
     component that is meant, row by row; `shape` is () where a single scalar is meant. It is the
-    place of a store; `Context.load` gives its value.
+    reference of a store; `Context.load` gives its value.
     """
 
     array: Array
