@@ -214,9 +214,9 @@ own:
 helper:
   %pool = load ptr, ptr &context.pool
   %first_worker = load ptr, ptr &pool.workers
-  %address = ptrtoint ptr %worker to i64
+  %worker_address = ptrtoint ptr %worker to i64
   %origin = ptrtoint ptr %first_worker to i64
-  %distance = sub i64 %address, %origin
+  %distance = sub i64 %worker_address, %origin
   %helper_number = sdiv i64 %distance, SIZEOF_WORKER
   br label %find
 cut:
