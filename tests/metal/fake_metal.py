@@ -73,10 +73,10 @@ class FakeMetal:
         self._objects: dict[int, FakeObject] = {}
         self._next = _FIRST
         self._callbacks: dict[str, Any] = {}
-        self._pools: list[list[int]] = []
+        self._of_thread = threading.local()
         self._classes: dict[str, int] = {}
         self._flying: deque[int] = deque()
-        self._running = threading.Lock()  # kernels do not run at the same time
+        self._lock = threading.RLock()  # methods, and kernels, run one at a time
         self._device = self._make("MTLDevice")
 
     def library(self) -> Library:
@@ -100,6 +100,7 @@ class FakeMetal:
         """A method that notes what goes wrong: exceptions do not pass through C."""
 
         def call(receiver: int, selector: int, *arguments: Any) -> Any:
+            self._lock.acquire()
             self.calls[name] += 1
             try:
                 if selector != self.selector(name):
@@ -108,8 +109,18 @@ class FakeMetal:
             except Exception as error:  # noqa: BLE001
                 self.problems.append(f"{name}: {type(error).__name__} {error}")
                 return 0 if METHODS[name][0] is not None else None
+            finally:
+                self._lock.release()
 
         return call
+
+    @property
+    def _pools(self) -> list[list[int]]:
+        """The open pools of a thread, in the order of their opening."""
+        if not hasattr(self._of_thread, "pools"):
+            self._of_thread.pools = []
+        pools: list[list[int]] = self._of_thread.pools
+        return pools
 
     def find_class(self, name: str) -> int:
         if name not in self._classes:
@@ -125,8 +136,9 @@ class FakeMetal:
 
     def pop_pool(self, pool: int) -> None:
         assert pool == len(self._pools), "pools are closed in another order"
-        for handle in self._pools.pop():
-            self._release(self._objects[handle])
+        with self._lock:
+            for handle in self._pools.pop():
+                self._release(self._objects[handle])
 
     # -- objects --------------------------------------------------------------------------------
 
@@ -428,7 +440,7 @@ class FakeMetal:
 
     def _run(self) -> bool:
         """Run the next command buffer; whether there is one."""
-        with self._running:
+        with self._lock:
             if self._flying:
                 self._run_one(self._objects[self._flying.popleft()])
                 return True
