@@ -112,6 +112,8 @@ PROGRAMS: dict[str, str] = {
     "OCT141_vector": "v = Vector([1.0, a])\ny = v[2]",
     "OCT142_float": "x[a] = 1",
     "OCT142_slice": "x[0:2] = 1",
+    "OCT142_assigned_slices": "for i in range(n):\n    points2[0:2, 0] = a",
+    "OCT142_updated_slices": "points2[0:2, 0] += a",
     "OCT143_scalar": "y = n[0]",
     "OCT144_tuple": "y = CONSTANTS[n]",
     "OCT145_gradient": "x.grad[0] = 1",

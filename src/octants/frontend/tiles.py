@@ -87,6 +87,8 @@ def slice_of(context: Context, array: ArrayReference, node: ast.Subscript) -> An
     *batch, rows, last = parts
     if not isinstance(rows, ast.Slice) or any(isinstance(part, ast.Slice) for part in batch):
         _fail(context, node)
+    if context.loop is None:
+        _fail(context, node)  # lanes have rows, and serial code has no lanes
     leading = tuple(_number(context, part) for part in batch)
     chosen = _bounds(context, rows, node)
     if isinstance(last, ast.Slice):
@@ -129,7 +131,13 @@ def assign(context: Context, target: ast.expr, value: Any) -> bool:
             return False
         _move(context, target, tiles.load, tile, value)
         return True
-    if not is_tile(value) or not has_slices(target):
+    if not has_slices(target):
+        return False
+    if not is_tile(value):
+        if isinstance(target.value, (ast.Name, ast.Attribute)):
+            base = context.load(context.evaluate(target.value))
+            if isinstance(base, ArrayReference):
+                _fail(context, target)
         return False
     part = context.evaluate_reference(target)
     if not isinstance(part, ArraySlice):
