@@ -309,6 +309,7 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     frame = inspect.currentframe()
     around = frame.f_back if frame is not None else None
 
+    @shortens_tracebacks
     def decorate(given: Any) -> Kernel:
         if isinstance(given, Kernel):
             return given
