@@ -6,7 +6,6 @@ decorated with `kernel`.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -66,7 +65,9 @@ from octants.data.tree import SNode as SNode
 from octants.data.tree_roots import FieldsBuilder as FieldsBuilder
 from octants.data.tree_roots import deactivate_all_snodes as deactivate_all_snodes
 from octants.data.tree_roots import root as root
-from octants.diagnostics.absent_names import Finder, attribute_error
+from octants.deferred_import import Deferred as _Deferred
+from octants.deferred_import import names_of as _names_of
+from octants.diagnostics.absent_names import Finder as _Finder
 from octants.diagnostics.exceptions import InternalError as InternalError
 from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError
@@ -179,20 +180,8 @@ from octants.version import __version__ as __version__
 graph_do_while = graph.do_while
 graph_parallel = graph.parallel
 graph_parallel_context = graph.parallel_context
-_tree.deactivate_cells = lambda block: importlib.import_module("octants.sparse").deactivate(block)
-_IMPORTED_WHEN_USED = (
-    "_lib",
-    "algorithms",
-    "compat",
-    "experimental",
-    "interop",
-    "jax",
-    "linalg",
-    "sparse",
-    "tools",
-    "torch",
-    "ui",
-)
+_sparse = _Deferred("octants.sparse")
+_tree.deactivate_cells = lambda block: _sparse.deactivate(block)  # noqa: PLW0108
 _MODULES_OF_NAMES = {
     "BitpackedFields": "data.bitpacked_fields",
     "GUI": "ui",
@@ -216,15 +205,26 @@ if TYPE_CHECKING:
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex
 else:
-    sys.meta_path.append(Finder)
+    sys.meta_path.append(_Finder)
+    _find = _names_of(
+        "octants",
+        submodules=(
+            "_lib",
+            "algorithms",
+            "compat",
+            "experimental",
+            "interop",
+            "jax",
+            "linalg",
+            "sparse",
+            "tools",
+            "torch",
+            "ui",
+        ),
+        sources=_MODULES_OF_NAMES,
+    )
 
     def __getattr__(name):
-        if name in _IMPORTED_WHEN_USED:
-            return importlib.import_module(f"octants.{name}")
-        if name in _MODULES_OF_NAMES:
-            found = getattr(importlib.import_module(f"octants.{_MODULES_OF_NAMES[name]}"), name)
-            globals()[name] = found
-            return found
         if name.startswith("Taichi") and f"Octants{name[6:]}" in globals():
             return globals()[f"Octants{name[6:]}"]  # the exceptions by their names in Taichi
-        raise attribute_error("octants", name)
+        return _find(name)

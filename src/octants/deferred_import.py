@@ -1,5 +1,9 @@
 """Modules that are imported when something of them is first used.
 
+There are two ways to put off an import, and no others. A module that needs another one names it as
+`Deferred`; a module that offers what is in another one has the ``__getattr__`` that `names_of`
+makes.
+
 A program whose kernels are all in the cache needs no compiler, and importing one takes longer than
 such a program may take to start. Who needs it at times only names it like this::
 
@@ -8,12 +12,14 @@ such a program may take to start. Who needs it at times only names it like this:
     else:
         pipeline = Deferred("octants.pipeline")
 
-and writes ``pipeline.lower(...)``. This is the only way in which an import is put off.
+and writes ``pipeline.lower(...)``.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
@@ -38,3 +44,36 @@ class Deferred:
 
     def __repr__(self) -> str:
         return f"<deferred module {self._module_name}>"
+
+
+_absent_names = Deferred("octants.diagnostics.absent_names")
+
+
+def names_of(
+    module: str,
+    *,
+    submodules: Collection[str] = (),
+    sources: Mapping[str, str] | None = None,
+) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a module, which imports what the module offers when it is used.
+
+    Names that the module does not have are errors that say what to use instead, if the peers have
+    them.
+
+    Args:
+        module: The name of the module.
+        submodules: The modules of the package that are offered.
+        sources: For other names, the module of ``octants`` that each is found in.
+    """
+    source_of = sources or {}
+
+    def find(name: str) -> Any:
+        if name in submodules:
+            return importlib.import_module(f"{module}.{name}")
+        if name not in source_of:
+            raise _absent_names.attribute_error(module, name)
+        found = getattr(importlib.import_module(f"octants.{source_of[name]}"), name)
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return find

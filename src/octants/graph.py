@@ -14,12 +14,11 @@ same things in the same order.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 from octants.diagnostics.graph_errors import (
     GraphIsOver,
     GraphUnderTape,
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from octants.graph_builder import ArgKind as ArgKind
     from octants.graph_builder import GraphBuilder as GraphBuilder
     from octants.launch.specialisation import Specialisation
+else:
+    _MODULES_OF_NAMES = dict.fromkeys(("Arg", "ArgKind", "GraphBuilder"), "graph_builder")
+    __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)
 
 __all__ = ["Graph", "capture", "do_while", "parallel", "parallel_context"]
 __path__: list[str] = []  # Python then asks `absent.Finder` for names that are not here
@@ -212,11 +214,3 @@ def _take_numbers(count: int) -> int:
     first = next(numbers)
     driver.state.numbers = driver.launch_numbers(first + count)
     return first
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in ("Arg", "ArgKind", "GraphBuilder"):
-            return getattr(importlib.import_module("octants.graph_builder"), name)
-        raise attribute_error(__name__, name)

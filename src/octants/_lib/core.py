@@ -5,10 +5,10 @@ In the peers this is a library in C++; the rest of it has no counterpart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octants.backends.table import obstacle_to
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 
 GGUI_AVAILABLE = True
 """Whether `ui.Window` draws: it does, into pictures."""
@@ -40,6 +40,4 @@ def with_opengl() -> bool:
 
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise attribute_error(__name__, name)
+    __getattr__ = _names_of(__name__)

@@ -20,17 +20,23 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octants.ad.clear_gradients import clear_all_gradients
 from octants.ad.custom import grad_for, grad_replaced, no_grad
 from octants.ad.forward_mode import FwdMode
 from octants.ad.tape import Tape
+from octants.deferred_import import names_of as _names_of
 
 if TYPE_CHECKING:
     from octants.ad.checkpointed_loops import checkpointed
     from octants.ad.loss_functions import value_and_grad
+else:
+    _MODULES_OF_NAMES = {
+        "checkpointed": "ad.checkpointed_loops",
+        "value_and_grad": "ad.loss_functions",
+    }
+    __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)
 
 __all__ = [
     "FwdMode",
@@ -42,18 +48,3 @@ __all__ = [
     "no_grad",
     "value_and_grad",
 ]
-
-
-_IMPORTED_WHEN_USED = {
-    "checkpointed": "octants.ad.checkpointed_loops",
-    "value_and_grad": "octants.ad.loss_functions",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what few programs use when it is used."""
-    if name not in _IMPORTED_WHEN_USED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_IMPORTED_WHEN_USED[name]), name)
-    globals()[name] = found
-    return found

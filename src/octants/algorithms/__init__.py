@@ -7,7 +7,7 @@ called on the host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octants.algorithms.compaction import reduce_by_key_add as reduce_by_key_add
 from octants.algorithms.compaction import reduce_by_key_scratch_slots as reduce_by_key_scratch_slots
@@ -27,7 +27,7 @@ from octants.algorithms.reductions import reduce_add as reduce_add
 from octants.algorithms.reductions import reduce_max as reduce_max
 from octants.algorithms.reductions import reduce_min as reduce_min
 from octants.algorithms.reductions import reduce_scratch_slots as reduce_scratch_slots
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 
 __all__ = [
     "PrefixSumExecutor",
@@ -49,6 +49,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise attribute_error(__name__, name)
+    __getattr__ = _names_of(__name__)

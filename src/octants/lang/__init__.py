@@ -6,14 +6,9 @@ The functions are public as those of ``octants`` itself. ``octants.lang.impl`` a
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in ("impl", "ops"):
-            return importlib.import_module(f"octants.lang.{name}")
-        raise attribute_error(__name__, name)
+    __getattr__ = _names_of(__name__, submodules=("impl", "ops"))

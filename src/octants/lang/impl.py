@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 from octants.lang.syntax import grouped as grouped
 from octants.lang.syntax import ndrange as ndrange
 from octants.lang.syntax import static as static
@@ -17,7 +17,12 @@ from octants.lang.syntax import static_assert as static_assert
 from octants.lang.syntax import static_print as static_print
 
 _octants, _runtime = Deferred("octants"), Deferred("octants.compat.quadrants.lang.impl")
-_OF_OCTANTS = ("axes", "field", "ndarray", "root")
+_MODULES_OF_NAMES = {
+    "axes": "data.axes",
+    "field": "data.field_factories",
+    "ndarray": "data.ndarray",
+    "root": "data.tree_roots",
+}
 
 
 def current_cfg() -> Any:
@@ -31,8 +36,4 @@ def get_runtime() -> Any:
 
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in _OF_OCTANTS:
-            return getattr(_octants, name)
-        raise attribute_error(__name__, name)
+    __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)

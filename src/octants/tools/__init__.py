@@ -6,10 +6,9 @@ first used.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 
 if TYPE_CHECKING:
     from octants.tools.images import imread as imread
@@ -18,16 +17,10 @@ if TYPE_CHECKING:
     from octants.tools.images import imwrite as imwrite
     from octants.tools.ply_writer import PLYWriter as PLYWriter
     from octants.tools.video import VideoManager as VideoManager
-
-_MODULES = {
-    **dict.fromkeys(("imread", "imresize", "imshow", "imwrite"), "images"),
-    "PLYWriter": "ply_writer",
-    "VideoManager": "video",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        if name not in _MODULES:
-            raise attribute_error(__name__, name)
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+else:
+    _MODULES_OF_NAMES = {
+        **dict.fromkeys(("imread", "imresize", "imshow", "imwrite"), "tools.images"),
+        "PLYWriter": "tools.ply_writer",
+        "VideoManager": "tools.video",
+    }
+    __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)

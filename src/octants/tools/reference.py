@@ -82,7 +82,7 @@ def _public(module: ModuleType, prefix: str) -> Names:
     """The public names of a module."""
     names = getattr(module, "__all__", None)
     if names is None:
-        deferred = vars(module).get("_MODULES_OF_NAMES", {})  # imported when they are used
+        deferred = vars(module).get("_MODULES_OF_NAMES", {})  # see `deferred_import.names_of`
         names = [name for name in vars(module) if name[0] != "_" and name not in deferred]
         names += [name for name, home in deferred.items() if home not in MODULES]
     found = {f"{prefix}{name}": getattr(module, name) for name in names}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from octants.diagnostics.absent_names import attribute_error
+from octants.deferred_import import names_of as _names_of
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
 from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
@@ -48,8 +47,4 @@ def is_tensor(dtype: Any) -> bool:
 if TYPE_CHECKING:
     from octants.types import quant as quant
 else:
-
-    def __getattr__(name: str) -> Any:
-        if name == "quant":  # few programs have such types
-            return importlib.import_module("octants.types.quant")
-        raise attribute_error(__name__, name)
+    __getattr__ = _names_of(__name__, submodules=("quant",))
