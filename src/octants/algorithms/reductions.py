@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from octants.lang.marker import library_function
-from octants.lang.memory import atomic_max, atomic_min
+from octants.lang.memory import atomic_add, atomic_max, atomic_min
 from octants.lang.syntax import static_assert
 from octants.types.annotations import CompileTime
 from octants.types.scalars import DType, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
@@ -57,11 +57,7 @@ def reduce_add(
         dtype: the type of the elements, an integer or a float.
         log256_max_n: accepted for Quadrants' sake, and not needed.
     """
-    static_assert(dtype in NUMBERS, "`dtype` is a type of integers or floats")
-    for _ in range(1):
-        out[0] = dtype(0)
-    for i in range(n):
-        out[0] += arr[i]
+    _reduce(arr, out, n, dtype, atomic_add, 0)
 
 
 @library_function
@@ -77,11 +73,7 @@ def reduce_min(
 
     It ignores NaN. Without any other elements the result is the greatest number of the type.
     """
-    static_assert(dtype in NUMBERS, "`dtype` is a type of integers or floats")
-    for _ in range(1):
-        out[0] = dtype(GREATEST[dtype])
-    for i in range(n):
-        atomic_min(out[0], arr[i])
+    _reduce(arr, out, n, dtype, atomic_min, GREATEST[dtype])
 
 
 @library_function
@@ -97,8 +89,15 @@ def reduce_max(
 
     It ignores NaN. Without any other elements the result is the least number of the type.
     """
+    _reduce(arr, out, n, dtype, atomic_max, LEAST[dtype])
+
+
+@library_function
+def _reduce(
+    arr: Any, out: Any, n: Any, dtype: CompileTime, update: CompileTime, identity: CompileTime
+) -> None:
     static_assert(dtype in NUMBERS, "`dtype` is a type of integers or floats")
     for _ in range(1):
-        out[0] = dtype(LEAST[dtype])
+        out[0] = dtype(identity)
     for i in range(n):
-        atomic_max(out[0], arr[i])
+        update(out[0], arr[i])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from octants.lazy_dataclass import dataclass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class GraphStatus:
     """Whether a launch of a kernel with checkpoints has paused, and where; see `checkpoint`.
 
