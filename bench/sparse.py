@@ -53,12 +53,16 @@ class Simulation:
                 c[p] = qd.Matrix.zero(qd.f32, 3, 3)
                 j[p] = 1.0
 
+        @qd.func
+        def weights(position):
+            base = qd.cast(position / dx - 0.5, qd.i32)
+            fx = position / dx - qd.cast(base, qd.f32)
+            return base, fx, [0.5 * (1.5 - fx) ** 2, 0.75 - (fx - 1) ** 2, 0.5 * (fx - 0.5) ** 2]
+
         @qd.kernel
         def scatter():
             for p in x:
-                base = qd.cast(x[p] / dx - 0.5, qd.i32)
-                fx = x[p] / dx - qd.cast(base, qd.f32)
-                w = [0.5 * (1.5 - fx) ** 2, 0.75 - (fx - 1) ** 2, 0.5 * (fx - 0.5) ** 2]
+                base, fx, w = weights(x[p])
                 stress = -dt * 4 * 400.0 * volume * (j[p] - 1) / dx**2
                 affine = qd.Matrix.identity(qd.f32, 3) * stress + volume * c[p]
                 for offset in qd.static(qd.grouped(qd.ndrange(3, 3, 3))):
@@ -82,9 +86,7 @@ class Simulation:
         @qd.kernel
         def gather():
             for p in x:
-                base = qd.cast(x[p] / dx - 0.5, qd.i32)
-                fx = x[p] / dx - qd.cast(base, qd.f32)
-                w = [0.5 * (1.5 - fx) ** 2, 0.75 - (fx - 1) ** 2, 0.5 * (fx - 0.5) ** 2]
+                base, fx, w = weights(x[p])
                 new_v = qd.Vector.zero(qd.f32, 3)
                 new_c = qd.Matrix.zero(qd.f32, 3, 3)
                 for offset in qd.static(qd.grouped(qd.ndrange(3, 3, 3))):

@@ -8,6 +8,7 @@ from typing import Any
 from octants.api import kernel
 from octants.data.axes import axes
 from octants.data.errors import WrongExtents, describe
+from octants.data.struct_field import StructField
 from octants.data.tree import SNode
 from octants.data.tree_roots import root
 from octants.diagnostics.sparse_errors import WrongBlock
@@ -45,9 +46,7 @@ def usage(x: Any) -> float:
     Raises:
         OctantsTypeError: it is not in a sparse block.
     """
-    first = x
-    while hasattr(first, "members"):
-        first = next(iter(first.members.values()))
+    first = next(x.leaves()) if isinstance(x, StructField) else x
     sparsity = getattr(first, "sparsity", None)
     if sparsity is None:
         raise WrongBlock("sparse.usage", "a field in sparse blocks", describe(x)).at(None)

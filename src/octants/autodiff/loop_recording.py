@@ -281,12 +281,11 @@ class Checkpoints:
 
     def push(self, number: Value, start: Value, carried: list[Value]) -> None:
         """Keep the carried values at the start of block ``number``, unless the run starts there."""
-        sweep, builder, push = self._sweep, self._sweep.builder, Block()
-        with builder.into(push):
+        sweep, builder = self._sweep, self._sweep.builder
+        with builder.only_if(builder.compare("gt", number, start)):
             slot, _ = self._slot(number)
             checkpoint_base = sweep.values[self._op, "checkpoint_base"]
             sweep.records.push(self._record, checkpoint_base, slot, carried)
-        builder.only_if(builder.compare("gt", number, start), push)
 
     def before(self, following: Value) -> tuple[Value, list[Value]]:
         """The nearest block before ``following`` that can be run from, and its carried values."""

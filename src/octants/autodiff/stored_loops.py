@@ -223,8 +223,8 @@ class StoredLoops:
         """Emit an iteration with its record, if that ``fits``, or as a frame."""
         sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         if fits is not None:
-            push = Block([], [ops.RecordPush(records.of(op), base, number, args)])
-            builder.only_if(fits, push)
+            with builder.only_if(fits):
+                builder.append(ops.RecordPush(records.of(op), base, number, args))
             with sweep.within(None):
                 sweep.emit_block(op.body)
             return []
@@ -232,10 +232,8 @@ class StoredLoops:
         with sweep.within(None):
             self._store_block(op.body, cursor)
         end = records.end(records.of(op), cursor.position, builder.constant(1, i64))
-        push = Block()
-        with builder.into(push):
+        with builder.only_if(builder.compare("le", end, cursor.limit)):
             self._push_frame(op, cursor.position, number, args)
-        builder.only_if(builder.compare("le", end, cursor.limit), push)
         return [end]
 
     def _store_if(self, op: ops.If, cursor: Cursor) -> None:

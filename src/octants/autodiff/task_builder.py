@@ -41,14 +41,6 @@ class EntryBuilder(Builder):
             self.entry_values.add(self._known[key])
         return self._known[key]
 
-    def only_if(self, condition: Value, block: Block) -> None:
-        """Build an if without an else branch; this adds the terminator of ``block``."""
-        orelse = Block()
-        for side in (block, orelse):
-            with self.into(side):
-                self.yield_()
-        self.if_(condition, block, orelse)
-
     def longest(self, count: Value) -> Value:
         """The greatest count among the work items that run in step."""
         if count in self.entry_values:

@@ -41,6 +41,7 @@ from octants.frontend.values import (
     MatrixValue,
     StructValue,
     describe,
+    first_leaf,
     is_run_time,
     is_view,
 )
@@ -210,11 +211,9 @@ def _method(context: Context, node: ast.Attribute) -> Any:
 def _in_tree(context: Context, base: Any) -> Any:
     """A field, or a block of a field tree; None for anything else."""
     owner = context.load(base)
-    if isinstance(owner, StructValue) and owner.members:
-        first = next(iter(owner.members.values()))
-        return owner if _in_tree(context, first) is not None else None
-    if isinstance(owner, ArrayReference):
-        return owner if hasattr(owner.handle, "snode") else None
+    leaf = first_leaf(owner)
+    if isinstance(leaf, ArrayReference):
+        return owner if hasattr(leaf.handle, "snode") else None
     return None if is_run_time(owner) or not hasattr(owner, "above") else owner
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import linecache
 
 from octants.frontend.context import Context
-from octants.ir.core import Block, Value
+from octants.ir.core import Value
 from octants.lang.marker import is_library_function
 from octants.types.scalars import DType, Kind, i64, integer_range, u64
 
@@ -45,13 +45,8 @@ def report(context: Context, fn: str, a: Value, b: Value, result: Value) -> None
     wraps = _TESTS[fn](context, a, b, result)
     if builder.constant_of(wraps) is False:
         return
-    then, orelse = Block(), Block()
-    with builder.into(then):
+    with builder.only_if(wraps):
         builder.print_(_message(context, fn, a.type), [a, b, result])
-        builder.yield_()
-    with builder.into(orelse):
-        builder.yield_()
-    builder.if_(wraps, then, orelse)
 
 
 def _message(context: Context, fn: str, dtype: DType) -> tuple[str | tuple[str], ...]:

@@ -30,8 +30,8 @@ from octants.frontend.values import (
     ArrayReference,
     ElementReference,
     GroupedDomain,
-    StructValue,
     describe,
+    first_leaf,
     is_run_time,
 )
 from octants.ir.core import Value
@@ -174,8 +174,7 @@ def domain_of(context: Context, value: Any, node: ast.expr) -> Domain | None:
         return domains.product(context, [(0, extent) for extent in info.sparsity.shape])
     if info is not None:
         return domain(context, info.sparsity, f"`{info.name}`", node)
-    while isinstance(value, StructValue) and value.members:
-        value = next(iter(value.members.values()))
+    value = first_leaf(value)
     if not isinstance(value, ArrayReference) or value.array not in context.active.of_array:
         return None
     return domain(context, context.active.of_array[value.array], describe(value), node)

@@ -15,6 +15,7 @@ from octants.frontend.values import (
     MatrixValue,
     StructValue,
     describe,
+    first_leaf,
     is_number,
 )
 from octants.ir.core import Value
@@ -32,8 +33,7 @@ def parent(context: Context, node: ast.AST, owner: Any, args: list[Any]) -> Any:
     if len(args) > 1 or not isinstance(count, int) or isinstance(count, bool):
         problem = WrongArgumentValue("parent", "it takes a number that is known when compiling")
         context.fail(problem, node)
-    while isinstance(owner, StructValue):
-        owner = next(iter(owner.members.values()))
+    owner = first_leaf(owner)
     if isinstance(owner, ArrayReference):
         handle = owner.handle
         block = handle.snode
@@ -281,9 +281,7 @@ class Found:
 
 def _block_of_list(context: Context, target: Any) -> Any:
     """The dynamic block that a field, or a struct of fields, is placed in."""
-    first = target
-    while isinstance(first, StructValue) and first.members:
-        first = next(iter(first.members.values()))
+    first = first_leaf(target)
     if not isinstance(first, ArrayReference) or first.array not in context.active.of_array:
         return None
     if not context.active.of_array[first.array].levels[-1].is_dynamic:

@@ -49,6 +49,13 @@ class StructValue:
     python_type: Any = None
 
 
+def first_leaf(value: Any) -> Any:
+    """The first member of a struct that is no struct itself; other values are their own."""
+    while isinstance(value, StructValue) and value.members:
+        value = next(iter(value.members.values()))
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayReference:
     """A field or an array argument that is not indexed yet, or one of its companions.

@@ -257,6 +257,17 @@ class Builder:
         self.append(op)
         return op
 
+    @contextmanager
+    def only_if(self, condition: Value) -> Iterator[ops.If]:
+        """Build the body of an if that has no else branch and no results."""
+        op = ops.If(condition, Block(), Block())
+        with self.into(op.then):
+            yield op
+            self.yield_()
+        with self.into(op.orelse):
+            self.yield_()
+        self.append(op)
+
     def parallel_for(
         self, lower: Value, upper: Value, body: Block, options: dict[str, Any]
     ) -> ops.ParallelFor:

@@ -62,7 +62,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An ``if static(...)`` around loops or checkpoints: its condition and its sides."""
+    """An ``if static(...)`` around loops or checkpoints: its condition and its branches."""
 
     condition: CodeType
     then: tuple[Step, ...]
@@ -161,8 +161,8 @@ class _Cutter:
         if isinstance(statement, ast.With):
             return self._pause(statement)
         assert isinstance(statement, ast.If)
-        sides = (statement.body, statement.orelse)
-        then, orelse = (tuple(self.steps(side, is_certain=False)) for side in sides)
+        branches = (statement.body, statement.orelse)
+        then, orelse = (tuple(self.steps(each, is_certain=False)) for each in branches)
         return Choice(self._code(statement.test), then, orelse)
 
     # -- loops ----------------------------------------------------------------------------------

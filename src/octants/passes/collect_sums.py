@@ -190,14 +190,10 @@ class _Collector:
         builder.append(loop)
         for address, end in _paired(addresses, results).items():
             array, companion, indices = address
-            then, orelse = Block(), Block()
-            with builder.into(then):
+            with builder.only_if(end.any) as adder:
                 total = builder.cast(end.total, array.dtype)
                 builder.atomic("add", array, indices, total, companion)
-                builder.yield_()
-            with builder.into(orelse):
-                builder.yield_()
-            self._adders[builder.if_(end.any, then, orelse)] = address
+            self._adders[adder] = address
 
     def _thread(self, block: Block, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
         """Replace the updates in a block and its ifs; the sums at its end.

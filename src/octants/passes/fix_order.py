@@ -307,15 +307,10 @@ class _Chunks:
             indices = self._recompute(builder, update.indices)
             body = Block([Value(i32, "chunk")])
             with builder.into(body):
-                then, orelse = Block(), Block()
-                with builder.into(then):
+                with builder.only_if(builder.load(touched, body.args)):
                     total = builder.load(array, body.args)
                     total = builder.cast(total, update.array.dtype)
                     builder.atomic("add", update.array, indices, total, update.companion)
-                    builder.yield_()
-                with builder.into(orelse):
-                    builder.yield_()
-                builder.if_(builder.load(touched, body.args), then, orelse)
                 builder.yield_()
             builder.for_(lower, upper, [], body)
         builder.yield_()

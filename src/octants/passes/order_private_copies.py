@@ -281,14 +281,9 @@ class OrderedParts:
     @contextmanager
     def _if_any(self, builder: Builder, total: Value) -> Iterator[None]:
         """A branch for where a sum is not zero: what nothing is added to may not even be there."""
-        then, orelse = Block(), Block()
         is_any = builder.compare("ne", total, builder.constant(0, total.type))
-        with builder.into(then):
+        with builder.only_if(is_any):
             yield
-            builder.yield_()
-        with builder.into(orelse):
-            builder.yield_()
-        builder.if_(is_any, then, orelse)
 
 
 def _type(array: Array) -> DType:

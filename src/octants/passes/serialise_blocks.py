@@ -266,7 +266,8 @@ class _Blocks:
         with items.while_any(items.narrow(inside, lambda _: yes, mask)) as end:
             self._block(op.condition, inside)
             goes_on = items.narrow(inside, lambda thread: items.at(condition, thread), inside)
-            items.only_if(goes_on, lambda: self._iterate(op, inside))
+            with items.builder.only_if(goes_on):
+                self._iterate(op, inside)
             end.append(goes_on)
 
     def _iterate(self, op: ops.While, inside: Array) -> None:

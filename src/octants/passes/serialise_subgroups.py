@@ -75,12 +75,9 @@ def _pair(block: BlockValues, fn: str, total: Array, thread: Value, step: int) -
     other = build.binary("add", thread, build.index(step))
     is_first = build.compare("eq", inside, block.zero)
     takes = build.binary("and", is_first, build.compare("lt", other, block.count))
-
-    def take() -> None:
+    with build.only_if(takes):
         halves = build.load(total, [thread]), build.load(total, [other])
         build.store(total, [thread], build.binary(fn, *halves))
-
-    block.only_if(takes, take)
 
 
 def _scan(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
@@ -94,16 +91,13 @@ def _scan(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
             last = build.binary("sub", block.count, build.index(1))
             thread = build.binary("sub", last, number)
             inside = build.binary("and", thread, build.index(op.lanes - 1))
-
-            def take() -> None:
-                before = build.binary("sub", thread, build.index(step))
-                both = build.load(total, [before]), build.load(total, [thread])
-                build.store(total, [thread], build.binary(fn, *both))
-
             takes = build.compare("ge", inside, build.index(step))
             if mask is not None:
                 takes = build.binary("and", takes, build.load(mask, [thread]))
-            block.only_if(takes, take)
+            with build.only_if(takes):
+                before = build.binary("sub", thread, build.index(step))
+                both = build.load(total, [before]), build.load(total, [thread])
+                build.store(total, [thread], build.binary(fn, *both))
 
         block.each(None, fill)
         step *= 2

@@ -91,18 +91,10 @@ class BlockValues:
             if mask is None:
                 fill(thread)
             else:
-                self.only_if(build.load(mask, [thread]), lambda: fill(thread))
+                with build.only_if(build.load(mask, [thread])):
+                    fill(thread)
             build.yield_()
         build.for_(self.zero, self.count, [], body)
-
-    def only_if(self, condition: Value, fill: Callable[[], None]) -> None:
-        then, orelse = Block(), Block()
-        with self.builder.into(then):
-            fill()
-            self.builder.yield_()
-        with self.builder.into(orelse):
-            self.builder.yield_()
-        self.builder.if_(condition, then, orelse)
 
     def mask(self, name: str, choose: Callable[[Value], Value], mask: Array | None) -> Array:
         """Those in a mask for which a condition holds."""

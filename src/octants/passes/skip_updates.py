@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Operation, Space, Task, Value
+from octants.ir.core import Block, Module, Operation, Space, Task
 from octants.types.scalars import u1
 
 _IDEMPOTENT = ("or", "and", "min", "max")
@@ -104,7 +104,6 @@ def _tested(op: ops.Atomic) -> list[Operation]:
     builder.location = op.location
     before = builder.load(op.array, op.indices, op.companion)
     after = builder.binary(op.fn, before, op.value)
-    differs: Value = builder.compare("ne", after, before)
-    update, nothing = Block([], [op, ops.Yield([])]), Block([], [ops.Yield([])])
-    builder.if_(differs, update, nothing)
+    with builder.only_if(builder.compare("ne", after, before)):
+        builder.append(op)
     return builder.block.ops

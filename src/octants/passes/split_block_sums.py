@@ -197,16 +197,11 @@ class BlockShares(SharedItems):
         rest = builder.binary("shr", self.share.count, after)
         distance = builder.binary("mul", rest, self._others)
         builder.barrier("block")
-        then, orelse = Block(), Block()
-        with builder.into(then):
+        with builder.only_if(builder.compare("lt", self._thread, distance)):
             for array, fn in zip(arrays, fns, strict=True):
                 other = builder.binary("add", self._thread, distance)
                 both = [builder.load(array, [address]) for address in (self._thread, other)]
                 builder.store(array, [self._thread], builder.binary(fn, *both))
-            builder.yield_()
-        with builder.into(orelse):
-            builder.yield_()
-        builder.if_(builder.compare("lt", self._thread, distance), then, orelse)
 
     def _array(self, kind: DType, number: int) -> Array:
         name = f"{self.task.name}_{kind}_shares{number}"

@@ -267,14 +267,9 @@ class SharedItems(ABC):
             return
         builder.barrier(self.scope)
         for acts, values in zip(self.share.acts, self.values, strict=True):
-            then, orelse = Block(), Block()
-            with builder.into(then):
+            with builder.only_if(acts):
                 for op in late:
                     emit(builder, op, values)
-                builder.yield_()
-            with builder.into(orelse):
-                builder.yield_()
-            builder.if_(acts, then, orelse)
         if not is_last:
             builder.barrier(self.scope)
         self._deferred = []
