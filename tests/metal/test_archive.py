@@ -75,14 +75,20 @@ def test_another_macos_compiles_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"archive of another GPU", BROKEN_ARCHIVE], ids=bytes.decode)
-def test_an_archive_that_metal_rejects_is_ignored(
+def test_an_archive_that_metal_rejects_is_replaced(
     tmp_path: Path, head: bytes, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     given = archive.Archive.data
     with monkeypatch.context() as patch:
         patch.setattr(archive.Archive, "data", lambda self: given(self).replace(ARCHIVE, head, 1))
         run(tmp_path)
-    assert len(run(tmp_path).compiled) == 2
+    (rejected,) = archives(tmp_path)
+    data = rejected.read_bytes()
+    second = run(tmp_path)
+    assert len(second.compiled) == 2
+    assert archives(tmp_path) == [rejected] and rejected.read_bytes() != data
+    assert run(tmp_path).compiled == []
+    assert second.alive("MTLBinaryArchive") == 0
     assert not [str(each.message) for each in recwarn.list]
 
 

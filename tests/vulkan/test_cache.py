@@ -102,8 +102,10 @@ def test_data_of_another_driver_are_not(
     driver = Driver(monkeypatch)
     driver.data = head_of(compiled.device(), **wrong) + b"what it knows"
     driver.run(tmp_path)
+    driver.data = head_of(compiled.device()) + b"what it knows"
     driver.run(tmp_path)
-    assert driver.given == [b"", b""]
+    driver.run(tmp_path)
+    assert driver.given == [b"", b"", driver.data]
 
 
 def test_damaged_data_are_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,17 +48,19 @@ def store_of(chosen: Options) -> Store:
     )
 
 
-def kept(part: str, key: str, make: Callable[[], bytes]) -> bytes:
+def kept(
+    part: str, key: str, make: Callable[[], bytes], accept: Callable[[bytes], bool] | None = None
+) -> bytes:
     """Something that depends on the version of Octants and on ``key``: found, or made and kept.
 
-    Nothing is kept of what has no bytes.
+    What is found and not accepted is replaced. Nothing is kept of what has no bytes.
     """
     if _InUse.store is None:
         return make()
     words = f"{source_version.version()} {part} {key}"
     name = f"{blake2b(words.encode(), digest_size=20).hexdigest()}-{part}"
     found = _InUse.store.read(name)
-    if found is None:
+    if found is None or (accept is not None and not accept(found)):
         found = make()
         if found and source_version.is_current():
             _InUse.store.write(name, found, part=part)

@@ -1,7 +1,4 @@
-"""Creates pipelines from the text of kernels, with what Metal compiled in earlier processes.
-
-The archive of each text is a file of the cache, named after the text, the GPU and macOS.
-"""
+"""Creates pipelines from the text of kernels, with an archive of what Metal compiled earlier."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from ctypes import byref, c_void_p
 from octants.artifact import Artifact, Dispatch
 from octants.cache import current
 from octants.diagnostics.metal_errors import ForkedMetal, MetalFailed, TooManyThreads
-from octants.hashing import blake2b
 from octants.lazy_dataclass import dataclass
+from octants.runtime.gpu import programs
 from octants.runtime.metal.archive import Archive
 from octants.runtime.metal.context import Context
 from octants.runtime.metal.library import Size
@@ -29,33 +26,24 @@ class Pipeline:
     threads: Size
 
 
-class Program:
+class Program(programs.Program):
     """The pipelines of a text, by the names of its entry points."""
 
     def __init__(self, context: Context, artifact: Artifact) -> None:
-        context.check()
-        self._context, self._library, self._artifact = context, context.library, artifact
-        self.pipelines: dict[str, Pipeline] = {}
+        super().__init__(context, artifact)
+        self._library = context.library
         self._handles: list[int] = []
         weakref.finalize(self, _release, context, self._handles).atexit = False
         if artifact.dispatches:
             with self._library.pool():
-                self._load()
+                module = self._compile(artifact.code)
+                try:
+                    self._load(module)
+                finally:
+                    self._library.release(module)
 
-    def _load(self) -> None:
-        """Create the pipelines, with what is known of them."""
-        module = self._compile(self._artifact.code)
-        try:
-            known = current.kept("pipelines", self._key(), lambda: self._make(module, b""))
-            if not self.pipelines:
-                self._make(module, known)
-        finally:
-            self._library.release(module)
-
-    def _key(self) -> str:
-        """The key of what Metal has compiled."""
-        code = blake2b(self._artifact.code, digest_size=20).hexdigest()
-        return f"{code} {self._context.hardware.name} {self._library.system.build}"
+    def _identity(self) -> str:
+        return f"{self._context.hardware.name} {self._library.system.build}"
 
     def _compile(self, code: bytes) -> int:
         """The library of a text."""
@@ -70,20 +58,31 @@ class Program:
         return module or self._fail("newLibraryWithSource:options:error:", error)
 
     def _make(self, module: int, known: bytes) -> bytes:
-        """Create all pipelines with an archive of known data; return the data of a new one."""
         is_wanted = current.store() is not None
         archive = Archive(self._library, self._context.hardware.handle, known, is_wanted=is_wanted)
         try:
+            if known and not archive.handle:
+                return b""
             for dispatch in self._artifact.dispatches:
                 handle = self._pipeline(module, dispatch.entry, archive, is_new=not known)
+                if not handle:
+                    return b""
                 self._check(handle, dispatch)
                 threads = Size(dispatch.block or 1, 1, 1)
                 self.pipelines[dispatch.entry] = Pipeline(handle, threads)
-            return b"" if known else archive.data()
+            return known or archive.data()
         finally:
             archive.release()
 
+    def _restore(self, module: int, known: bytes) -> bool:
+        if self._make(module, known):
+            return True
+        _release(self._context, self._handles)
+        self._handles.clear()
+        return False
+
     def _pipeline(self, module: int, entry: str, archive: Archive, *, is_new: bool) -> int:
+        """A pipeline; 0 if it cannot be made with an archive that is not new."""
         functions, error = self._library, c_void_p()
         function = functions.newFunctionWithName_(module, functions.string(entry.encode()))
         if not function:
@@ -99,7 +98,7 @@ class Program:
         functions.release(descriptor)
         if not handle and archive.handle:  # what is in it may be the reason
             archive.release()
-            return self._pipeline(module, entry, archive, is_new=False)
+            return self._pipeline(module, entry, archive, is_new=False) if is_new else 0
         if not handle:
             self._fail("newComputePipelineStateWithDescriptor:options:reflection:error:", error)
         self._handles.append(handle)

@@ -1,7 +1,4 @@
-"""Creates pipelines from SPIR-V, with the driver's cache data of earlier processes.
-
-The data of each module are a file of the cache, named after the module and the driver.
-"""
+"""Creates pipelines from SPIR-V, with the driver's cache data of earlier processes."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from ctypes import addressof, byref, c_char_p, c_size_t, c_uint64, create_string
 from typing import Any
 
 from octants.artifact import Artifact, Dispatch
-from octants.cache import current
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
-from octants.hashing import blake2b
+from octants.runtime.gpu import programs
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.bindings import COMPUTE_STAGE
 from octants.runtime.vulkan.context import Context
@@ -25,42 +21,36 @@ _HEAD_VERSION = 1
 _WHOLE_SUBGROUPS = 2
 
 
-class Pipeline:
-    """The pipelines of a SPIR-V module, by the names of its entry points.
-
-    The code of a kernel that does nothing is empty, and has none.
-    """
+class Pipeline(programs.Program):
+    """The pipelines of a SPIR-V module, by the names of its entry points."""
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:
-        context.check()
-        self._context, self._layout, self._artifact = context, layout, artifact
-        self.pipelines: dict[str, c_uint64] = {}
-        if artifact.dispatches:
-            self._load()
-
-    def _load(self) -> None:
-        """Create the pipelines, with cache data."""
-        context, code = self._context, self._artifact.code
+        super().__init__(context, artifact)
+        self._layout = layout
+        if not artifact.dispatches:
+            return
+        code = artifact.code
         info = vk.ShaderModuleCreateInfo(size=len(code), code=c_char_p(code))
         module = context.create("vkCreateShaderModule", info)
         try:
-            known = current.kept("pipelines", self._key(), lambda: self._make(module, b""))
-            if not self.pipelines:
-                self._make(module, known if _is_for(context, known) else b"")
+            self._load(module)
         finally:
             context.functions.vkDestroyShaderModule(context.handle, module, None)
         handles = [handle.value for handle in self.pipelines.values()]
         weakref.finalize(self, context.retire, "vkDestroyPipeline", handles).atexit = False
 
-    def _key(self) -> str:
-        """The key of the driver's cache data."""
+    def _identity(self) -> str:
         properties = self._context.hardware.properties
-        code = blake2b(self._artifact.code, digest_size=20).hexdigest()
         driver = f"{properties.vendor:x} {properties.device:x} {properties.driver_version:x}"
-        return f"{code} {driver} {_identity(properties).hex()}"
+        return f"{driver} {_identity(properties).hex()}"
+
+    def _restore(self, module: int, known: bytes) -> bool:
+        if not _is_for(self._context, known):
+            return False
+        self._make(module, known)
+        return True
 
     def _make(self, module: int, known: bytes) -> bytes:
-        """Create all pipelines with the driver's data; return the data that it has then."""
         context = self._context
         text = create_string_buffer(known, len(known) or 1)
         info = vk.PipelineCacheCreateInfo(size=len(known), data=addressof(text))

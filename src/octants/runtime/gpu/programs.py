@@ -1,0 +1,51 @@
+"""Programs of drivers that compile kernels, with what they compiled in earlier processes.
+
+What a driver has compiled of a code is a file of the cache, named after the code and the driver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from octants.artifact import Artifact
+from octants.cache import current
+from octants.hashing import blake2b
+
+
+class Program(ABC):
+    """The pipelines of an artifact, by the names of its entry points.
+
+    The code of a kernel that does nothing is empty, and has none.
+    """
+
+    def __init__(self, context: Any, artifact: Artifact) -> None:
+        context.check()
+        self._context, self._artifact = context, artifact
+        self.pipelines: dict[str, Any] = {}
+
+    # -- what a driver adds ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _identity(self) -> str:
+        """The device and the driver, as far as compiled code depends on them."""
+
+    @abstractmethod
+    def _make(self, module: int, known: bytes) -> bytes:
+        """Create all pipelines with what an earlier process has compiled; return what to keep."""
+
+    @abstractmethod
+    def _restore(self, module: int, known: bytes) -> bool:
+        """Create all pipelines with what is known; false if the driver rejects that."""
+
+    # -- what is the same for all ---------------------------------------------------------------
+
+    def _load(self, module: int) -> None:
+        """Create the pipelines; what the driver rejects is replaced in the cache."""
+        key = f"{blake2b(self._artifact.code, digest_size=20).hexdigest()} {self._identity()}"
+        current.kept(
+            "pipelines",
+            key,
+            lambda: self._make(module, b""),
+            lambda known: self._restore(module, known),
+        )
