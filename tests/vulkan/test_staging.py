@@ -29,7 +29,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[VulkanDevice, Any]]:
     buffer, _ = device.transfers.buffer_of(array.address(Companion.PRIMAL), 4 * COUNT)
     qd.sync()
     monkeypatch.setattr(buffer, "host", 0)
-    monkeypatch.setattr("octants.runtime.vulkan.transfers._FEW", 16)
+    monkeypatch.setattr("octants.runtime.gpu.batched_transfers._FEW", 16)
     device.transfers._staging._chunks.clear()
     yield device, array
     device.transfers._staging._chunks.clear()

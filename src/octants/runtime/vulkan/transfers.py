@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
-import numpy as np
-
-from octants.runtime.device import Bytes
+from octants.runtime.gpu.batched_transfers import BatchedTransfers
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
-from octants.runtime.memory.host import address_of
-from octants.runtime.memory.threaded_copy import move
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.queue import Queue
 
 LARGE = 1 << 24
 """Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
-_FEW = 1 << 16  # bytes that go with the commands
 _MOST_ROWS = 1 << 16
 
 
@@ -46,68 +40,19 @@ class MappedChunk:
         self._queue.context.wait(self.number)
 
 
-class Transfers:
-    """A queue and a heap as a `gpu.driver.Queue`."""
+class Transfers(BatchedTransfers):
+    """Copies through staging buffers where memory is not mapped."""
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
-        self.queue, self._heap = queue, heap
-        self._staging = Staging(self._make_chunks, LARGE)
+        super().__init__(queue, heap, Staging(self._make_chunks, LARGE))
 
     def _make_chunks(self, nbytes: int) -> list[Chunk]:
         buffer = Buffer(self.queue.context, CHUNKS * nbytes, MAPPED)
         return [MappedChunk(self, buffer, number * nbytes) for number in range(CHUNKS)]
 
-    def buffer_of(self, address: int, nbytes: int) -> tuple[Buffer, int]:
-        """The buffer that contains a range of memory, and the offset in it."""
-        return self._heap.buffer_of(address, nbytes)
-
-    def read(self, address: int, into: Bytes) -> None:
-        """Wait for everything queued, and copy to the host."""
-        if into.nbytes == 0:
-            return
-        buffer, offset = self.buffer_of(address, into.nbytes)
-        target = address_of(into)
-        with self.queue.lock:
-            if buffer.host and buffer.reads_well:
-                self.queue.finish()
-                move(target, buffer.host + offset, into.nbytes)
-                return
-            self.queue.context.check()
-            self._staging.read(address, target, into.nbytes)
-
-    def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
-        """Read ``nbytes`` at each address; see `gpu.driver.Queue.read_each`."""
-        found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
-        for row, address in zip(found, addresses, strict=True):
-            self.read(address, row)
-        return found
-
-    def write(self, address: int, values: Bytes) -> None:
-        """Copy from the host; a few bytes need not wait for what is queued."""
-        nbytes, source = values.nbytes, address_of(values)
-        if nbytes == 0:
-            return
-        buffer, offset = self.buffer_of(address, nbytes)
-        with self.queue.lock:
-            if nbytes <= _FEW and not (buffer.host and self.queue.is_idle):
-                self.queue.write((buffer, offset), ctypes.string_at(source, nbytes))
-            elif buffer.host:
-                self.queue.finish()
-                move(buffer.host + offset, source, nbytes)
-            else:
-                self.queue.context.check()
-                self._staging.write(address, source, nbytes)
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
-        if nbytes:
-            ranges = self.buffer_of(target, nbytes), self.buffer_of(source, nbytes)
-            self.queue.copy(*ranges, nbytes)
-
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
-        """Copy pieces at equal distances within the device."""
         if not nbytes or not rows:
             return
         to, to_offset = self.buffer_of(target, (rows - 1) * target_step + nbytes)
