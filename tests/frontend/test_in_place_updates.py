@@ -116,6 +116,16 @@ def test_what_does_not_wrap_must_fit(form: str, place: str) -> None:
         updated(qd.i8, 7, chosen)
 
 
+@pytest.mark.parametrize(
+    ("symbol", "expected"),
+    [("+", 2.0**24), ("-", 2.0**24 - 1.0), ("*", 2.0**24), ("**", 2.0**24 + 2.0)],
+)
+def test_additions_of_wider_floats_are_in_the_narrower_type(symbol: str, expected: float) -> None:
+    """1.00000001 is 1 in f32, and 2^24 + 1 is halfway between two numbers."""
+    addend = "qd.f64(1.0) + qd.f64(1.0) / qd.f64(1e8)"
+    assert updated(qd.f32, 1 << 24, lambda place: f"{place} {symbol}= {addend}") == {expected}
+
+
 def test_fitting_constants_give_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

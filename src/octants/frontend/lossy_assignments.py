@@ -41,7 +41,7 @@ def check(context: Context, reference: Any, value: Any, node: ast.AST, update: s
     """
     if is_library_function(context.scopes.frame.function):
         return
-    types, given = list(_types(reference)), flattening.leaves(context.load(value))
+    types, given = list(types_at(reference)), flattening.leaves(context.load(value))
     if types and len(types) != len(given):
         types = types[:1] * len(given)  # a vector of a scalar, or components of one type
     for dtype, item in zip(types, given, strict=False):
@@ -49,28 +49,29 @@ def check(context: Context, reference: Any, value: Any, node: ast.AST, update: s
             _check_item(context, dtype, item, node, wraps=update in _WRAPPING)
 
 
-def takes_floats_as_integers(context: Context, reference: Any, value: Any) -> bool:
-    """Whether an update of a reference would convert floats to its type, that of integers."""
-    types, given = list(_types(reference)), flattening.leaves(context.load(value))
-    if not types or not all(dtype.is_integer and not dtype.is_bool for dtype in types):
+def narrows_floats(context: Context, reference: Any, value: Any) -> bool:
+    """Whether an update converts floats to a reference's type: integers, or narrower floats."""
+    types, given = list(types_at(reference)), flattening.leaves(context.load(value))
+    if not types or any(dtype.is_bool for dtype in types):
         return False
     kinds = (context.type_of_number(x) if is_number(x) else x.type for x in given)
-    return any(kind.is_float for kind in kinds)
+    widths = [kind.bits for kind in kinds if kind.is_float]
+    return any(dtype.is_integer or max(widths) > dtype.bits for dtype in types) if widths else False
 
 
-def _types(reference: Any) -> Iterator[DType]:
+def types_at(reference: Any) -> Iterator[DType]:
     """The types of the scalars of a reference."""
     if isinstance(reference, ElementReference):
         yield from (reference.array.dtype for _ in reference.components)
     elif isinstance(reference, Variable):
-        yield from _types(VariableReference(reference))
+        yield from types_at(VariableReference(reference))
     elif isinstance(reference, VariableReference) and reference.variable.in_memory:
-        yield from _types(references.memory_of(reference))
+        yield from types_at(references.memory_of(reference))
     elif isinstance(reference, VariableReference):
         yield from (x.type for x in flattening.leaves(reference.held()) if isinstance(x, Value))
     elif isinstance(reference, StructValue):
         for member in reference.members.values():
-            yield from _types(member)
+            yield from types_at(member)
 
 
 def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST, *, wraps: bool) -> None:

@@ -196,7 +196,7 @@ ATOMIC: dict[type[ast.operator], str] = {
 def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
     """``target op= value``: atomic in memory for additions and bit operations.
 
-    These convert the value to the type of the target first, also in a local variable of integers.
+    These convert the value to the type of the target first, also in a local variable.
     """
     builder = sparse_entries.builder_of(context, node.target)
     if builder is not None:
@@ -223,11 +223,13 @@ def _takes(context: Context, reference: Any, fn: str, value: Any) -> bool:
     """Whether a reference is in memory, of a type that the atomic operation works on."""
     if isinstance(reference, VariableReference):
         in_memory = reference.variable.in_memory
-        return in_memory or lossy_assignments.takes_floats_as_integers(context, reference, value)
-    if not isinstance(reference, ElementReference):
+        if not in_memory and not lossy_assignments.narrows_floats(context, reference, value):
+            return False
+    elif not isinstance(reference, ElementReference):
         return False
-    dtype = reference.array.dtype
-    return not dtype.is_bool if fn in ("add", "sub") else not dtype.is_float
+    is_sum = fn in ("add", "sub")
+    types = lossy_assignments.types_at(reference)
+    return not any(dtype.is_bool if is_sum else dtype.is_float for dtype in types)
 
 
 # -- others ----------------------------------------------------------------------------------------

@@ -70,6 +70,26 @@ def _entry(c: Context, _: int = 0) -> Expr | None:
     return Expr(f"{variable.name}[{key!r}]", -LIMIT, LIMIT)
 
 
+def _assign_item(c: Context) -> bool | None:
+    """Assign or update a value of a dict, also in branches and loops that run in order."""
+    variable = c.recent(c.variables("dict", None, assignable=True))
+    if variable is None:
+        return None
+    row, count = variable.shape
+    place = f"{variable.name}[{c.pick(KEYS[row][:count])!r}]"
+    if c.chance(0.5):
+        c.note("assignment of an item of a dict")
+        c.emit(f"{place} = {fitting(c, LIMIT).text}")
+    elif c.chance(0.5):
+        c.note("update of an item of a dict")
+        c.emit(f"{place} *= {fitting(c, 1.0).text}")
+    else:
+        c.note("update of an item of a dict")
+        c.emit(f"{place} {c.pick(['+=', '-='])} {fitting(c, 1.0).text}")
+        c.emit(f"{place} *= 0.7")
+    return True
+
+
 def _loop_over_dict(c: Context) -> bool | None:
     """A loop over the items of a dict, or its values, which is unrolled."""
     variable = c.recent(c.variables("dict", None))
@@ -120,7 +140,14 @@ def _element(c: Context, _: int = 0) -> Expr | None:
     variable = c.recent(c.variables("list", None))
     if variable is None:
         return None
-    return Expr(f"{variable.name}[{index(c, variable.shape[0])}]", -LIMIT, LIMIT)
+    (count,) = variable.shape
+    if c.chance(0.2):
+        c.note("slice of a list")
+        first = c.integer(0, count - 1)
+        last = c.integer(first + 1, count)
+        part = f"{variable.name}[{first or ''}:{'' if last == count else last}]"
+        return Expr(f"{part}[{index(c, last - first)}]", -LIMIT, LIMIT)
+    return Expr(f"{variable.name}[{index(c, count)}]", -LIMIT, LIMIT)
 
 
 PRODUCTIONS = Productions(
@@ -128,6 +155,7 @@ PRODUCTIONS = Productions(
     statements=(
         (2.0, _declare_dict),
         (0.7, _assign_dict),
+        (1.2, _assign_item),
         (1.0, _loop_over_dict),
         (1.0, _declare_list),
         (0.7, _assign_element),

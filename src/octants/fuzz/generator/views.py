@@ -85,6 +85,12 @@ def _subview(
     parameters[position] = re.sub(r"^\w+", whole, parameters[position])
     values[position] = _slice(array, more)
     c.note("part of a view, in a kernel")
+    if c.chance(0.5):
+        c.note("slice of a view, in a kernel")
+        end = more + array.shape[0]
+        first = c.pick([str(more), "" if more == 0 else str(more)])
+        last = c.pick([str(end), "", f"{whole}.size", f"{whole}.shape[0] - {whole}.size + {end}"])
+        return f"    {array.name} = {whole}[{first}:{last}]\n{body}"
     size = c.pick([str(array.shape[0]), f"{whole}.size - {more}", f"{whole}.shape[0] - {more}"])
     return f"    {array.name} = {whole}.subview({more}, {size})\n{body}"
 

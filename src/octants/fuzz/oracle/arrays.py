@@ -212,6 +212,10 @@ class View:
         return self.first + number
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            first = 0 if index.start is None else lift(index.start).__index__()
+            last = self.shape[0] if index.stop is None else lift(index.stop).__index__()
+            return View(self, first, last - first)
         return self.array[self.place(index)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -243,10 +247,10 @@ class Element(Matrix):
 
 
 def updated(fn: str, before: Any, value: Any) -> Num:
-    """What ``before fn= value`` leaves in a local variable; one of integers takes integers."""
+    """What ``before fn= value`` leaves in a local variable, which takes no wider floats."""
     held, operand = lift(before), lift(value)
-    is_integer = not held.type.is_float and held.type.bits > 1
-    if fn in CONVERTED and is_integer and operand.type.is_float:
+    narrows = not held.type.is_float or operand.type.bits > held.type.bits
+    if fn in CONVERTED and operand.type.is_float and narrows and held.type.bits > 1:
         operand = convert(operand, held.type)
     return binary(fn, held, operand)
 
@@ -269,6 +273,15 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
     before = target[index]
     target[index] = broadcast(lambda a, b: updated(fn, a, b), before, value)
     return before
+
+
+class Items(dict[Any, Any]):
+    """A dict; what is assigned to an item is converted to the item's type."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key not in self:
+            raise IllDefined("a new item of a dict")
+        super().__setitem__(key, convert(lift(value), lift(self[key]).type))
 
 
 def update_then(index: Any, fn: str, value: Any, target: Any) -> Any:

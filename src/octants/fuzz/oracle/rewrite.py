@@ -283,6 +283,11 @@ class FunctionRewriter(ast.NodeTransformer):
         conditions = [self.visit(condition) for condition in node.ifs]
         return ast.comprehension(node.target, _call("static", self.visit(node.iter)), conditions, 0)
 
+    def visit_Dict(self, node: ast.Dict) -> Any:
+        return _call("Items", self.generic_visit(node))
+
+    visit_DictComp = visit_Dict
+
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and node.id in self.shared:
             return _call("touch", ast.Constant(node.id), node, ast.Constant("read"))

@@ -27,6 +27,7 @@ _locals_watch = RaceWatch()
 _local_sums = Sums()
 update = arrays.update
 update_then = arrays.update_then
+Items = arrays.Items
 Scope = dict[str, Any]
 
 
