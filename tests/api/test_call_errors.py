@@ -73,6 +73,15 @@ class Owner:
     def method(self, x: qd.f32) -> qd.f32:
         return x
 
+    @qd.kernel
+    def selfless(x: qd.f32) -> qd.f32:
+        return x
+
+    @staticmethod
+    @qd.kernel
+    def static(x: qd.f32) -> qd.f32:
+        return x
+
 
 @qd.kernel
 def clamped(x: qd.types.ndarray(boundary="clamp")):
@@ -190,6 +199,15 @@ def test_a_method_without_an_object() -> None:
         Owner.method()
     check_golden("errors/OCT415_no_object", str(caught.value).replace(__file__, "test.py"))
     assert Owner().method(2.0) == 2
+
+
+def test_a_method_without_self() -> None:
+    kernel = Owner().selfless
+    for call in (lambda: kernel(2.0), lambda: kernel(), lambda: kernel.grad(2.0)):
+        with pytest.raises(qd.OctantsTypeError) as caught:
+            call()
+        check_golden("errors/OCT428_no_self", str(caught.value).replace(__file__, "test.py"))
+    assert Owner.selfless(2.0) == Owner.static(2.0) == Owner().static(2.0) == 2
 
 
 # -- signatures -----------------------------------------------------------------------------------

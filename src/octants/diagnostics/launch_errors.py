@@ -11,6 +11,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsSyntaxError,
+    OctantsTypeError,
     OctantsValueError,
 )
 
@@ -169,6 +170,16 @@ class MissingMethodOwner(UserError):
     exception = OctantsRuntimeError
     title = "kernel `{kernel}` is a method: call it on an object of its class"
     remedy = "decorate the class with `@qd.data_oriented` and call `object.{kernel}(...)`"
+
+
+class MethodWithoutSelf(UserError):
+    """A kernel written in a class without ``self``, called on an object."""
+
+    kernel: str
+    code = "OCT428"
+    exception = OctantsTypeError
+    title = "kernel `{kernel}` takes no `self`, and is called on an object"
+    remedy = "add `self` as its first parameter, or put `@staticmethod` above `@qd.kernel`"
 
 
 class WrongStream(UserError):

@@ -22,7 +22,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.function_heads import Definition
 from octants.diagnostics.graph_errors import NotResumable
-from octants.diagnostics.launch_errors import MissingMethodOwner
+from octants.diagnostics.launch_errors import MethodWithoutSelf, MissingMethodOwner
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
@@ -35,7 +35,7 @@ from octants.launch.streams import launching_in
 from octants.launch.warm_call import WarmCall, make_entry
 from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
 from octants.runtime.arguments.parameters import make_key_function
-from octants.runtime.arguments.signatures import is_method, read_signature
+from octants.runtime.arguments.signatures import is_in_class, is_method, read_signature
 from octants.types.compile_time_reads import ReadKey
 
 if TYPE_CHECKING:
@@ -260,7 +260,11 @@ class Kernel:
         return self.signature.bind(arguments, named)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        return self if owner is None or not self.is_method else BoundKernel(self, owner)
+        if owner is None:
+            return self
+        if self.is_method:
+            return BoundKernel(self, owner)
+        return KernelWithoutSelf(self, owner) if is_in_class(self.function) else self
 
     def __reduce_ex__(self, _: Any) -> Any:
         return pickling.reduce(self, self._local_names)
@@ -359,3 +363,19 @@ class BoundKernel:
 
     def __repr__(self) -> str:
         return f"<bound {self.kernel!r} of {self.owner!r}>"
+
+
+class KernelWithoutSelf(BoundKernel):
+    """A kernel that an object has as a method, and that cannot take the object."""
+
+    __slots__ = ()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        definition = Definition(self.kernel.function)
+        raise MethodWithoutSelf(self.kernel.name).at(definition.span)
+
+    @property
+    def grad(self) -> Any:
+        return self()
+
+    resume = inspect = __call__

@@ -286,7 +286,8 @@ class FunctionRewriter(ast.NodeTransformer):
     def visit_Dict(self, node: ast.Dict) -> Any:
         return _call("Items", self.generic_visit(node))
 
-    visit_DictComp = visit_Dict
+    def visit_DictComp(self, node: ast.DictComp) -> Any:
+        return _call("Items", self.generic_visit(node))
 
     def visit_Name(self, node: ast.Name) -> Any:
         if isinstance(node.ctx, ast.Load) and node.id in self.shared:

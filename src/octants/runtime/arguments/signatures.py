@@ -307,8 +307,13 @@ def _contents(cells: Mapping[str, types.CellType]) -> dict[str, Any]:
     return found
 
 
+def is_in_class(function: Callable[..., Any]) -> bool:
+    """Whether a function was defined in the body of a class."""
+    owner = function.__qualname__.rpartition(".")[0]
+    return bool(owner) and not owner.endswith("<locals>")
+
+
 def is_method(function: Callable[..., Any]) -> bool:
     """Whether a function was defined in the body of a class, and takes the object first."""
-    owner = function.__qualname__.rpartition(".")[0]
     names = list(inspect.signature(function, follow_wrapped=False).parameters)
-    return bool(owner) and not owner.endswith("<locals>") and names[:1] == ["self"]
+    return is_in_class(function) and names[:1] == ["self"]
