@@ -63,7 +63,10 @@ WANTED = {
         view made by a launch; part of a view, in a kernel; dict; comprehension of a dict;
         dict in a dict display; assignment of a dict; value of a dict; get of a dict;
         loop over a dict; comprehension of a list; list whose elements change;
-        assignment of an element of a list""",
+        assignment of an element of a list; assignment of an item of a dict;
+        update of an item of a dict; slice of a view, in a kernel; slice of a list""",
+    "quantised": """fields in a word; quant_array; quantised integers, signed;
+        quantised integers, unsigned; fixed-point numbers; floats of a few bits""",
     "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",

@@ -7,7 +7,7 @@ neighbours along every axis that is not too long, and the last ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,12 +68,15 @@ class Enumeration:
     """The executions of the accesses of a parallel task.
 
     `found` maps accesses with known indices to their executions. `items` are the work items that
-    were computed; they are all if `is_whole`, and none if the domain is unknown.
+    were computed; they are all if `is_whole`, and none if the domain is unknown. `others` has other
+    values of accesses that are `wanted`, where they are known.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, wanted: Mapping[Operation, Sequence[Value]] = {}) -> None:
         assert task.domain is not None
         self.found: dict[Operation, Executions] = {}
+        self.others: dict[Operation, dict[Value, Numbers]] = {}
+        self._wanted = wanted
         self.is_whole = False
         self._item = task.body.args[0]
         outer = _Frame(1)
@@ -107,6 +110,8 @@ class Enumeration:
         items = frame.get(self._item)
         if items is not None and all(index is not None for index in indices):
             self.found[op] = Executions(items, indices, frame.exact)
+            wanted = self._wanted.get(op, ())
+            self.others[op] = {value: frame.get(value) for value in wanted}
 
     def _branches(self, op: ops.If, frame: _Frame) -> None:
         condition = frame.get(op.condition)

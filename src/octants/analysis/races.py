@@ -21,6 +21,7 @@ import numpy as np
 
 from octants.analysis.aliasing_writes import ElementAliasing
 from octants.analysis.enumeration import Enumeration, Executions
+from octants.analysis.packed_words import PackedWords, overlapping
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
@@ -64,7 +65,12 @@ def races_of(task: Task, matters: Matters) -> list[RacePair]:
     if not suspects:
         return []
     races = Races(task)
-    found = [race for own in suspects for race in races.among(own, matters)]
+    exchanged = [own for own in suspects if ops.CompareExchange in map(type, own)]
+    packed = PackedWords(task) if exchanged else None
+    words = [own for own in exchanged if packed and packed.take(own)]
+    found = [race for own in suspects if own not in words for race in races.among(own, matters)]
+    if packed:
+        found += [race for own in words for race in races.among_words(own, packed, matters)]
     return sorted(found, key=lambda race: not race.is_sure)
 
 
@@ -95,6 +101,23 @@ class Races(ElementAliasing):
                 yield from self._race_of(one, other)
         if len(pairs) > _MOST_PAIRS:
             yield RacePair(*pairs[_MOST_PAIRS])
+
+    def among_words(
+        self, accesses: list[ops.Access], packed: PackedWords, matters: Matters
+    ) -> Iterator[RacePair]:
+        """The pairs of accesses to words by which two work items race, or may race."""
+        array = accesses[0].array
+        known = Enumeration(self.task, packed.shifts())
+        pairs = overlapping(packed.reads[array], packed.changes[array], known)
+        for change, read, first, second in pairs:
+            if not matters(self, change, read) or self._never_race(change, read):
+                continue
+            if first is None or second is None:
+                yield RacePair(change, read)
+                continue
+            items = racing_items(first, second, array.fixed_shape)
+            if items is not None:
+                yield RacePair(change, read, items if first.exact and second.exact else None)
 
     def _never_race(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether the affine forms of the indices prove that no two work items race."""

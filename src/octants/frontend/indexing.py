@@ -436,26 +436,40 @@ def _dynamic(
         index = list(components.indices[_linear(components.shape, position)])
         for axis, run_time in enumerate(axes):
             if isinstance(run_time, Value):
-                coordinate = _coordinate(components, axis, position)
-                if coordinate is None:
-                    context.fail(NotCompileTime("an index into a slice or a swizzle"), node.slice)
-                index[coordinate] = run_time
+                found = _coordinate(components, axis, position)
+                if found is None:
+                    context.fail(NotCompileTime("an index into such a swizzle"), node.slice)
+                coordinate, first, step = found
+                index[coordinate] = _moved(context, run_time, first, step)
         chosen.append(tuple(index))
     return tuple(chosen)
 
 
-def _coordinate(components: Components, axis: int, position: tuple[int, ...]) -> int | None:
-    """Which coordinate of the index tuples counts 0, 1, ... along an axis."""
+def _moved(context: Context, index: Value, first: int, step: int) -> Value:
+    build = context.builder
+    if step != 1:
+        index = build.binary("mul", index, build.constant(step, index.type))
+    return build.binary("add", index, build.constant(first, index.type)) if first else index
+
+
+def _coordinate(
+    components: Components, axis: int, position: tuple[int, ...]
+) -> tuple[int, int, int] | None:
+    """Which coordinate of the index tuples counts evenly along an axis, from where, by how much."""
     along = [
         components.indices[_linear(components.shape, (*position[:axis], k, *position[axis + 1 :]))]
         for k in range(components.shape[axis])
     ]
     for coordinate in range(len(along[0])):
-        if all(
-            index[coordinate] == k and _others_equal(index, along[0], coordinate)
-            for k, index in enumerate(along)
+        numbers = [number for index in along if isinstance(number := index[coordinate], int)]
+        if len(numbers) < len(along):
+            continue
+        first = numbers[0]
+        step = numbers[1] - first if len(numbers) > 1 else 1
+        if all(number == first + k * step for k, number in enumerate(numbers)) and all(
+            _others_equal(index, along[0], coordinate) for index in along
         ):
-            return coordinate
+            return coordinate, first, step
     return None
 
 

@@ -275,7 +275,9 @@ def _program(
             inputs[name] = rng.integers(0, 5, shape).astype(np.int32)
             if array.content is not None:
                 inputs[name] = np.array(array.content, np.int32)
-            if array.sort == "w":
+            if array.limits is not None:
+                inputs[name] = rng.integers(*array.limits, shape, np.int32, endpoint=True)
+            elif array.sort == "w":
                 inputs[name] = _bits(rng, shape, array.dtype[3:])
             continue
         dtype = np.dtype(np.float16 if array.dtype == "qd.f16" else np.float32)

@@ -92,6 +92,8 @@ class ArrayInfo:
     is_made: bool = False  # by the profile
     content: Sequence[int] | None = None  # of integers, if not random ones
     view: View | None = None  # if it is a part of an ndarray
+    limits: tuple[int, int] | None = None  # of integers of a few bits
+    updates: Sequence[str] | None = None  # by many work items, if not all kinds are possible
 
     @property
     def memory(self) -> str:

@@ -9,6 +9,7 @@ from octants.fuzz.generator import (
     containers,
     layouts,
     objects,
+    quants,
     races,
     statics,
     structs,
@@ -52,6 +53,9 @@ PROFILES = {
     ),
     "layouts": Profile(
         "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
+    ),
+    "quantised": Profile(
+        "fields of a few bits that share words", (quants.PRODUCTIONS, widths.PRODUCTIONS)
     ),
     "collections": Profile(
         "views of ndarrays; dicts, lists and comprehensions",

@@ -131,8 +131,11 @@ def _role(c: Context, array: ArrayInfo, domain: Domain) -> Role:
         may_own = array.shape == domain.extents
     kinds = ["own", "read", "accumulate", "none"]
     shared = 0.0 if array.sort == "i" and array.high < 50 else 1.5 if array.shape else 4.0
+    shared = shared if array.updates is None or array.updates else 0.0
     kind = c.rng.choices(kinds, [4 if may_own else 0, 1.5, shared, 0.5])[0]
     if kind == "accumulate":
+        if array.updates:
+            return Role(kind, fn=c.pick(array.updates))
         if array.sort == "w":
             return Role(kind, fn=c.pick(widths.FNS))
         fns = ["add", "min", "max", "mul"] if array.is_float else ["add", "max", "or"]
@@ -155,7 +158,7 @@ def _widen(c: Context) -> None:
     """What was written may hold larger values from now on."""
     for array in c.shared.arrays:
         role = c.roles.get(array.name)
-        if array.constant or role is None or not array.is_float:
+        if array.constant or role is None or not array.is_float or array.updates is not None:
             continue
         if role.kind == "accumulate":
             array.low, array.high = -40.0, 40.0

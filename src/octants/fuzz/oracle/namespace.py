@@ -13,6 +13,7 @@ from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
 from octants.fuzz.oracle.operators import binary
+from octants.fuzz.oracle.quants import BitpackedFields, Quantised, QuantisedArray, QuantTypes
 from octants.fuzz.oracle.structs import MatrixType, StructField, StructType, from_class, settled
 
 
@@ -55,12 +56,18 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-def field(dtype: Type, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
-    return Array(dtype, _shape(shape), (), needs_grad)
+def field(dtype: Any, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
+    return _array(dtype, _shape(shape), (), needs_grad)
 
 
-def vector_field(n: int, dtype: Type, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
-    return Array(dtype, _shape(shape), (n,), needs_grad)
+def vector_field(n: int, dtype: Any, shape: Any = (), needs_grad: bool = False, **_: Any) -> Array:
+    return _array(dtype, _shape(shape), (n,), needs_grad)
+
+
+def _array(dtype: Any, shape: tuple[int, ...], element: tuple[int, ...], needs_grad: bool) -> Array:
+    if isinstance(dtype, Quantised):
+        return QuantisedArray(dtype, shape, element)
+    return Array(dtype, shape, element, needs_grad)
 
 
 def matrix_field(
@@ -125,6 +132,8 @@ class Types:
     def matrix(n: int, m: int, dtype: Type) -> MatrixType:
         return MatrixType((n, m), dtype)
 
+    quant = QuantTypes
+
 
 class Node:
     """A place in a field tree: shapes multiply on the way down, `place` gives them to fields."""
@@ -143,9 +152,12 @@ class Node:
     def place(self, *fields: Any) -> Node:
         shape = tuple(self.extents[axis] for axis in sorted(self.extents))
         for one in fields:
-            for leaf in one.leaves if isinstance(one, StructField) else [one]:
+            for leaf in one.leaves if isinstance(one, StructField | BitpackedFields) else [one]:
                 leaf.take_shape(shape)
         return self
+
+    def quant_array(self, axes: Any, extents: Any, **_: Any) -> Node:
+        return self.dense(axes, extents)
 
 
 def _elementwise(fn: Callable[[Any], Num]) -> Callable[[Any], Any]:
@@ -217,6 +229,7 @@ class Namespace:
     field = staticmethod(field)
     ndarray = staticmethod(field)
     BufferView = View
+    BitpackedFields = BitpackedFields
     Vector = Vector
     Matrix = MatrixMaker
     template = Template

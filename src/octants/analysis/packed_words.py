@@ -1,0 +1,191 @@
+"""Finds data races for numbers that share a word: quantised fields (see `frontend.packed`).
+
+A number is stored by a loop that exchanges the word until no other work item has changed it
+meanwhile. So two work items race only if one reads the bits that another one changes::
+
+    %7: u32 = load<@q, primal>(%i)
+    %13: u32, %14: u1 = while(%7, %8) {...} {
+      %30: u32 = binary<and>(%18, %12)                     # the other bits of the word
+      %31: u32 = binary<or>(%30, %29)                      # and those of the number
+      %32: u32 = compare_exchange<@q, primal>(%18, %31, %i)
+      ...
+
+Words are where `enumeration` says. Of more work items than it computes, a sample shows whether they
+race; indices that it does not know may race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from octants.analysis.enumeration import Enumeration, Executions
+from octants.ir import ops
+from octants.ir.core import Array, Operation, Task, Value
+from octants.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Some bits of a word: those of a mask, moved up by what is known when the kernel runs."""
+
+    mask: int
+    shift: Value | None = None
+
+
+class UnknownAccess(Exception):
+    """An access that is not one of a quantised field."""
+
+
+class PackedWords:
+    """The accesses of a task to arrays of words.
+
+    `reads` and `changes` are the bits that accesses read and change, by array. A change is that of
+    the load before its loop, since it happens for certain if the load does.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._users: dict[Value, list[Operation]] = {}
+        self._definitions: dict[Value, Operation] = {}
+        for op in task.body.walk():
+            self._definitions.update((result, op) for result in op.results)
+            for operand in op.operands:
+                self._users.setdefault(operand, []).append(op)
+        self.reads: dict[Array, list[tuple[ops.Access, Bits]]] = {}
+        self.changes: dict[Array, list[tuple[ops.Access, ops.Access, Bits]]] = {}
+
+    def take(self, accesses: Sequence[ops.Access]) -> bool:
+        """Note the accesses to one array; whether all of them are those of a quantised field."""
+        array = accesses[0].array
+        self.reads[array], self.changes[array] = [], []
+        try:
+            for op in accesses:
+                if isinstance(op, ops.Load):
+                    self._take_load(op)
+                elif not isinstance(op, ops.CompareExchange):
+                    return False
+        except UnknownAccess:
+            return False
+        exchanged = {exchange for _, exchange, _ in self.changes[array]}
+        return exchanged == {op for op in accesses if isinstance(op, ops.CompareExchange)}
+
+    def shifts(self) -> dict[Operation, list[Value]]:
+        """What moves the bits of accesses, where that is known only when the kernel runs."""
+        found: dict[Operation, list[Value]] = {}
+        noted = [pair for own in self.reads.values() for pair in own]
+        noted += [(load, bits) for own in self.changes.values() for load, _, bits in own]
+        for op, bits in noted:
+            if bits.shift is not None:
+                found.setdefault(op, []).append(bits.shift)
+        return found
+
+    # -- bits --------------------------------------------------------------------------------------
+
+    def _take_load(self, load: ops.Load) -> None:
+        for user in self._users.get(load.result, ()):
+            if isinstance(user, ops.While):
+                self._take_loop(load, user)
+            else:
+                bits = self._read(user, load.result)
+                self.reads[load.array].append((load, bits))
+
+    def _take_loop(self, load: ops.Load, loop: ops.While) -> None:
+        position = [init is load.result for init in loop.inits].index(True)
+        held = loop.body.args[position]
+        for op in loop.body.walk():
+            if isinstance(op, ops.CompareExchange) and op.expected is held:
+                is_same = op.array is load.array and op.indices == load.indices
+                if not is_same:
+                    raise UnknownAccess
+                for bits in self._changed(held, op.value):
+                    self.changes[load.array].append((load, op, bits))
+        for user in self._users.get(loop.results[position], ()):
+            self.reads[load.array].append((load, self._read(user, loop.results[position])))
+
+    def _read(self, user: Operation, word: Value) -> Bits:
+        """The bits of a word that an operation reads."""
+        if not isinstance(user, ops.Binary) or user.lhs is not word:
+            raise UnknownAccess
+        if user.fn == "and":
+            return Bits(self._number(user.rhs))
+        if user.fn != "ushr":
+            raise UnknownAccess
+        masks = [self._mask(each, user.result) for each in self._users.get(user.result, ())]
+        whole = (1 << word.type.bits) - 1
+        mask = whole if None in masks else _union(mask for mask in masks if mask is not None)
+        shift = self._definitions.get(user.rhs)
+        if isinstance(shift, ops.Constant):
+            return Bits(mask << shift.value & whole)
+        if mask == whole:
+            raise UnknownAccess
+        return Bits(mask, user.rhs)
+
+    def _mask(self, user: Operation, value: Value) -> int | None:
+        if isinstance(user, ops.Binary) and user.fn == "and" and user.lhs is value:
+            return self._number(user.rhs)
+        return None
+
+    def _changed(self, word: Value, value: Value) -> Iterator[Bits]:
+        """The bits of a word that are not those of ``word`` in ``value``."""
+        while value is not word:
+            either = self._definitions.get(value)
+            if isinstance(either, ops.Binary) and either.fn == "or":
+                constant = self._definitions.get(either.rhs)
+                if either.lhs is word and isinstance(constant, ops.Constant):
+                    yield Bits(constant.value)
+                    return
+                value = either.lhs
+            kept = self._definitions.get(value)
+            if not isinstance(kept, ops.Binary) or kept.fn != "and":
+                raise UnknownAccess
+            yield self._not_in(kept.rhs)
+            value = kept.lhs
+
+    def _not_in(self, mask: Value) -> Bits:
+        """The bits that a mask does not keep."""
+        op = self._definitions.get(mask)
+        if isinstance(op, ops.Constant):
+            return Bits(~op.value & ((1 << mask.type.bits) - 1))
+        moved = self._definitions.get(op.x) if isinstance(op, ops.Unary) else None
+        if not isinstance(moved, ops.Binary) or moved.fn != "shl":
+            raise UnknownAccess
+        return Bits(self._number(moved.lhs), moved.rhs)
+
+    def _number(self, value: Value) -> int:
+        op = self._definitions.get(value)
+        if not isinstance(op, ops.Constant):
+            raise UnknownAccess
+        return int(op.value)
+
+
+def overlapping(
+    reads: Iterable[tuple[ops.Access, Bits]],
+    changes: Iterable[tuple[ops.Access, ops.Access, Bits]],
+    known: Enumeration,
+) -> Iterator[tuple[ops.Access, ops.Access, Executions | None, Executions | None]]:
+    """The pairs of a change and a read that may be of the same bits, with their executions."""
+    for load, exchange, changed in changes:
+        for other, read in reads:
+            is_alike = (changed.shift is None) == (read.shift is None)
+            if not is_alike:
+                yield exchange, other, None, None
+            elif changed.mask & read.mask:
+                first, second = _executions(known, load, changed), _executions(known, other, read)
+                yield exchange, other, first, second
+
+
+def _executions(known: Enumeration, op: ops.Access, bits: Bits) -> Executions | None:
+    found = known.found.get(op)
+    if found is None or bits.shift is None:
+        return found
+    shift: Any = known.others[op].get(bits.shift)
+    if shift is None:
+        return None
+    return Executions(found.items, [*found.indices, shift], found.exact)
+
+
+def _union(masks: Iterable[int]) -> int:
+    total = 0
+    for mask in masks:
+        total |= mask
+    return total

@@ -1,0 +1,86 @@
+"""Gradients of kernels that change quantised fields: numbers that share a word do not race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.diagnostics.exceptions import OctantsError
+from tests.devices import ARCH
+from tests.frontend.frontend_programs import define
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    qd.init(arch=getattr(qd, ARCH), log_level="error")
+    yield
+    qd.reset()
+
+
+def fields() -> dict[str, Any]:
+    """Two fields in a word, one whose elements share words, and the arrays of a gradient."""
+    kind = qd.types.quant.int(5, False)
+    a, b, q = (qd.field(kind) for _ in range(3))
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(a, b)
+    qd.root.dense(qd.i, N).place(word)
+    qd.root.dense(qd.i, N // 3).quant_array(qd.i, 3, max_num_bits=32).place(q)
+    x = qd.field(qd.f32, shape=N, needs_grad=True)
+    n = qd.field(qd.i32, shape=N)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    for array, value in ((a, 1), (b, 2), (q, 3), (x, 2.0)):
+        array.fill(value)
+    n.from_numpy((1 + np.arange(N, dtype=np.int32)) % N)
+    return {"a": a, "b": b, "q": q, "x": x, "n": n, "loss": loss}
+
+
+def gradient(statement: str) -> list[float]:
+    """The gradient of a sum of squares in a loop with another statement, and a factor ``f``."""
+    given = {**fields(), "N": N, "qd": qd}
+    text = f"""
+def kernel():
+    for i in x:
+        f = 1
+        {statement}
+        loss[None] += x[i] * x[i] * f
+"""
+    kernel = qd.kernel(define(text, "kernel", **given))
+    with qd.ad.Tape(loss=given["loss"]):
+        kernel()
+    found: list[float] = given["x"].grad.to_numpy().tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("statement", "factor"),
+    [
+        ("q[i] = i", 1),
+        ("q[i] += 1; f = q[i]", 4),
+        ("a[i] = 3; f = b[(i + 1) % N]", 2),
+        ("a[0] += 1; f = b[i]", 2),
+        ("f = qd.atomic_add(q[i], 2) + q[i]", 8),
+        ("a[n[i]] = 3; f = b[n[i]]", 2),
+    ],
+)
+def test_numbers_in_one_word_do_not_race(statement: str, factor: int) -> None:
+    assert gradient(statement) == [4.0 * factor] * N
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "q[i] = i; f = q[(i + 1) % N]",
+        "a[0] += 1; f = a[i]",
+        "f = qd.atomic_add(q[0], 1)",
+        "a[n[i]] = 3; f = a[n[n[i]]]",
+    ],
+)
+def test_one_number_races(statement: str) -> None:
+    with pytest.raises(OctantsError, match="OCT30[34]"):
+        gradient(statement)
