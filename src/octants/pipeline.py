@@ -8,14 +8,14 @@ tests each pass is followed by the verifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from octants.analysis.lanes.choice import choose, may_run
-from octants.autodiff.forward import forward
+from octants.autodiff.forward import forward, with_tangent_arrays
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
-from octants.ir.core import BYTES, Module, Task
+from octants.ir.core import BYTES, Array, Module, Task
 from octants.ir.ops import RecordCapacity
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
@@ -308,6 +308,15 @@ def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
     with timed("forward", f"{module.name}_forward", module.size) as note:
         result = forward(module, contracts=stage.capabilities.contracts)
+        note.gives(result.size)
+    stage.see("forward", result)
+    return result
+
+
+def add_tangent_arrays(module: Module, active: Collection[Array], stage: Stage) -> Module:
+    """A lowered module with its tangents in arrays of their own, simplified; it is lowered, too."""
+    with timed("forward", f"{module.name}_forward", module.size) as note:
+        result = with_tangent_arrays(module, active, contracts=stage.capabilities.contracts)
         note.gives(result.size)
     stage.see("forward", result)
     return result

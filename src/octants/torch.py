@@ -6,19 +6,18 @@ kernel for the CPU takes tensors there, one for CUDA takes tensors on the GPU, i
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants import api, driver
-from octants.ad.array_function import ArrayFunction, ArrayLibrary, Shaped
+from octants.ad.array_function import ArrayFunction
+from octants.ad.array_library import ArrayLibrary, Shaped
+from octants.ad.derivative_steps import Derivative, Step, value_step
 from octants.ad.numpy_arrays import as_ndarray
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
-from octants.diagnostics.array_function_errors import NoSecondDerivative
 from octants.diagnostics.optional_dependencies import import_optional
 
 if TYPE_CHECKING:
@@ -41,24 +40,32 @@ class _TorchArrays(ArrayLibrary):
     def copy(self, array: Any) -> Any:
         return array.detach().clone(memory_format=torch.contiguous_format)
 
+    def of_number(self, number: Any, like: Any) -> Any:
+        return torch.full_like(like, number)
+
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         device = like[0].device if like else None
         return torch.zeros(what.shape, dtype=_torch_dtype(what.dtype), device=device)
 
-    def argument(
-        self, array: Any, element_dim: int, adjoint: Any = None, has_tangent: bool = False
-    ) -> Any:
+    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:  # noqa: ARG002
         plain = array.detach()
-        if has_tangent and plain.device.type == "cpu":
-            return as_ndarray(plain.numpy(), element_dim, needs_grad=False, needs_dual=True)
-        if has_tangent:
-            return from_dlpack(plain.contiguous(), element_dim=element_dim, needs_dual=True)
         if adjoint is None:
             return plain
         plain = plain.requires_grad_()
         zero = torch.zeros_like(array, memory_format=torch.preserve_format)
         plain.grad = zero if adjoint is True else zero.copy_(adjoint)
         return plain
+
+    def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
+        plain = array.detach()
+        if plain.device.type == "cpu":
+            return as_ndarray(plain.numpy(), element_dim, needs_grad)
+        return from_dlpack(plain.contiguous(), element_dim=element_dim, needs_grad=needs_grad)
+
+    def of_ndarray(self, ndarray: Ndarray, like: Any) -> Any:
+        if like.device.type == "cpu":
+            return torch.from_numpy(ndarray.to_numpy())
+        return torch.from_dlpack(ndarray).clone()
 
     def result(self, argument: Any, array: Any) -> Any:
         if isinstance(argument, Ndarray) and not driver.device().shares_memory:
@@ -70,43 +77,47 @@ class _TorchArrays(ArrayLibrary):
     def gradient(self, argument: Any) -> Any:
         return argument.grad
 
-    def tangent(self, argument: Any, array: Any) -> Any:
-        if array.device.type == "cpu":
-            return torch.from_numpy(argument.dual.to_numpy())
-        return torch.from_dlpack(argument.dual).clone()
 
-    def numbers(self, array: Any) -> Any:
-        return array.detach().cpu().numpy().reshape(-1)
+class _Node(torch.autograd.Function):  # type: ignore[misc]
+    """Runs a step with tensors that no transformation of torch has wrapped.
 
-
-class _Opaque(torch.autograd.Function):  # type: ignore[misc]
-    """Calls a function with tensors that no transformation of torch has wrapped.
-
-    Under ``torch.vmap`` it is called for each element of the batch. It has no derivative.
+    Under ``torch.vmap`` it runs for each element of the batch.
     """
 
     @staticmethod
-    def forward(run: Any, *tensors: Any) -> Any:
-        return run(*tensors)
+    def forward(step: Step, *tensors: Any) -> Any:
+        return tuple(step.call(tensors))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
+        ctx.step, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+        exact = (each for each in output if each is not None and not each.is_floating_point())
+        ctx.mark_non_differentiable(*exact)
 
     @staticmethod
-    def backward(_: Any, *__: Any) -> Any:
-        raise NoSecondDerivative().at(None)
+    def backward(ctx: Any, *adjoints: Any) -> Any:
+        needed = ctx.needs_input_grad[1:]
+        if all(each is None for each in adjoints):
+            return (None,) * (1 + len(needed))
+        derivative = ctx.step.pullback(needed, [each is not None for each in adjoints])
+        found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
+        return (None, *(next(found) if is_needed else None for is_needed in needed))
 
     @staticmethod
-    def jvp(_: Any, *__: Any) -> Any:
-        raise NoSecondDerivative().at(None)
+    def jvp(ctx: Any, *given: Any) -> Any:
+        tangents = given[1:]  # the first is that of the step
+        derivative = ctx.step.pushforward([each is not None for each in tangents])
+        return _apply(derivative, tangents, ctx.saved_tensors)
 
     @classmethod
-    def vmap(cls, info: Any, axes: Any, run: Any, *tensors: Any) -> Any:
+    def vmap(cls, info: Any, axes: Any, step: Step, *tensors: Any) -> Any:
         """The results for the elements of a batch, stacked."""
         results = [
             cls.apply(
-                run,
+                step,
                 *(
                     each if axis is None else each.select(axis, position)
                     for each, axis in zip(tensors, axes[1:], strict=True)
@@ -118,93 +129,10 @@ class _Opaque(torch.autograd.Function):  # type: ignore[misc]
         return stacked, (0,) * len(stacked)
 
 
-class _Differentiable(_Opaque):
-    """The same for the value of an `ArrayFunction`, with both derivatives."""
-
-    @staticmethod
-    def forward(run: Any, *tensors: Any) -> Any:
-        return run.value(*tensors)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.run, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(each for each in output if not each.is_floating_point()))
-
-    @staticmethod
-    def backward(ctx: Any, *adjoints: Any) -> Any:
-        needed = ctx.needs_input_grad[1:]
-        run = functools.partial(ctx.run.pullback, needed, [each is None for each in adjoints])
-        given = [each for each in adjoints if each is not None]
-        found = iter(_Opaque.apply(run, *given, *ctx.saved_tensors))
-        return (None, *(next(found) if is_needed else None for is_needed in needed))
-
-    @staticmethod
-    def jvp(ctx: Any, *given: Any) -> Any:
-        tangents = given[1:]  # the first is that of what is run
-        run = functools.partial(ctx.run.pushforward, [each is not None for each in tangents])
-        known = [each for each in tangents if each is not None]
-        return tuple(_Opaque.apply(run, *known, *ctx.saved_tensors))
-
-
-class _Bound:
-    """An `ArrayFunction` with its arguments, but for those that are tensors."""
-
-    def __init__(self, function: ArrayFunction, bound: Mapping[str, Any]) -> None:
-        self._function = function
-        self._bound = {n: None if isinstance(v, torch.Tensor) else v for n, v in bound.items()}
-        self.tensors = {n: v for n, v in bound.items() if isinstance(v, torch.Tensor)}
-        self._names = tuple(self.tensors)
-
-    def value(self, *tensors: Any) -> tuple[Any, ...]:
-        """The results."""
-        results = self._function.value(self._with(tensors))
-        for kind in self._function.returns():
-            results[-1] = torch.tensor(results[-1], dtype=_torch_dtype(np.dtype(kind.numpy)))
-        return tuple(results)
-
-    def pullback(
-        self, needed: Sequence[bool], absent: Sequence[bool], *given: Any
-    ) -> tuple[Any, ...]:
-        """The gradients of the tensors where they are `needed`.
-
-        `given` are the adjoints of the results, but for those that are `absent`, then the tensors.
-        """
-        count = len(given) - len(self._names)
-        present = iter(given[:count])
-        adjoints = [None if is_absent else next(present) for is_absent in absent]
-        wanted = list(itertools.compress(self._names, needed))
-        bound = self._with(given[count:])
-        _, found = self._function.pullback(bound, adjoints, wanted)
-        pairs = zip(self._names, given[count:], strict=True)
-        return tuple(_like(found[name], tensor) for name, tensor in pairs if name in found)
-
-    def pushforward(self, present: Sequence[bool], *given: Any) -> tuple[Any, ...]:
-        """The tangents of the results.
-
-        `given` are the tangents of the tensors that have one, then the tensors.
-        """
-        names = list(itertools.compress(self._names, present))
-        tensors = given[len(names) :]
-        tangents = dict(zip(names, given, strict=False))
-        _, found = self._function.pushforward(self._with(tensors), tangents)
-        return tuple(found)
-
-    def _with(self, tensors: Sequence[Any]) -> dict[str, Any]:
-        """The arguments; tensors for numbers of a kernel are such numbers."""
-        found = dict(self._bound)
-        for name, tensor in zip(self._names, tensors, strict=True):
-            found[name] = tensor if self._function.is_array(name, tensor) else tensor.item()
-        return found
-
-
-def _like(gradient: Any, argument: Any) -> Any:
-    """A gradient as a tensor, also that by a tensor of one element that stands for a number."""
-    if isinstance(gradient, torch.Tensor):
-        return gradient
-    return torch.full_like(argument, gradient)
+def _apply(derivative: Derivative, directions: Any, tensors: Any) -> tuple[Any, ...]:
+    """What a derivative of a step gives, as a step of torch."""
+    found: tuple[Any, ...] = _Node.apply(derivative.step, *derivative.inputs(directions, tensors))
+    return found
 
 
 def function(
@@ -218,7 +146,8 @@ def function(
     Its results have a gradient by every tensor that requires one, by reverse mode (`backward`,
     ``torch.autograd.grad``, ``torch.func.grad``) and by forward mode (``torch.func.jvp``); it works
     under ``torch.vmap``, which calls it for each element of the batch, and ``torch.compile`` calls
-    it as it is. Derivatives of the gradient are an error. The backward pass launches the kernels
+    it as it is. The gradient has derivatives by reverse and by forward mode (`gradgradcheck`,
+    ``torch.func.hessian``); third derivatives are an error. The backward pass launches the kernels
     again, under a tape, so that only the arguments are kept. Example:
 
         @qd.kernel
@@ -251,8 +180,8 @@ def function(
 
     def call(*arguments: Any, **named: Any) -> Any:
         bound = made.bind(arguments, named)
-        run = _Bound(made, bound)
-        results = _Differentiable.apply(run, *run.tensors.values())
+        tensors = {name: each for name, each in bound.items() if isinstance(each, torch.Tensor)}
+        results = _Node.apply(value_step(made, bound, list(tensors)), *tensors.values())
         return results[0] if len(results) == 1 else results
 
     call.__name__ = made.name

@@ -16,8 +16,8 @@ jnp: Any = pytest.importorskip("jax.numpy")
 X = jnp.array([0.5, 2.0, -1.5], jnp.float32)
 
 
-def squares(x: Any, factor: Any = 2.0, mode: str = "reverse") -> Any:
-    function = qd.jax.function(scaled_squares, out={"y": "x"}, mode=mode)
+def squares(x: Any, factor: Any = 2.0) -> Any:
+    function = qd.jax.function(scaled_squares, out={"y": "x"})
     return function(x, factor, x.shape[0])
 
 
@@ -41,13 +41,14 @@ def test_batches() -> None:
 
 
 def test_forward_mode() -> None:
-    def forward(x: Any) -> Any:
-        return squares(x, 2.0, "forward")
-
-    values, tangents = jax.jvp(forward, (X,), (jnp.ones(3),))
-    assert values.tolist() == (2 * X**2).tolist()
-    assert tangents.tolist() == (4 * X).tolist()
-    assert jax.jit(jax.jacfwd(forward))(X).tolist() == jnp.diag(4 * X).tolist()
+    values, tangents = jax.jvp(squares, (X, 3.0), (jnp.ones(3), 2.0))
+    assert values.tolist() == (3 * X**2).tolist()
+    assert tangents.tolist() == (6 * X + 2 * X**2).tolist()
+    assert jax.jit(jax.jacfwd(squares))(X).tolist() == jnp.diag(4 * X).tolist()
+    well = qd.jax.function(returned_well)
+    value, tangent = jax.jvp(lambda x: well(x, 2.0), (X,), (jnp.ones(3),))
+    assert value.shape == tangent.shape == ()
+    np.testing.assert_allclose(tangent, jnp.sum(8 * X * (X**2 - 1)), rtol=1e-6)
 
 
 def test_what_is_updated_or_returned() -> None:
@@ -75,8 +76,45 @@ def test_outputs_of_integers_and_of_vectors() -> None:
         jax.config.update("jax_enable_x64", False)
 
 
-def test_second_derivatives_and_wrong_modes_are_errors() -> None:
-    with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
-        jax.hessian(lambda x: squares(x).sum())(X)
-    with pytest.raises(qd.OctantsValueError, match="OCT355"):
-        squares(X, 2.0, "both")
+def cubes(x: Any, factor: Any) -> Any:
+    """What `own` computes, with kernels: ``factor * x ** 4``, squared twice."""
+    return squares(squares(x, 1.0), factor)
+
+
+def own(x: Any, factor: Any) -> Any:
+    return factor * x**4
+
+
+@pytest.mark.parametrize("how", ["hessian", "reverse over reverse", "jvp of grad", "mixed"])
+def test_second_derivatives_are_those_of_jax(how: str) -> None:
+    def derive(function: Any) -> Any:
+        def loss(x: Any, factor: Any) -> Any:
+            return jnp.sin(function(x, factor) * jnp.arange(1.0, 4.0)).sum() * factor
+
+        if how == "hessian":
+            return jax.jit(jax.hessian(loss, (0, 1)))(X, 0.3)
+        if how == "reverse over reverse":
+            return jax.jacrev(jax.grad(loss, (0, 1)), (0, 1))(X, 0.3)
+        if how == "jvp of grad":
+            return jax.jvp(jax.grad(loss), (X, 0.3), (jnp.ones(3), 1.0))
+        return jax.vmap(jax.grad(lambda x: jax.grad(loss, 1)(x, 0.3)))(jnp.stack([X, 2 * X]))
+
+    for found, expected in zip(
+        jax.tree.leaves(derive(cubes)), jax.tree.leaves(derive(own)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-3)
+
+
+def test_second_derivatives_of_returned_numbers_and_vectors() -> None:
+    well = qd.jax.function(returned_well)
+    hessian = jax.hessian(lambda x: well(x, 2.0))(X)
+    np.testing.assert_allclose(hessian, jnp.diag(2 * (12 * X**2 - 4)), rtol=1e-5)
+
+
+def test_third_derivatives_are_errors() -> None:
+    def loss(x: Any) -> Any:
+        return squares(x).sum()
+
+    for derive in (jax.jacrev(jax.hessian(loss)), jax.jacfwd(jax.jacfwd(loss))):
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
+            derive(X)

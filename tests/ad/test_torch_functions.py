@@ -58,11 +58,27 @@ def test_forward_mode_and_batches() -> None:
         assert transform(squares)(x).tolist() == torch.diag(4 * x).tolist()
 
 
-def test_a_second_derivative_is_an_error() -> None:
+@pytest.mark.parametrize("kernel", [well, returned_well])
+def test_second_derivatives(kernel: Any) -> None:
+    loss = qd.torch.function(kernel, {"loss": ()} if kernel is well else None)
+    x, depth = tensor(X), tensor(3.0)
+    assert torch.autograd.gradgradcheck(
+        lambda x, depth: (loss(x, depth) ** 2, squares(x, depth)),
+        (x, depth),
+        check_fwd_over_rev=True,
+    )
+    hessian = torch.func.hessian(lambda x: loss(x, 3.0))(x)
+    torch.testing.assert_close(hessian, torch.diag(3 * (12 * torch.tensor(X) ** 2 - 4)))
+
+
+def test_third_derivatives_are_errors() -> None:
     x = tensor(X)
     (gradient,) = torch.autograd.grad(squares(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.sum(), x, create_graph=True)
     with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
-        gradient.sum().backward()
+        second.sum().backward()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT354"):
+        torch.func.jacfwd(torch.func.jacfwd(squares))(x)
 
 
 @pytest.mark.parametrize("kernel", [well, returned_well])

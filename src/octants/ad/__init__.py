@@ -14,8 +14,10 @@
 #   repeat.
 # * `forward_mode` computes tangents; `custom` has the decorators; `clear_gradients` zeroes
 #   gradients.
-# * `array_function` makes a function without side effects of kernels, for `loss_functions` and for
-#   `octants.torch` and `octants.jax`; `numpy_arrays` is its side of numpy.
+# * `array_function` makes a function without side effects of kernels, with derivatives of first and
+#   second order, for `loss_functions`, `products` and `jacobians`, and for `octants.torch` and
+#   `octants.jax`. `array_signature` describes it, `array_library` is what it asks of a library of
+#   arrays, `numpy_arrays` numpy's side. `tangents` computes tangents in arrays of their own.
 # * Checks: `gradient_ends`, `untracked_writes`, `gradient_check`.
 
 from __future__ import annotations
@@ -31,10 +33,14 @@ from octants.deferred_import import names_of as _names_of
 if TYPE_CHECKING:
     from octants.ad.checkpointed_loops import checkpointed
     from octants.ad.loss_functions import value_and_grad
+    from octants.ad.products import hvp, jvp, vjp
 else:
     _MODULES_OF_NAMES = {
         "checkpointed": "ad.checkpointed_loops",
+        "hvp": "ad.products",
+        "jvp": "ad.products",
         "value_and_grad": "ad.loss_functions",
+        "vjp": "ad.products",
     }
     __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)
 
@@ -45,6 +51,9 @@ __all__ = [
     "clear_all_gradients",
     "grad_for",
     "grad_replaced",
+    "hvp",
+    "jvp",
     "no_grad",
     "value_and_grad",
+    "vjp",
 ]

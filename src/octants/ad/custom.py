@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import driver
+from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.ad.tape_entries import CustomEntry
+from octants.diagnostics.array_function_errors import NoSecondDerivative
 from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 
 
@@ -48,6 +50,10 @@ class ReplacedFunction:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         tape = driver.state.recorder
+        if isinstance(tape, Tangents) and tape.tape is not None and not tape.paused:
+            raise NoSecondDerivative(
+                f"`{self.function.__name__}`, which has a gradient of its own"
+            ).at(None)
         if not isinstance(tape, Tape) or tape.paused:
             return self.function(*args, **named)
         if self.grad is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from octants.ad.array_function import ArrayFunction, Shaped
+from octants.ad.array_function import ArrayFunction
+from octants.ad.array_library import Shaped
 from octants.ad.numpy_arrays import NumpyArrays
 from octants.data.host_array import Tensor
 from octants.diagnostics.array_function_errors import WrongOutput
@@ -15,37 +16,65 @@ from octants.diagnostics.array_function_errors import WrongOutput
 Array = np.ndarray[Any, Any]
 
 
-class ValueAndGrad:
-    """A function that returns a loss and its gradients; `value_and_grad` makes it."""
+class LossFunction:
+    """A function of numpy arrays with a loss, and the arguments to differentiate it by."""
 
     def __init__(self, function: ArrayFunction, by: tuple[str, ...]) -> None:
         self._function = function
         self._by = by
 
-    def __call__(self, *arguments: Any, **named: Any) -> tuple[float, dict[str, Any]]:
-        """The loss, and the gradients by the names of the arguments."""
-        function = self._function
-        bound = function.bind(
-            [_as_array(each) for each in arguments],
-            {name: _as_array(each) for name, each in named.items()},
-        )
-        shapes = function.output_shapes(bound)
+    def _bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        return bind_arrays(self._function, arguments, named)
+
+    def _adjoints_of_loss(self, bound: Mapping[str, Any]) -> tuple[int, list[Any]]:
+        """The position of the loss among the results, and adjoints: one for the loss."""
+        shapes = self._function.output_shapes(bound)
         adjoints: list[Any] = [None] * len(shapes)
         position = self._position_of_loss(shapes)
         adjoints[position] = np.ones(shapes[position].shape, shapes[position].dtype)
-        results, gradients = function.pullback(bound, adjoints, self._wanted(bound))
-        return float(np.reshape(results[position], ())), gradients
+        return position, adjoints
 
     def _position_of_loss(self, shapes: list[Shaped]) -> int:
         """Which result is the loss: the only one that is not an updated argument."""
         function = self._function
-        names = [*function.outputs, *["return"] * (len(shapes) - len(function.outputs))]
-        found = [k for k, name in enumerate(names) if name not in function.inout]
+        found = [k for k, name in enumerate(function.results) if name not in function.inout]
         losses = [shapes[k] for k in found]
         if len(losses) != 1 or losses[0].size != 1 or losses[0].dtype.kind != "f":
             given = ", ".join(f"{each.dtype}{list(each.shape)}" for each in losses) or "nothing"
             raise WrongOutput(function.name, "the loss", f"is one float, not {given}").at(None)
         return found[0]
+
+    def unflatten(self, vector: Any, **like: Any) -> dict[str, Any]:
+        """The arguments that a vector of `flat` holds, by name.
+
+        Args:
+            vector: the numbers.
+            like: all arguments, as `flat` was given them.
+        """
+        found, first, numbers = {}, 0, np.asarray(vector)
+        for name in self._wanted(self._function.bind((), like)):
+            given = np.asarray(like[name])
+            part = numbers[first : first + given.size].reshape(given.shape)
+            first += given.size
+            found[name] = part.astype(given.dtype) if given.shape else float(part)
+        return found
+
+    def _flattened(self, by_name: Mapping[str, Any], wanted: Iterable[str]) -> Array:
+        return np.concatenate([np.ravel(by_name[name]) for name in wanted], dtype=np.float64)
+
+    def _wanted(self, bound: Mapping[str, Any]) -> tuple[str, ...]:
+        return wanted_of(self._function, self._by, bound)
+
+
+class ValueAndGrad(LossFunction):
+    """A function that returns a loss and its gradients; `value_and_grad` makes it."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[float, dict[str, Any]]:
+        """The loss, and the gradients by the names of the arguments."""
+        bound = self._bind(arguments, named)
+        position, adjoints = self._adjoints_of_loss(bound)
+        results, gradients = self._function.pullback(bound, adjoints, self._wanted(bound))
+        return float(np.reshape(results[position], ())), gradients
 
     def flat(self, **arguments: Any) -> tuple[Callable[[Array], tuple[float, Array]], Array]:
         """The function of one vector, for optimisers such as ``scipy.optimize.minimize``.
@@ -66,33 +95,14 @@ class ValueAndGrad:
             The function, from a vector to the loss and its gradient in f64; and the start.
         """
         wanted = self._wanted(self._function.bind((), arguments))
-        start = np.concatenate([np.ravel(arguments[name]) for name in wanted], dtype=np.float64)
+        start = self._flattened(arguments, wanted)
 
         def objective(vector: Array) -> tuple[float, Array]:
             given = {**arguments, **self.unflatten(vector, **arguments)}
             loss, gradients = self(**given)
-            parts = [np.ravel(gradients[name]) for name in wanted]
-            return loss, np.concatenate(parts, dtype=np.float64)
+            return loss, self._flattened(gradients, wanted)
 
         return objective, start
-
-    def unflatten(self, vector: Any, **like: Any) -> dict[str, Any]:
-        """The arguments that a vector of `flat` holds, by name.
-
-        Args:
-            vector: the numbers.
-            like: all arguments, as `flat` was given them.
-        """
-        found, first, numbers = {}, 0, np.asarray(vector)
-        for name in self._wanted(self._function.bind((), like)):
-            given = np.asarray(like[name])
-            part = numbers[first : first + given.size].reshape(given.shape)
-            first += given.size
-            found[name] = part.astype(given.dtype) if given.shape else float(part)
-        return found
-
-    def _wanted(self, bound: Mapping[str, Any]) -> tuple[str, ...]:
-        return self._by or tuple(filter(lambda name: self._function.is_float(name, bound), bound))
 
 
 def value_and_grad(
@@ -133,12 +143,39 @@ def value_and_grad(
             not one float.
         OctantsCallError: at a call: an argument is missing or unknown.
     """
+    return ValueAndGrad(*differentiated(function, out, inout, by))
+
+
+def differentiated(
+    function: Callable[..., Any],
+    out: Mapping[str, Any] | None,
+    inout: Iterable[str],
+    by: str | Iterable[str],
+) -> tuple[ArrayFunction, tuple[str, ...]]:
+    """A function of numpy arrays, and the arguments to differentiate by, which are checked."""
     made = ArrayFunction(function, out, inout, NumpyArrays())
     chosen = (by,) if isinstance(by, str) else tuple(by)
     for name in chosen:
         if name not in made.inputs:
             raise WrongOutput(made.name, name, "is in `by`, and is no argument").at(None)
-    return ValueAndGrad(made, chosen)
+    return made, chosen
+
+
+def wanted_of(
+    function: ArrayFunction, by: tuple[str, ...], bound: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The arguments to differentiate by: those of `by`, else all of floats."""
+    return by or tuple(name for name in bound if function.is_float(name, bound))
+
+
+def bind_arrays(
+    function: ArrayFunction, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by name; arrays of other libraries as those of numpy."""
+    return function.bind(
+        [_as_array(each) for each in arguments],
+        {name: _as_array(each) for name, each in named.items()},
+    )
 
 
 def _as_array(value: Any) -> Any:

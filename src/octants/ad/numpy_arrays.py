@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_function import ArrayLibrary, Shaped
+from octants.ad.array_library import ArrayLibrary, Shaped
 from octants.data import current
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray, make_ndarray
@@ -27,18 +27,25 @@ class NumpyArrays(ArrayLibrary):
     def copy(self, array: Any) -> Any:
         return np.array(array)
 
+    def of_number(self, number: Any, like: Any) -> Any:
+        return np.full_like(like, number)
+
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
         return np.zeros(what.shape, what.dtype)
 
-    def argument(
-        self, array: Any, element_dim: int, adjoint: Any = None, has_tangent: bool = False
-    ) -> Any:
-        if adjoint is None and not has_tangent:
+    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:
+        if adjoint is None:
             return array
-        made = as_ndarray(array, element_dim, adjoint is not None, has_tangent)
-        if adjoint is not None and adjoint is not True:
+        made = as_ndarray(array, element_dim, needs_grad=True)
+        if adjoint is not True:
             made.grad.from_numpy(np.asarray(adjoint, array.dtype))
         return made
+
+    def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
+        return as_ndarray(array, element_dim, needs_grad)
+
+    def of_ndarray(self, ndarray: Ndarray, like: Any) -> Any:  # noqa: ARG002
+        return ndarray.to_numpy()
 
     def result(self, argument: Any, array: Any) -> Any:
         is_copy = isinstance(argument, Ndarray) and not current.device().shares_memory
@@ -47,26 +54,17 @@ class NumpyArrays(ArrayLibrary):
     def gradient(self, argument: Any) -> Any:
         return argument.grad.to_numpy()
 
-    def tangent(self, argument: Any, array: Any) -> Any:  # noqa: ARG002
-        return argument.dual.to_numpy()
 
-    def numbers(self, array: Any) -> Any:
-        return np.reshape(array, -1)
-
-
-def as_ndarray(array: Array, element_dim: int, needs_grad: bool, needs_dual: bool) -> Ndarray:
+def as_ndarray(array: Array, element_dim: int, needs_grad: bool) -> Ndarray:
     """An ndarray in the memory of an array, if kernels can use that, else a copy on the device."""
     if current.device().shares_memory and array.flags.c_contiguous:
-        return from_dlpack(
-            array, element_dim=element_dim, needs_grad=needs_grad, needs_dual=needs_dual
-        )
+        return from_dlpack(array, element_dim=element_dim, needs_grad=needs_grad)
     rank = array.ndim - element_dim
     made = make_ndarray(
         array.dtype,
         array.shape[:rank],
         element_shape=array.shape[rank:],
         needs_grad=needs_grad,
-        needs_dual=needs_dual,
     )
     made.from_numpy(array)
     return made

@@ -31,11 +31,14 @@ After::
 A value that depends on no array with a tangent has none; where it is stored, the tangent is zero. A
 task whose tangents depend on the order of its work items runs them in order: atomic_min and
 atomic_max leave the tangent of the winner, and no operation updates two numbers atomically.
+
+`with_tangent_arrays` makes a kernel in which tangents are arrays of their own. It is a kernel like
+any other, so that its reverse gives second derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from octants.autodiff.activity import ActivityFlow
@@ -49,7 +52,9 @@ from octants.ir.core import Array, Block, Companion, Module, Operation, Space, T
 from octants.ir.rewriter import copy_arrays, copy_block, serialise
 from octants.simplify import simplify
 
-PRIMAL, TANGENT = Companion.PRIMAL, Companion.TANGENT
+PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
+OUTER = (Space.FIELD, Space.NDARRAY, Space.ARGUMENT, Space.RETURN)
+"""The spaces of arrays that outlive a launch, or are passed to it."""
 
 
 def forward(module: Module, *, contracts: bool = False) -> Module:
@@ -65,7 +70,66 @@ def forward(module: Module, *, contracts: bool = False) -> Module:
     Raises:
         OctantsCompilationError: an operation has no derivative rule.
     """
+    return _forward(module, copy_arrays(module), contracts)
+
+
+def with_tangent_arrays(
+    module: Module, active: Collection[Array], *, contracts: bool = False
+) -> Module:
+    """Make the kernel that computes tangents, which are arrays of their own.
+
+    Args:
+        module: the primal kernel, simplified, which is not changed.
+        active: the fields, ndarrays, arguments and returned values that have a tangent.
+        contracts: whether a product and a sum of a tangent may be rounded as one.
+
+    Returns:
+        The kernel, simplified. Its first arrays are parallel to those of the primal kernel. Behind
+        them are the tangents, in the same order: ndarrays for what is `active`, with an adjoint if
+        the array has one or is passed by value; those of launch-temporary and shared arrays are
+        such arrays.
+
+    Raises:
+        OctantsCompilationError: an operation has no derivative rule.
+    """
     arrays = copy_arrays(module)
+    for original, array in arrays.items():
+        if array.space in OUTER:
+            array.layouts.pop(TANGENT, None)
+            if original in active:
+                array.layouts[TANGENT] = None
+    result = _forward(module, arrays, contracts)
+    names = {array.name for array in result.arrays}
+    made: dict[Array, Array] = {}
+    for array in list(result.arrays):
+        if array.has(TANGENT):
+            made[array] = tangent = _tangent_array(array, names)
+            names.add(tangent.name)
+            result.arrays.append(tangent)
+    tangents = (op for op in result.walk() if getattr(op, "companion", None) is TANGENT)
+    op: Any
+    for op in tangents:
+        op.array, op.companion = made[op.array], PRIMAL
+    for array in made:
+        del array.layouts[TANGENT]
+    return result
+
+
+def _tangent_array(array: Array, names: Collection[str]) -> Array:
+    """A new array for the tangents of an array."""
+    name = f"{array.name}_tangent"
+    while name in names:
+        name += "_"
+    if array.space not in OUTER:
+        layouts, like = {PRIMAL: array.layouts[PRIMAL]}, array.like
+        return Array(name, array.dtype, array.rank, array.space, array.element_shape, layouts, like)
+    is_by_value = array.space in (Space.ARGUMENT, Space.RETURN)
+    kinds = (PRIMAL, ADJOINT) if is_by_value or array.has(ADJOINT) else (PRIMAL,)
+    layouts = dict.fromkeys(kinds)
+    return Array(name, array.dtype, array.rank, Space.NDARRAY, array.element_shape, layouts)
+
+
+def _forward(module: Module, arrays: dict[Array, Array], contracts: bool) -> Module:
     for array in arrays.values():
         if array.space in (Space.TEMPORARY, Space.SHARED) and array.dtype.is_float:
             array.layouts[TANGENT] = array.layouts[PRIMAL]

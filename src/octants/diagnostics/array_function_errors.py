@@ -47,28 +47,28 @@ class NoDerivativeByArgument(UserError):
     exception = OctantsTypeError
     title = "`{function}` has no derivative by its argument `{name}`"
     remedy = (
-        "there are gradients by arrays, and by the numbers that a kernel itself takes; tangents"
-        " only by arrays: pass an array of one element"
+        "there are derivatives by arrays of floats, and by the floats that a kernel itself takes"
     )
 
 
 class NoSecondDerivative(UserError):
-    """A derivative of a derivative."""
+    """A derivative of a derivative that there is not."""
 
+    what: str
     code = "OCT354"
     exception = OctantsRuntimeError
-    title = "kernels have first derivatives only, and this differentiates a derivative of one"
-    remedy = (
-        "leave out `create_graph=True`, nested `torch.func.grad`, `jax.grad` and the like; the"
-        " difference of two gradients gives the product of the Hessian with a direction"
-    )
+    title = "there is no derivative of the derivative of {what}"
+    remedy = "the difference of two derivatives gives the change along a direction"
 
 
-class WrongMode(UserError):
-    """A mode that there is not."""
+class WrongDirection(UserError):
+    """A tangent or an adjoint that has another shape than what it belongs to."""
 
-    given: str
+    function: str
+    name: str
+    expected: tuple[int, ...]
+    given: tuple[int, ...]
     code = "OCT355"
     exception = OctantsValueError
-    title = "octants.jax.function(mode={given}): there is no such mode"
-    remedy = "pass 'reverse', for jax.grad and jax.vjp, or 'forward', for jax.jvp"
+    title = "`{function}`: the direction of `{name}` has the shape {given}, not {expected}"
+    remedy = "a tangent has the shape of its argument, an adjoint that of its result"

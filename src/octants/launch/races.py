@@ -155,8 +155,7 @@ def gradient_check(
         found = gradients.gradient_races(module, companion)
         return _check(specialisation, found, gradients.stamps(module, companion), effects)
 
-    kind = "gradient" if companion is Companion.ADJOINT else "tangent"
-    return specialisation.remember(("races", kind, effects), make)
+    return specialisation.remember(("races", companion.value, effects), make)
 
 
 def launch_check(specialisation: Specialisation) -> RaceCheck:

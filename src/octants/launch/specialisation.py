@@ -57,6 +57,7 @@ from octants.types.signature import (
     FieldSource,
     ReturnSource,
     ScalarType,
+    SharedSource,
     StructArgument,
     TemplateValue,
     TemporarySource,
@@ -430,17 +431,44 @@ class Specialisation:
     def with_log(self) -> Specialisation:
         """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
-        first = self.count
-        positions = range(first, first + len(LOG_ARGUMENTS))
-        clone.count = first + len(LOG_ARGUMENTS)
-        sources = (*self.sources, *map(ArgumentSource, positions))
-        clone._facts = dataclasses.replace(self._facts, sources=sources)
-        clone.leaves, clone.forms = dict(self.leaves), dict(self.forms)
-        for position, name in zip(positions, LOG_ARGUMENTS, strict=True):
-            kernel = self.signature.kernel
-            clone.leaves[position, ()] = Leaf(kernel, f"log {name}", position, (), AnyTensor())
-            clone.forms[position, ()] = "numpy" if driver.device().shares_memory else "own"
+        form: Form = "numpy" if driver.device().shares_memory else "own"
+        added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], form)
+        clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
         return clone
+
+    def with_arrays(
+        self, key: tuple[Any, ...], make: Callable[[], Module], names: Sequence[str]
+    ) -> Specialisation:
+        """A clone for another module, which has more arrays behind those of this kernel.
+
+        Args:
+            key: The key of the clone in the cache.
+            make: Makes the module, on demand.
+            names: The names, in messages, of its additional ndarrays. Launches are passed these
+                arrays, which are of Octants, after all other arguments.
+        """
+        clone = self.with_module(key, make)
+        clone._held = _nothing
+        given = iter(clone._append_arguments(names, "own"))
+        arrays = self.remember((*key, "arrays"), lambda: tuple(clone.module.arrays))
+        sources: list[ArraySource] = list(self.sources)
+        for array in arrays[len(sources) :]:
+            inner = SharedSource() if array.space is Space.SHARED else TemporarySource()
+            sources.append(next(given) if array.space is Space.NDARRAY else inner)
+        clone._facts = dataclasses.replace(
+            clone._facts, arrays=arrays, sources=tuple(sources), hidden=()
+        )
+        return clone
+
+    def _append_arguments(self, names: Sequence[str], form: Form) -> list[ArgumentSource]:
+        """Add arrays to the arguments of a clone."""
+        first = self.count
+        self.count = first + len(names)
+        self.leaves, self.forms = dict(self.leaves), dict(self.forms)
+        for position, name in enumerate(names, first):
+            leaf = Leaf(self.signature.kernel, name, position, (), AnyTensor())
+            self.leaves[position, ()], self.forms[position, ()] = leaf, form
+        return [ArgumentSource(position) for position in range(first, self.count)]
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """Launch the kernel without a recorder."""

@@ -90,14 +90,15 @@ class TapedMemory:
         """Whether a region includes all elements."""
         if region is None:
             return True
-        ends = [extent - 1 for extent in self._shape]
+        ends = [extent - 1 for extent in self.shape]
         return any(
             all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
             for box in region
         )
 
     @property
-    def _shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
+        """The extents; of an array of another library or of numpy with those of its elements."""
         array: Any = self.array
         shape = (array.elements if isinstance(array, ForeignArray) else array).shape
         return tuple(shape)
@@ -106,7 +107,7 @@ class TapedMemory:
         """The index ranges of a region within the array's bounds; ``rank`` is the number of its
         axes.
         """
-        everything = (tuple((0, extent - 1) for extent in self._shape[:rank]),)
+        everything = (tuple((0, extent - 1) for extent in self.shape[:rank]),)
         return everything if region is None else common(everything, region)
 
     def nbytes(self, region: ArrayRegion = None) -> int:

@@ -1,0 +1,74 @@
+"""What functions of arrays ask of the library whose arrays they are called with."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants.data.ndarray import Ndarray
+
+
+class Shaped(NamedTuple):
+    """What is known of an array before its elements are: what JAX calls an abstract value."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+class ArrayLibrary(ABC):
+    """What an `ArrayFunction` asks of the library whose arrays it is called with."""
+
+    @abstractmethod
+    def is_array(self, value: Any) -> bool:
+        """Whether a value is passed as an array."""
+
+    @abstractmethod
+    def shaped(self, array: Any) -> Shaped:
+        """The shape and the dtype of an array."""
+
+    @abstractmethod
+    def copy(self, array: Any) -> Any:
+        """A copy of an array, for a kernel that updates it."""
+
+    @abstractmethod
+    def of_number(self, number: Any, like: Any) -> Any:
+        """A number as an array of the shape, dtype and device of the array `like`."""
+
+    @abstractmethod
+    def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
+        """An array of zeros, on the device of the arrays `like`."""
+
+    @abstractmethod
+    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:
+        """What a kernel is passed for an array.
+
+        Args:
+            array: the array.
+            element_dim: how many of its last axes are those of vectors or matrices.
+            adjoint: what its gradient begins as; True: zeros; None: it has no gradient.
+        """
+
+    @abstractmethod
+    def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
+        """An ndarray with the elements of an array, perhaps in its memory."""
+
+    @abstractmethod
+    def of_ndarray(self, ndarray: Ndarray, like: Any) -> Any:
+        """A new array with the elements of an ndarray, on the device of the array `like`."""
+
+    @abstractmethod
+    def result(self, argument: Any, array: Any) -> Any:
+        """The array as launches have left it, which were passed `argument` for it."""
+
+    @abstractmethod
+    def gradient(self, argument: Any) -> Any:
+        """The gradient of what a kernel was passed, as an array."""

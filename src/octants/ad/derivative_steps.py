@@ -1,0 +1,207 @@
+"""The values and derivatives of a function of arrays as steps that can be differentiated again.
+
+PyTorch and JAX differentiate a program step by step: each step has a vector-Jacobian and a
+Jacobian-vector product, which are steps themselves. A `Step` says by roles which arrays it takes
+and gives. Two tables say what role an array has in the derivative of a step:
+
+========== =============== ===================== =================================
+step       takes           gives                 its derivatives
+========== =============== ===================== =================================
+value      x               f                     pullback, pushforward
+pullback   x, a            gx = a J              second
+pushforward x, t           jt = J t              second (by x in reverse mode only)
+second     x, t, a, b      jt, gx, gt            none
+========== =============== ===================== =================================
+
+Here x are arguments, f results, J the Jacobian, t tangents of x, a adjoints of f, b adjoints of
+``J t``. In a second step gx are the derivatives of ``a f + b J t`` by x, and ``gt = b J`` those by
+t. So the gradient of a pullback along u, which is ``a J u``, is the step with t = u and b = a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from octants.ad.array_function import ArrayFunction
+from octants.ad.array_library import Shaped
+from octants.diagnostics.array_function_errors import NoSecondDerivative
+from octants.lazy_dataclass import dataclass
+
+
+class Role(NamedTuple):
+    """What an array is in a step: its kind, and the parameter's name or the result's position."""
+
+    kind: str
+    name: Any
+
+
+class _Rules(NamedTuple):
+    """The kinds in a derivative: of its directions, of the inputs that stay, of what it gives."""
+
+    directions: Mapping[str, str]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+_PULLBACK = {
+    "value": _Rules({"f": "a"}, {"x": "x"}, {"x": "gx"}),
+    "pullback": _Rules({"gx": "t"}, {"x": "x", "a": "b"}, {"x": "gx", "a": "jt"}),
+    "pushforward": _Rules({"jt": "b"}, {"x": "x", "t": "t"}, {"x": "gx", "t": "gt"}),
+}
+_PUSHFORWARD = {
+    "value": _Rules({"x": "t"}, {"x": "x"}, {"f": "jt"}),
+    "pullback": _Rules({"x": "t", "a": "a"}, {"x": "x", "a": "b"}, {"gx": "gx"}),
+}
+_LINEAR = {
+    "pullback": _Rules({"a": "a"}, {"x": "x"}, {"gx": "gx"}),
+    "pushforward": _Rules({"t": "t"}, {"x": "x"}, {"jt": "jt"}),
+}
+"""The pushforward of a step by what it is linear in: the step itself."""
+_TRANSPOSED = {
+    "pullback": _Rules({"gx": "t"}, {"x": "x"}, {"a": "jt"}),
+    "pushforward": _Rules({"jt": "a"}, {"x": "x"}, {"t": "gx"}),
+    "second": _Rules({"gx": "t"}, {"x": "x", "b": "b"}, {"t": "gx", "a": "jt"}),
+}
+"""The pullback of a step by what it is linear in, t and a. By b = a and t a second step is the
+pushforward of a pullback, whose Hessian is symmetric."""
+_KINDS = {"": "value", "a": "pullback", "t": "pushforward"}
+
+
+@dataclass(frozen=True, eq=False)
+class Derivative:
+    """A step that is a derivative of another, and where its inputs come from.
+
+    `sources` has for each input of `step` whether it is one of the directions - adjoints or
+    tangents - or of the inputs of the other step, and its position there.
+    """
+
+    step: Step
+    sources: tuple[tuple[bool, int], ...]
+
+    def inputs(self, directions: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The inputs of the step."""
+        return [directions[k] if is_new else inputs[k] for is_new, k in self.sources]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A value or a derivative of a function, as a function of a list of arrays."""
+
+    function: ArrayFunction
+    constants: Mapping[str, Any]
+    inputs: tuple[Role, ...]
+    outputs: tuple[Role, ...]
+
+    @property
+    def kind(self) -> str:
+        """The row of the table above."""
+        kinds = "".join(sorted({role.kind for role in self.inputs} - {"x"}))
+        return _KINDS.get(kinds, "second")
+
+    # -- derivatives ----------------------------------------------------------------------------
+
+    def pullback(self, needed: Sequence[bool], present: Sequence[bool]) -> Derivative:
+        """The gradients by the inputs that are `needed`, for adjoints of the `present` outputs.
+
+        Raises:
+            OctantsRuntimeError: the step has no derivative.
+        """
+        outputs = [role for role, counts in zip(self.inputs, needed, strict=True) if counts]
+        return self._derivative(_PULLBACK, self.outputs, present, outputs)
+
+    def pushforward(self, present: Sequence[bool]) -> Derivative:
+        """The tangents of the outputs, for tangents of the inputs that are `present`.
+
+        Raises:
+            OctantsRuntimeError: the step has no derivative.
+        """
+        varies = {role.kind for role, counts in zip(self.inputs, present, strict=True) if counts}
+        table = _PUSHFORWARD if "x" in varies else _LINEAR
+        return self._derivative(table, self.inputs, present, self.outputs)
+
+    def transposed(self, linear: Sequence[bool], present: Sequence[bool]) -> Derivative:
+        """The same as `pullback` by inputs in which the step is linear, whose values are unknown.
+
+        Raises:
+            OctantsRuntimeError: the step has no derivative.
+        """
+        outputs = [role for role, counts in zip(self.inputs, linear, strict=True) if counts]
+        return self._derivative(_TRANSPOSED, self.outputs, present, outputs)
+
+    def _derivative(
+        self,
+        table: Mapping[str, _Rules],
+        varying: Sequence[Role],
+        present: Sequence[bool],
+        outputs: Sequence[Role],
+    ) -> Derivative:
+        rules = table.get(self.kind)
+        if rules is None:
+            raise NoSecondDerivative(f"a {self.kind} derivative of `{self.function.name}`").at(None)
+        found: list[tuple[Role, tuple[bool, int]]] = []
+        for position, (role, counts) in enumerate(zip(varying, present, strict=True)):
+            if counts:
+                found.append((Role(rules.directions[role.kind], role.name), (True, position)))
+        for position, role in enumerate(self.inputs):
+            if role.kind in rules.inputs:
+                found.append((Role(rules.inputs[role.kind], role.name), (False, position)))
+        gives = tuple(Role(rules.outputs[role.kind], role.name) for role in outputs)
+        inputs = tuple(role for role, _ in found)
+        step = Step(self.function, self.constants, inputs, gives)
+        return Derivative(step, tuple(source for _, source in found))
+
+    # -- evaluation -----------------------------------------------------------------------------
+
+    def call(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs, which are arrays of the library; None for those of integers."""
+        function = self.function
+        bound: dict[str, Any] = {}
+        tangents: dict[str, Any] = {}
+        ends: dict[str, list[Any]] = {kind: [None] * len(function.results) for kind in "ab"}
+        given = dict(zip(self.inputs, values, strict=True))
+        for role, value in given.items():
+            if role.kind in "ab":
+                ends[role.kind][role.name] = value
+            else:
+                into = bound if role.kind == "x" else tangents
+                into[role.name] = function.as_number(role.name, value)
+        bound = {n: bound.get(n, self.constants.get(n)) for n in function.inputs}
+        wanted = [role.name for role in self.outputs if role.kind == "gx"]
+        found = function.evaluate(
+            bound,
+            tangents=tangents or None,
+            adjoints=None if self.kind in ("value", "pushforward") else ends["a"],
+            adjoints_of_tangents=ends["b"],
+            wanted=wanted,
+        )
+        by_kind: dict[str, Any] = {
+            "f": found.results,
+            "jt": found.tangents,
+            "gx": found.gradients,
+            "gt": found.gradients_of_tangents,
+        }
+        results = [by_kind[role.kind][role.name] for role in self.outputs]
+        return [
+            self._as_array(role, each, given)
+            for role, each in zip(self.outputs, results, strict=True)
+        ]
+
+    def _as_array(self, role: Role, value: Any, given: Mapping[Role, Any]) -> Any:
+        """An output as an array of the library, also if it belongs to a number."""
+        library, name = self.function.library, role.name
+        if value is None or library.is_array(value):
+            return value
+        if isinstance(name, str):
+            return library.of_number(value, given[Role("x", name)])
+        kind = self.function.returns()[0]
+        return library.of_number(value, library.zeros(Shaped((), kind.numpy), ()))
+
+
+def value_step(function: ArrayFunction, bound: Mapping[str, Any], names: Sequence[str]) -> Step:
+    """The value of a function, of the arguments with some names; the others are constants."""
+    constants = {name: value for name, value in bound.items() if name not in names}
+    inputs = tuple(Role("x", name) for name in names)
+    return Step(
+        function, constants, inputs, tuple(Role("f", k) for k in range(len(function.results)))
+    )

@@ -1,0 +1,223 @@
+"""``ad.jvp``, ``ad.vjp`` and ``ad.hvp``: products with the Jacobian and the Hessian of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.ad.array_function import ArrayFunction
+from octants.ad.loss_functions import (
+    Array,
+    LossFunction,
+    bind_arrays,
+    differentiated,
+    wanted_of,
+)
+from octants.diagnostics.array_function_errors import NoDerivativeByArgument, WrongDirection
+
+
+def jvp(
+    function: Callable[..., Any],
+    *,
+    out: Mapping[str, Any] | None = None,
+    inout: Iterable[str] = (),
+) -> Callable[..., tuple[Any, Any]]:
+    """A function of numpy arrays that returns its results and their tangents along a direction.
+
+    It is forward mode: about twice the time of the function. Example:
+
+        forward = qd.ad.jvp(spring_forces, out={"force": "x"})
+        force, change = forward(x, 10.0, tangents={"x": np.ones_like(x)})
+
+    Args:
+        function: a kernel, or a Python function that launches kernels.
+        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
+        inout: parameters that the function updates in place; it is given copies.
+
+    Returns:
+        A function of the other parameters, and of ``tangents``: a dictionary from names of
+        arguments - arrays of floats, or numbers that a kernel takes - to the direction, of the same
+        shape. It returns the results and the tangents of the results, which are None for integers;
+        several are a tuple, in the order of the parameters, with the returned number last.
+
+    Raises:
+        OctantsTypeError: `out` or `inout` names what is no parameter; at a call: there is no
+            derivative by an argument.
+        OctantsValueError: at a call: a direction has another shape than its argument.
+        OctantsCallError: at a call: an argument is missing or unknown.
+    """
+    made, _ = differentiated(function, out, inout, ())
+
+    def forward(*arguments: Any, tangents: Mapping[str, Any], **named: Any) -> tuple[Any, Any]:
+        bound = bind_arrays(made, arguments, named)
+        results, found = made.pushforward(bound, directions_of(made, bound, tangents))
+        return _alone(results), _alone(found)
+
+    return forward
+
+
+def vjp(
+    function: Callable[..., Any],
+    *,
+    out: Mapping[str, Any] | None = None,
+    by: str | Iterable[str] = (),
+    inout: Iterable[str] = (),
+) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """A function of numpy arrays that returns its results, and gradients for given adjoints.
+
+    It is reverse mode. Example:
+
+        backward = qd.ad.vjp(spring_forces, out={"force": "x"})
+        force, gradients = backward(x, 10.0, adjoints=np.ones_like(x))  # gradients["x"]
+
+    Args:
+        function: a kernel, or a Python function that launches kernels.
+        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
+        by: the arguments to differentiate by; by default each of floats.
+        inout: parameters that the function updates in place; it is given copies.
+
+    Returns:
+        A function of the other parameters, and of ``adjoints``: that of the only result, or a
+        sequence with one for each result; None stands for zeros. It returns the results - several
+        are a tuple - and the gradients, a dictionary by the names of the arguments.
+
+    Raises:
+        OctantsTypeError: `out`, `by` or `inout` names what is no parameter.
+        OctantsValueError: at a call: an adjoint has another shape than its result.
+        OctantsCallError: at a call: an argument is missing or unknown.
+    """
+    made, chosen = differentiated(function, out, inout, by)
+
+    def backward(*arguments: Any, adjoints: Any, **named: Any) -> tuple[Any, dict[str, Any]]:
+        bound = bind_arrays(made, arguments, named)
+        wanted = wanted_of(made, chosen, bound)
+        results, found = made.pullback(bound, _adjoints(made, bound, adjoints), wanted)
+        return _alone(results), found
+
+    return backward
+
+
+class HessianProduct(LossFunction):
+    """A function that returns products with a Hessian; `hvp` makes it."""
+
+    def __call__(
+        self, *arguments: Any, direction: Mapping[str, Any], **named: Any
+    ) -> tuple[float, dict[str, Any], dict[str, Any]]:
+        """The loss, its gradients, and the products of the Hessian with the direction."""
+        bound = self._bind(arguments, named)
+        wanted = self._wanted(bound)
+        given = directions_of(self._function, bound, direction)
+        along = {name: given.get(name, np.zeros_like(bound[name])) for name in wanted}
+        position, adjoints = self._adjoints_of_loss(bound)
+        found = self._function.evaluate(
+            bound,
+            tangents={**given, **along},
+            adjoints=[None] * len(adjoints),
+            adjoints_of_tangents=adjoints,
+            wanted=wanted,
+        )
+        gradients = {name: found.gradients_of_tangents[name] for name in wanted}
+        return float(np.reshape(found.results[position], ())), gradients, found.gradients
+
+    def flat(self, **arguments: Any) -> Callable[[Array, Array], Array]:
+        """The product as a function of two vectors, as the ``hessp`` of ``scipy.optimize``.
+
+        The vectors are those of `ValueAndGrad.flat`. Example:
+
+            given = {"x": x0, "stiffness": 10.0}
+            objective, start = qd.ad.value_and_grad(spring_energy, by="x").flat(**given)
+            product = qd.ad.hvp(spring_energy, by="x").flat(**given)
+            scipy.optimize.minimize(objective, start, jac=True, hessp=product, method="trust-ncg")
+
+        Args:
+            arguments: all arguments by name; those to differentiate by give the shapes and dtypes.
+        """
+        wanted = self._wanted(self._function.bind((), arguments))
+
+        def product(vector: Array, direction: Array) -> Array:
+            point, along = (self.unflatten(each, **arguments) for each in (vector, direction))
+            _, _, found = self(**{**arguments, **point}, direction=along)
+            return self._flattened(found, wanted)
+
+        return product
+
+
+def hvp(
+    function: Callable[..., Any],
+    *,
+    out: Mapping[str, Any] | None = None,
+    by: str | Iterable[str] = (),
+    inout: Iterable[str] = (),
+) -> HessianProduct:
+    """A function of numpy arrays: a loss, its gradients, and products of its Hessian with a vector.
+
+    The loss is the number that a kernel returns, or the only output. A product takes two to four
+    times as long as a gradient, whatever the size of the Hessian is. Example:
+
+        product = qd.ad.hvp(spring_energy)
+        loss, gradients, products = product(x, 10.0, direction={"x": v})
+
+    Args:
+        function: a kernel, or a Python function that launches kernels.
+        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
+        by: the arguments to differentiate by; by default each of floats.
+        inout: parameters that the function updates in place; it is given copies.
+
+    Returns:
+        A function of the other parameters, and of ``direction``: a dictionary from names of
+        arguments to arrays or numbers of their shape; those that are left out are zeros. It returns
+        the loss, a float, and two dictionaries by the names of `by`: the gradients, and the
+        derivatives of the gradients along the direction.
+
+    Raises:
+        OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
+            not one float.
+        OctantsValueError: at a call: a direction has another shape than its argument.
+        OctantsCallError: at a call: an argument is missing or unknown.
+        OctantsRuntimeError: at a call: the function calls one with a gradient of its own.
+    """
+    return HessianProduct(*differentiated(function, out, inout, by))
+
+
+def directions_of(
+    function: ArrayFunction, bound: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Tangents of arguments, in the shapes and dtypes of the arguments.
+
+    Raises:
+        OctantsTypeError: there is no derivative by an argument.
+        OctantsValueError: a shape differs.
+    """
+    found = {}
+    for name, direction in given.items():
+        if name not in bound or not function.is_float(name, bound):
+            raise NoDerivativeByArgument(function.name, name).at(None)
+        argument = np.asarray(bound[name])
+        numbers = np.asarray(direction)
+        if numbers.shape != argument.shape:
+            raise WrongDirection(function.name, name, argument.shape, numbers.shape).at(None)
+        is_array = function.is_array(name, bound[name])
+        found[name] = numbers.astype(argument.dtype, order="C") if is_array else numbers
+    return found
+
+
+def _adjoints(function: ArrayFunction, bound: Mapping[str, Any], given: Any) -> list[Any]:
+    """The adjoints of all results, in their shapes and dtypes."""
+    names, shapes = function.results, function.output_shapes(bound)
+    several = [given] if len(shapes) == 1 else list(given)
+    if len(several) != len(shapes):
+        shape = (len(shapes),)
+        raise WrongDirection(function.name, "adjoints", shape, (len(several),)).at(None)
+    found: list[Any] = []
+    for name, what, adjoint in zip(names, shapes, several, strict=True):
+        numbers = None if adjoint is None else np.asarray(adjoint, what.dtype)
+        if numbers is not None and numbers.shape != what.shape:
+            raise WrongDirection(function.name, name, what.shape, numbers.shape).at(None)
+        found.append(numbers)
+    return found
+
+
+def _alone(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)

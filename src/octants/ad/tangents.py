@@ -1,0 +1,224 @@
+"""Tangents in arrays of their own, computed beside the values: alone, or recorded by a tape.
+
+`Tangents` passes each launch on with tangents (`launch.tangent_kernels`). To a tape these are
+launches like any others, of kernels with more arrays. So it can go back through them: with the
+adjoint of a tangent, the gradient by the values is a product with second derivatives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from octants import driver, options
+from octants.ad.tape import Tape
+from octants.data.events import HostWrite, forget_observer, observe_writes
+from octants.data.ndarray import Ndarray, make_ndarray
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.tape_errors import PartialOverlap
+from octants.ir.core import Array, Companion, Space
+from octants.launch.changing_numbers import with_constants
+from octants.launch.derivative_variants import merge_aliases
+from octants.launch.races import check_before_gradient
+from octants.launch.specialisation import Specialisation
+from octants.launch.tangent_kernels import with_tangents
+from octants.launch.taped_memory import (
+    TapedMemory,
+    equals_of,
+    memories_of,
+    memory_of,
+    memory_of_write,
+)
+from octants.types.scalars import DType
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OUTER = Space.FIELD, Space.NDARRAY
+
+
+class Tangents:
+    """Computes tangents in its body, in ndarrays that belong to no array.
+
+    Arrays get tangents by `add`. In a launch that uses one of these, the other arrays that have a
+    gradient get zeros as tangents. Arrays without a gradient have none, unless they were added:
+    they are constants. A host write sets the tangents of what it overwrites to zero; `copy_from`
+    copies them.
+
+    Args:
+        tape: the tape that records the launches, if the body is in the body of one.
+        kernel: a kernel that is launched once in the body.
+        by_value: the tangents of arguments that the kernel is passed by value, by their names.
+        returned: the tangent of what the kernel returns.
+    """
+
+    def __init__(
+        self,
+        tape: Tape | None = None,
+        kernel: Any = None,
+        by_value: Mapping[str, Ndarray] | None = None,
+        returned: Ndarray | None = None,
+    ) -> None:
+        self.tape = tape
+        self._kernel = kernel
+        self._by_value = dict(by_value or {})
+        self._returned = returned
+        self._known: dict[Any, tuple[TapedMemory, Ndarray]] = {}
+        self._paused = 0
+        self._thread = threading.get_ident()
+        self._around: Any = None
+
+    @property
+    def paused(self) -> int:
+        """How many functions without a gradient are running."""
+        return self._paused if self.tape is None else self.tape.paused
+
+    @paused.setter
+    def paused(self, count: int) -> None:
+        if self.tape is None:
+            self._paused = count
+        else:
+            self.tape.paused = count
+
+    def add(self, array: Any, tangent: Ndarray) -> bool:
+        """Give an array a tangent: an ndarray of its shape and dtype.
+
+        Returns:
+            Whether the array shares no memory with one that has a tangent; else nothing is done.
+        """
+        memory = memory_of(array, "")
+        if self._sharing(memory) is not None:
+            return False
+        self._known[memory.key] = memory, tangent
+        return True
+
+    def _sharing(self, memory: TapedMemory) -> TapedMemory | None:
+        """An array with a tangent that shares memory with another array."""
+        if memory.key in self._known:
+            return self._known[memory.key][0]
+        known = (each for each, _ in self._known.values())
+        return next((each for each in known if each.overlaps(memory)), None)
+
+    def __enter__(self) -> Self:
+        self._around = driver.state.recorder
+        driver.state.recorder = self
+        observe_writes(self._before_write)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        driver.state.recorder = self._around
+        forget_observer(self._before_write)
+
+    def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
+        """Run a launch with its tangents; launches of other threads run without."""
+        if self.paused or threading.get_ident() != self._thread:
+            return self._pass_on(specialisation, arguments)
+        memories = memories_of(specialisation, arguments)
+        chosen = self._tangents(specialisation, memories)
+        if not chosen:
+            return self._pass_on(specialisation, arguments)
+        merged = merge_aliases(specialisation, equals_of(specialisation, memories))
+        try:
+            clone = with_tangents(merged, tuple(chosen))
+            if self.tape is None:
+                self._check_races(merged, arguments)
+            return self._pass_on(clone, (*arguments, *chosen.values()))
+        except OctantsError:
+            if not specialisation.hidden:
+                raise
+            return self.launch(*with_constants(specialisation, arguments))
+
+    def _pass_on(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
+        if self.tape is not None:
+            return self.tape.launch(specialisation, arguments)
+        return specialisation.run(arguments)
+
+    def _check_races(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> None:
+        """Raise an error if the tangents depend on which work item is first."""
+        chosen, number = options.current(), next(driver.state.numbers)
+        if chosen.on_overwrite != "trust":
+            check_before_gradient(
+                specialisation,
+                number,
+                arguments,
+                always=chosen.debug,
+                effects=True,
+                companion=Companion.PRIMAL,
+            )
+
+    def _tangents(
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+    ) -> dict[int, Ndarray]:
+        """The tangents of a launch by the positions of the arrays; none if nothing has one."""
+        by_value = self._of_numbers(specialisation)
+        used = [k for k, memory in memories.items() if memory.key in self._known]
+        if not used and not by_value:
+            return {}
+        found = {}
+        for position, array in enumerate(specialisation.arrays):
+            if position in by_value:
+                found[position] = by_value[position]
+            elif array.space in OUTER and array.dtype.is_float:
+                tangent = self._tangent(specialisation, array, memories[position])
+                if tangent is not None:
+                    found[position] = tangent
+            elif position in specialisation.returned and self._returns(specialisation, array):
+                assert self._returned is not None
+                found[position] = self._returned
+        return found
+
+    def _of_numbers(self, specialisation: Specialisation) -> dict[int, Ndarray]:
+        """The tangents of what the kernel is passed by value."""
+        if specialisation.kernel is not self._kernel:
+            return {}
+        found = {}
+        for position, array in enumerate(specialisation.arrays):
+            if array.space is Space.ARGUMENT:
+                tangent = self._by_value.get(specialisation.leaf(position).name)
+                if tangent is not None:
+                    found[position] = tangent
+        return found
+
+    def _returns(self, specialisation: Specialisation, array: Array) -> bool:
+        is_asked = specialisation.kernel is self._kernel and self._returned is not None
+        return is_asked and array.dtype.is_float
+
+    def _tangent(
+        self, specialisation: Specialisation, array: Array, memory: TapedMemory
+    ) -> Ndarray | None:
+        """The tangent of an array of a launch; zeros if it has none yet, and has a gradient."""
+        known = self._known.get(memory.key)
+        if known is not None:
+            return known[1]
+        if not array.has(Companion.ADJOINT):
+            return None
+        other = self._sharing(memory)
+        if other is not None:
+            kernel = specialisation.signature.kernel
+            raise PartialOverlap(kernel, memory.name, other.name or "an argument").at(None)
+        return self._make(memory, array.dtype, array.element_shape)
+
+    def _make(self, memory: TapedMemory, dtype: DType, element_shape: tuple[int, ...]) -> Ndarray:
+        """A tangent of zeros for an array with a gradient."""
+        shape = memory.shape
+        if memory.is_foreign:
+            shape = shape[: len(shape) - len(element_shape)]
+        made = make_ndarray(dtype, shape, element_shape=element_shape, needs_grad=True)
+        self._known[memory.key] = memory, made
+        return made
+
+    def _before_write(self, write: HostWrite) -> None:
+        """Set the tangent of what the host writes to that of its source, or to zero."""
+        memory = memory_of_write(write)
+        if memory is None:
+            return
+        known = self._known.get(memory.key)
+        source = None if write.source is None else self._known.get(write.source.identity)
+        if source is not None and known is None and write.array.has_grad():
+            array = write.array
+            known = memory, self._make(memory, array.dtype, array.element_shape)
+        if known is not None and source is not None:
+            known[1].copy_from(source[1])
+        elif known is not None:
+            known[1].write(0.0, write.region)
