@@ -170,8 +170,10 @@ def draw(table: Billiard, angles: np.ndarray, best: int, path: str) -> None:
     for ball, colour in enumerate(colours):
         line = np.array(paths)[:, ball]
         axes.plot(line[:, 0], line[:, 1], color=colour, linewidth=1)
-        axes.add_patch(Circle(line[-1], RADIUS, color=colour))
-    axes.add_patch(Circle(TARGET, 1.4 * RADIUS, fill=False, color="black", linewidth=2))
+        axes.add_patch(Circle((line[-1, 0], line[-1, 1]), RADIUS, color=colour))
+    axes.add_patch(
+        Circle((TARGET[0], TARGET[1]), 1.4 * RADIUS, fill=False, color="black", linewidth=2)
+    )
     figure.savefig(path, dpi=110)
 
 

@@ -209,7 +209,7 @@ def draw(jelly: Jelly, throw: np.ndarray, steps: int, path: str) -> None:
         x = jelly.x.to_numpy()
         axes.scatter(x[:, 0], x[:, 1], s=3, color=shade, linewidths=0)
     target = np.array(jelly.target[None])
-    axes.scatter(*target[:2], marker="x", color="#b3311d", s=80, zorder=3)
+    axes.scatter(target[0], target[1], marker="x", color="#b3311d", s=80, zorder=3)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[], yticks=[])
     figure.savefig(path, dpi=110)
 

@@ -8,6 +8,7 @@ sine, three colours. The weights are leaf tensors; `kernel.grad` adds to their `
 from __future__ import annotations
 
 import argparse
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,12 +21,12 @@ HIDDEN = 32
 
 @qd.kernel
 def evaluate(
-    inner: qd.types.ndarray(ndim=2),
-    bias: qd.types.ndarray(ndim=1),
-    outer: qd.types.ndarray(ndim=2),
-    target: qd.types.ndarray(ndim=3),
-    colours: qd.types.ndarray(ndim=3),
-    loss: qd.types.ndarray(ndim=1),
+    inner: qd.types.NDArray[Any, Literal[2]],
+    bias: qd.types.NDArray[Any, Literal[1]],
+    outer: qd.types.NDArray[Any, Literal[2]],
+    target: qd.types.NDArray[Any, Literal[3]],
+    colours: qd.types.NDArray[Any, Literal[3]],
+    loss: qd.types.NDArray[Any, Literal[1]],
 ):
     for i, j in qd.ndrange(target.shape[0], target.shape[1]):
         x = (i + 0.5) / target.shape[0]
@@ -76,7 +77,7 @@ class Field:
         self.weights = [w.requires_grad_() for w in (self.inner, self.bias, self.outer)]
         self.loss = torch.zeros(1, requires_grad=True)
 
-    def arguments(self):
+    def arguments(self) -> tuple[Any, ...]:
         """The arguments of the kernel."""
         return (*self.weights, self.target, self.colours, self.loss)
 
@@ -122,6 +123,7 @@ def workload():
         for weight in field.weights:
             weight.grad = None
         field.backward()
+        assert field.bias.grad is not None
         return field.bias.grad.numpy()
 
     return field.forward, gradient

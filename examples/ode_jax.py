@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,9 +27,9 @@ def slope(state, damping, drive, t):
 
 @qd.kernel
 def integrate(
-    start: qd.types.ndarray(ndim=2),
-    parameters: qd.types.ndarray(ndim=1),
-    last: qd.types.ndarray(ndim=2),
+    start: qd.types.NDArray[Any, Literal[2]],
+    parameters: qd.types.NDArray[Any, Literal[1]],
+    last: qd.types.NDArray[Any, Literal[2]],
 ):
     for i in range(start.shape[0]):
         state = qd.Vector([start[i, 0], start[i, 1]])

@@ -9,6 +9,7 @@ was computed. Run it: ``python examples/smoke.py``.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Flow:
 
     def __init__(self, n: int, iterations: int, dt: float = 1.0) -> None:
         self.n, self.iterations, self.dt = n, iterations, dt
-        grid = {"shape": (n, n), "needs_grad": True}
+        grid: dict[str, Any] = {"shape": (n, n), "needs_grad": True}
         self.start = qd.Vector.field(2, float, **grid)  # the velocity that is steered
         self.u, self.moved = qd.Vector.field(2, float, **grid), qd.Vector.field(2, float, **grid)
         self.smoke, self.carried = qd.field(float, **grid), qd.field(float, **grid)
@@ -47,7 +48,7 @@ class Flow:
         return (i % self.n + self.n) % self.n
 
     @qd.func
-    def sample(self, field: qd.template(), p):
+    def sample(self, field: qd.Template, p):
         """A field between its places, by bilinear interpolation; `p` counts in cells."""
         base = qd.floor(p, int)
         f = p - qd.cast(base, float)

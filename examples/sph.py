@@ -94,7 +94,7 @@ class Dam:
         return DENSITY * SPEED_OF_SOUND * SPEED_OF_SOUND / 7.0 * (ratio**7 - 1.0)
 
     @qd.func
-    def over_neighbours(self, p, start, pair: qd.template()):
+    def over_neighbours(self, p, start, pair: qd.Template):
         """The sum of `start` and of ``pair(p, q, x[p] - x[q])`` for all q that p feels."""
         total = start
         here = self.x[p]

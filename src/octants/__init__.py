@@ -42,10 +42,10 @@ from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
 from octants.data.buffer_view import BufferView as BufferView
+from octants.data.checked_factories import field as field
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
-from octants.data.field_factories import field as field
 from octants.data.host_array import Tensor as Tensor
 from octants.data.host_array import wrap as wrap
 from octants.data.ndarray import MatrixNdarray as MatrixNdarray
@@ -167,14 +167,11 @@ from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
 from octants.launch.streams import create_stream as create_stream
-from octants.types.annotations import Template as Template
 from octants.types.annotations import ref as ref
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix
 from octants.types.matrix_values import Vector as Vector
-from octants.types.primitive_types import *  # noqa: F403
 from octants.types.structs import Struct as Struct
-from octants.types.structs import dataclass as dataclass
 from octants.version import __version__ as __version__
 
 graph_do_while = graph.do_while
@@ -201,10 +198,16 @@ if TYPE_CHECKING:
     from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
     from octants.data.dlpack_import import from_dlpack as from_dlpack
     from octants.launch.graph_status import GraphStatus as GraphStatus
+    from octants.types.checked import *  # noqa: F403
+    from octants.types.structs import dataclass as dataclass
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex
 else:
+    from octants.types.annotations import Template as Template
+    from octants.types.primitive_types import *  # noqa: F403
+    from octants.types.structs import dataclass as dataclass
+
     sys.meta_path.append(_Finder)
     _find = _names_of(
         "octants",

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from octants import driver, options
 from octants.backends.table import begin, obstacle_to
@@ -275,8 +275,22 @@ def _logger() -> logging.Logger:
 # -- decorators -----------------------------------------------------------------------------------
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Class = TypeVar("_Class")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
+@overload
+def kernel(function: Callable[_P, _R], /) -> Kernel[_P, _R]: ...
+@overload
+def kernel(
+    *,
+    graph: bool = False,
+    gpu_graph: bool = False,
+    checkpoints: bool = False,
+    pure: bool = False,
+    fastcache: bool = False,
+) -> Callable[[Callable[_P, _R]], Kernel[_P, _R]]: ...
 def kernel(function: Any = None, **steering: Any) -> Any:
     """Decorate a function as a kernel: a call compiles and launches it.
 
@@ -316,7 +330,7 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
         names = lambda: {} if around is None else around.f_locals  # noqa: E731
-        kind = Kernel
+        kind: type[Kernel] = Kernel
         if steering.get("checkpoints"):
             kind = segmented_kernel.CheckpointedKernel
         elif not _REPEATING.isdisjoint(given.__code__.co_names):
@@ -330,6 +344,12 @@ _REPEATING = frozenset(("do_while", "graph_do_while"))
 """The names by which kernels call `graph.do_while`."""
 
 
+@overload
+def func(function: _Function, /) -> _Function: ...
+@overload
+def func(
+    *, is_real_function: bool = False, requires_top_level: bool = False
+) -> Callable[[_Function], _Function]: ...
 def func(function: Any = None, **steering: Any) -> Any:
     """Decorate a function that kernels call: it is inlined there. On the host it runs as Python.
 
@@ -360,6 +380,12 @@ def pure(function: _Function) -> _Function:
     return function
 
 
+@overload
+def data_oriented(cls: type[_Class], /) -> type[_Class]: ...
+@overload
+def data_oriented(
+    *, stable_members: bool = False, template_primitives: bool = False
+) -> Callable[[type[_Class]], type[_Class]]: ...
 def data_oriented(cls: Any = None, **steering: Any) -> Any:
     """Decorate a class whose methods are kernels; ``self`` is a compile-time value in them.
 

@@ -12,7 +12,7 @@ from octants.data.allocation import allocate
 from octants.data.axes import i
 from octants.data.components import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
-from octants.data.host_array import Array, Tensor
+from octants.data.host_array import Array, E, Tensor
 from octants.data.memory import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
 from octants.deferred_import import Deferred
@@ -23,6 +23,8 @@ from octants.types.signature import FieldHandle
 from octants.types.sparsity import Sparsity
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from octants.data import sparse_blocks
     from octants.diagnostics import sparse_errors
 else:
@@ -37,7 +39,7 @@ _COMPOSED = {
 }
 
 
-class Field(Tensor, FieldHandle):
+class Field(Tensor[E], FieldHandle):
     """An array that is placed in a tree of blocks: made by `field`, ``Vector.field``, ...
 
     Kernels use it as a global name, or as the argument of a ``template()`` parameter.
@@ -99,7 +101,7 @@ class Field(Tensor, FieldHandle):
         return self._companions[companion]
 
     @property
-    def grad(self) -> Field | None:
+    def grad(self) -> Self | Any:
         """The field of the gradient; None if there is none.
 
         Of a field that was made without a shape, it can be placed until the field is first used:
@@ -108,7 +110,7 @@ class Field(Tensor, FieldHandle):
         return self._companion_if_possible(ADJOINT)
 
     @property
-    def dual(self) -> Field | None:
+    def dual(self) -> Self | Any:
         """The field of the derivative of forward mode; None as for `grad`."""
         return self._companion_if_possible(TANGENT)
 
@@ -249,7 +251,7 @@ class Field(Tensor, FieldHandle):
         return f"<qd.{self.describe()}, {self.shape}{self._values_text()}>"
 
 
-class ScalarField(Field):
+class ScalarField(Field[E]):
     """A field of numbers."""
 
     @property
@@ -258,7 +260,7 @@ class ScalarField(Field):
         return len(self.shape)
 
 
-class MatrixField(Field):
+class MatrixField(Field[E]):
     """A field of vectors or matrices."""
 
     @property

@@ -7,7 +7,7 @@ import math
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
@@ -38,8 +38,15 @@ from octants.types.default_types import resolve
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar
+
     from octants.data import dlpack_export, host_slices
+
+    E = TypeVar("E", default=Any)
 else:
+    from typing import TypeVar
+
+    E = TypeVar("E")
     dlpack_export = Deferred("octants.data.dlpack_export")
     host_slices = Deferred("octants.data.host_slices")
 
@@ -58,7 +65,7 @@ class _TensorClass(ABCMeta):
         return make(*args, **named)
 
 
-class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
+class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     """A field or an ndarray: an array that kernels and the host share.
 
     `shape` counts elements, which are scalars, or vectors or matrices of `element_shape`. The host
@@ -135,7 +142,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
     # -- companions -----------------------------------------------------------------------------
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Self | Any:
         """The array of the gradient; None if there is none.
 
         A field that was made without a shape can be given one by `place` until it is first used:
@@ -144,7 +151,7 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
         return self.companion_array(Companion.ADJOINT)
 
     @property
-    def dual(self) -> Any:
+    def dual(self) -> Self | Any:
         """The array of the derivative of forward mode; None if there is none, as for `grad`."""
         return self.companion_array(Companion.TANGENT)
 
@@ -196,6 +203,10 @@ class Tensor(StoredArray, AnyTensor, metaclass=_TensorClass):
 
     # -- elements -------------------------------------------------------------------------------
 
+    @overload
+    def __getitem__(self, key: int | tuple[int, ...] | None) -> E: ...
+    @overload
+    def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
         if type(key) in _SLICES and host_slices.has_slice(key):
             return self._slice(key)

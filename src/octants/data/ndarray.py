@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from octants.data.dtypes import (
     require_differentiable,
 )
 from octants.data.errors import MissingCompanion
-from octants.data.host_array import Tensor
+from octants.data.host_array import E, Tensor
 from octants.data.memory import Storage, Window, make_window, row_major
 from octants.data.tree import COMPANION_WORDS
 from octants.lazy_dataclass import dataclass
@@ -44,7 +44,7 @@ class NdarrayTypeMetadata:
     layout: enums.Layout = enums.Layout.AOS
 
 
-class Ndarray(Tensor, NdarrayHandle):
+class Ndarray(Tensor[E], NdarrayHandle):
     """A row-major array of elements: made by `ndarray`, ``Vector.ndarray``, ``Matrix.ndarray``.
 
     Kernels take it as the argument of a parameter that is annotated with ``types.ndarray()``.
@@ -211,11 +211,11 @@ class Ndarray(Tensor, NdarrayHandle):
         return f"<qd.ndarray {self.dtype} {self.shape}{element}{self._values_text()}>"
 
 
-class ScalarNdarray(Ndarray):
+class ScalarNdarray(Ndarray[E]):
     """An ndarray of numbers."""
 
 
-class VectorNdarray(Ndarray):
+class VectorNdarray(Ndarray[E]):
     """An ndarray of vectors."""
 
     @property
@@ -224,7 +224,7 @@ class VectorNdarray(Ndarray):
         return self.element_shape[0]
 
 
-class MatrixNdarray(Ndarray):
+class MatrixNdarray(Ndarray[E]):
     """An ndarray of matrices."""
 
     @property
@@ -261,6 +261,14 @@ def _unpickled(
     return copy
 
 
+@overload
+def ndarray(
+    dtype: type[E], shape: Any, needs_grad: bool = False, needs_dual: bool = False
+) -> Ndarray[E]: ...
+@overload
+def ndarray(
+    dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False
+) -> Ndarray: ...
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
     """Create a row-major array, which kernels take as an argument; all elements are zero.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from octants.data import current
 from octants.data.axes import check_offset, check_shape
@@ -11,6 +11,7 @@ from octants.data.dtypes import needed_companions
 from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
 from octants.data.field import Field
 from octants.data.field_factories import check_layout, dense_blocks, make_field
+from octants.data.host_array import E
 from octants.data.host_values import convert_element
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
@@ -19,10 +20,13 @@ from octants.types.enums import Layout
 from octants.types.signature import StructHandle
 from octants.types.structs import Struct, StructType
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Member = Any  # a Field or a StructField
 
 
-class StructField(StructHandle):
+class StructField(StructHandle, Generic[E]):
     """A field of structs: made by ``Struct.field({...}, shape)`` or the `field` of a struct type.
 
     Its members are fields, the attributes of it; ``x[i]`` is a struct that reads and writes them.
@@ -109,12 +113,12 @@ class StructField(StructHandle):
         return member.python_type if is_struct else self.python_type.members[name]
 
     @property
-    def grad(self) -> StructField | None:
+    def grad(self) -> Self | Any:
         """The gradients of the members that have one; None where none has, as for `Tensor.grad`."""
         return self._of_members(lambda member: member.grad)
 
     @property
-    def dual(self) -> StructField | None:
+    def dual(self) -> Self | Any:
         """The duals of the members that have one; None where none has."""
         return self._of_members(lambda member: member.dual)
 
@@ -128,7 +132,11 @@ class StructField(StructHandle):
 
     # -- the host -------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> ElementStruct:
+    @overload
+    def __getitem__(self, key: int | tuple[int, ...] | None) -> E: ...
+    @overload
+    def __getitem__(self, key: Any) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
         self._first()[key]
         return ElementStruct(self, key)
 

@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
 
 from octants import driver, options
 from octants.deferred_import import Deferred
@@ -39,18 +39,31 @@ from octants.runtime.arguments.signatures import is_in_class, is_method, read_si
 from octants.types.compile_time_reads import ReadKey
 
 if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
     from octants.launch import explain, inspection, pickling
     from octants.launch.inspection import Inspection
 else:
     explain, inspection = Deferred("octants.launch.explain"), Deferred("octants.launch.inspection")
     pickling = Deferred("octants.launch.pickling")
 
+if TYPE_CHECKING:
+    P = ParamSpec("P", default=...)
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+    Others = ParamSpec("Others")
+    Result = TypeVar("Result")
+    Owner = TypeVar("Owner")
+else:
+    from typing import ParamSpec, TypeVar
+
+    P, R_co = ParamSpec("P"), TypeVar("R_co", covariant=True)
+
 _state = driver.state
 _MANY_VARIANTS = 16
 _MOST_ENTERED = 8  # specialisations whose arguments are recognised one after the other
 
 
-class Kernel:
+class Kernel(Generic[P, R_co]):
     """A kernel; a call compiles it for the arguments and launches it.
 
     With ``qd_stream`` it is launched in that stream; see `streams.Stream`.
@@ -86,14 +99,15 @@ class Kernel:
         self._entered: tuple[tuple[Recogniser, WarmCall], ...] = ()
         self.warm_gradients = WarmGradients()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R_co:
         try:
             if named or len(arguments) != self._count:
                 if "qd_stream" in named:
                     with launching_in(named.pop("qd_stream")):
                         return self(*arguments, **named)
-                arguments = self.bind(arguments, named)
-            return self.entry(*arguments)
+                bound = self.bind(arguments, named)
+                return self.entry(*bound)  # type: ignore[no-any-return]
+            return self.entry(*arguments)  # type: ignore[no-any-return]
         except OctantsError as error:
             __tracebackhide__ = True  # pytest passes over this frame
             raise error.with_traceback(of_users(error))  # noqa: B904
@@ -144,7 +158,7 @@ class Kernel:
         return found
 
     @property
-    def grad(self) -> Gradient:
+    def grad(self) -> Gradient[P]:
         """The reverse of the kernel, to be called with the same arguments."""
         return Gradient(self)
 
@@ -259,6 +273,12 @@ class Kernel:
             raise MissingMethodOwner(self.name).at(Definition(self.function).span)
         return self.signature.bind(arguments, named)
 
+    @overload
+    def __get__(self, owner: None, kind: type) -> Kernel[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Kernel[Concatenate[Owner, Others], Result], owner: object, kind: type | None = None
+    ) -> BoundKernel[Others, Result]: ...
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         if owner is None:
             return self
@@ -307,27 +327,27 @@ def _names_in(annotations: Iterable[Any]) -> set[str]:
     return {name for text in texts for name in re.findall(r"(?<![\w.])[^\W\d]\w*", text)}
 
 
-class BoundKernel:
+class BoundKernel(Generic[P, R_co]):
     """A kernel that is a method, bound to an object."""
 
     __slots__ = ("kernel", "owner")
 
-    def __init__(self, kernel: Kernel, owner: Any) -> None:
+    def __init__(self, kernel: Kernel[..., Any], owner: Any) -> None:
         self.kernel = kernel
         self.owner = owner
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R_co:
         kernel = self.kernel
         try:
             if not named and len(arguments) == kernel._count - 1:
-                return kernel.entry(self.owner, *arguments)
-            return kernel(self.owner, *arguments, **named)
+                return kernel.entry(self.owner, *arguments)  # type: ignore[no-any-return]
+            return kernel(self.owner, *arguments, **named)  # type: ignore[no-any-return]
         except OctantsError as error:
             __tracebackhide__ = True  # pytest passes over this frame
             raise error.with_traceback(of_users(error))  # noqa: B904
 
     @property
-    def grad(self) -> Gradient:
+    def grad(self) -> Gradient[P]:
         """The reverse of the kernel on this object."""
         return Gradient(self.kernel, (self.owner,))
 

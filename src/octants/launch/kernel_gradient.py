@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from octants import driver, options
 from octants.deferred_import import Deferred
@@ -26,10 +26,20 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import Leaf
 
 if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
     from octants.launch import explain
     from octants.launch.explain_report import Explanation
 else:
     explain = Deferred("octants.launch.explain")
+
+
+if TYPE_CHECKING:
+    P = ParamSpec("P", default=...)
+else:
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
 
 
 class Differentiable(Protocol):
@@ -53,7 +63,7 @@ class Differentiable(Protocol):
         """The kernel compiled for arguments like these."""
 
 
-class Gradient:
+class Gradient(Generic[P]):
     """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
 
     It runs on memory as it is now, which must be as the last launch with the same arguments left
@@ -92,14 +102,21 @@ class Gradient:
         """
         return Gradient(self.kernel, self._first, dataclasses.replace(self._options, **chosen))
 
-    @shortens_tracebacks
-    def __call__(
-        self, *arguments: Any, qd_stream: Any = None, **named: Any
-    ) -> dict[str, Any] | None:
-        if qd_stream is None:
-            return self._launch(arguments, named)
-        with launching_in(qd_stream):
-            return self._launch(arguments, named)
+    if TYPE_CHECKING:
+
+        def __call__(self, *arguments: P.args, **named: P.kwargs) -> dict[str, Any] | None:
+            """Run the reverse."""
+
+    else:
+
+        @shortens_tracebacks
+        def __call__(
+            self, *arguments: Any, qd_stream: Any = None, **named: Any
+        ) -> dict[str, Any] | None:
+            if qd_stream is None:
+                return self._launch(arguments, named)
+            with launching_in(qd_stream):
+                return self._launch(arguments, named)
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
         kernel, chosen = self.kernel, self._options

@@ -14,13 +14,11 @@ from octants.types.matrix_types import MatrixType as MatrixType
 from octants.types.matrix_types import VectorType as VectorType
 from octants.types.matrix_types import matrix as matrix
 from octants.types.matrix_types import vector as vector
-from octants.types.primitive_types import *  # noqa: F403
 from octants.types.structs import StructType as StructType
 from octants.types.structs import struct as struct
 
 template = Template
 ndarray = NdarrayAnnotation
-NDArray = NdarrayAnnotation
 sparse_matrix_builder = SparseMatrixBuilderAnnotation
 
 
@@ -46,5 +44,9 @@ def is_tensor(dtype: Any) -> bool:
 
 if TYPE_CHECKING:
     from octants.types import quant as quant
+    from octants.types.checked import *  # noqa: F403
 else:
+    from octants.types.primitive_types import *  # noqa: F403
+
+    NDArray = NdarrayAnnotation
     __getattr__ = _names_of(__name__, submodules=("quant",))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from octants.diagnostics.launch_errors import WrongAnnotationOption
 from octants.diagnostics.user_frames import user_span
@@ -70,7 +71,8 @@ class NdarrayAnnotation:
     not used). With ``boundary="clamp"`` each index is clamped to the extents, so that reads and
     writes beyond an end are of the first or last element; with "unsafe" it must be within them. The
     class itself serves as an annotation that leaves out everything, and
-    ``ndarray[qd.f32, 1]`` is short for ``ndarray(qd.f32, 1)``.
+    ``ndarray[qd.f32, 1]`` is short for ``ndarray(qd.f32, 1)``; type checkers understand
+    ``NDArray[qd.f32, Literal[1]]``, which is the same.
     """
 
     def __init__(
@@ -103,7 +105,8 @@ class NdarrayAnnotation:
         return resolve(getattr(self._dtype, "dtype", self._dtype))
 
     def __class_getitem__(cls, item: Any) -> NdarrayAnnotation:
-        return cls(*item) if isinstance(item, tuple) else cls(item)
+        items = item if isinstance(item, tuple) else (item,)
+        return cls(*map(_plain, items))
 
     def __repr__(self) -> str:
         parts = [] if self.dtype is None else [f"dtype={self.dtype}"]
@@ -116,6 +119,13 @@ class NdarrayAnnotation:
         if self.boundary != BOUNDARIES[0]:
             parts.append(f'boundary="{self.boundary}"')
         return f"ndarray({', '.join(parts)})"
+
+
+def _plain(item: Any) -> Any:
+    """The value of ``Literal[2]``, which type checkers need for a number; None for ``Any``."""
+    if item is Any:
+        return None
+    return typing.get_args(item)[0] if typing.get_origin(item) is Literal else item
 
 
 class SparseMatrixBuilderAnnotation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, ItemsView, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
 from octants.types import factories
@@ -165,11 +165,22 @@ def struct(**members: Any) -> StructType:
     return StructType(members)
 
 
-def dataclass(cls: type) -> StructType:
-    """Make a class a struct type: its annotations are the members, its functions the methods."""
-    members = inspect.get_annotations(cls, eval_str=True)
-    methods = {name: x for name, x in vars(cls).items() if callable(x) and not _is_dunder(name)}
-    return StructType(members, methods, cls.__name__)
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    _T = TypeVar("_T")
+
+    @dataclass_transform()
+    def dataclass(cls: type[_T]) -> type[_T]:
+        """Make a class a struct type."""
+
+else:
+
+    def dataclass(cls: type) -> StructType:
+        """Make a class a struct type: annotations are its members, functions its methods."""
+        members = inspect.get_annotations(cls, eval_str=True)
+        methods = {name: x for name, x in vars(cls).items() if callable(x) and not _is_dunder(name)}
+        return StructType(members, methods, cls.__name__)
 
 
 def _is_dunder(name: str) -> bool:

@@ -31,7 +31,13 @@ from octants.types.annotations import (
 )
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
-from octants.types.signature import ReturnType, ScalarType, StructArgument
+from octants.types.signature import (
+    FieldHandle,
+    NdarrayHandle,
+    ReturnType,
+    ScalarType,
+    StructArgument,
+)
 from octants.types.structs import StructType
 
 
@@ -227,6 +233,8 @@ class _Reader:
                 given = BufferViewAnnotation()
         if given is np.ndarray or typing.get_origin(given) is np.ndarray:
             return _numpy_annotation(given)
+        if (found := _array_annotation(given)) is not None:
+            return found
         if isinstance(given, MatrixType):
             if not given.has_dtype:
                 raise given.missing_element_type().at(self._span())
@@ -287,6 +295,17 @@ def _value_of_alias(given: Any) -> Any:
     if not arguments or not parameters:
         return value
     return value[tuple(arguments.get(parameter, parameter) for parameter in parameters)]
+
+
+def _array_annotation(given: Any) -> Annotation | None:
+    """Convert ``qd.Field[qd.f32]`` and ``qd.Ndarray[qd.f32]``, or another class with elements."""
+    origin = None if type(given) is type else typing.get_origin(given)
+    if not isinstance(origin, type) or not issubclass(origin, AnyTensor):
+        return None
+    (element,) = typing.get_args(given)
+    if issubclass(origin, FieldHandle):
+        return Template(element)
+    return NdarrayAnnotation(element) if issubclass(origin, NdarrayHandle) else AnyTensor()
 
 
 def _numpy_annotation(given: Any) -> NdarrayAnnotation:

@@ -1,0 +1,77 @@
+"""mypy and pyright on programs of users: what is right passes, and mistakes are found."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+SETTINGS = """\
+[mypy]
+python_version = 3.10
+mypy_path = {source}
+cache_dir = {cache}
+ignore_missing_imports = True
+check_untyped_defs = True
+{more}
+"""
+
+
+def run_mypy(folder: Path, files: list[Path], more: str = "") -> str:
+    """What mypy prints, with the settings that users have."""
+    settings = folder / "mypy.ini"
+    cache = REPOSITORY / ".mypy_cache" / "users"
+    settings.write_text(SETTINGS.format(source=REPOSITORY / "src", cache=cache, more=more))
+    command = [sys.executable, "-m", "mypy", "--config-file", settings, *files]
+    return subprocess.run(
+        list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False
+    ).stdout
+
+
+def errors_of(output: str) -> dict[int, str]:
+    """The code of the error of each line."""
+    found = re.findall(r":(\d+): error: .*\[([a-z-]+)\]$", output, re.MULTILINE)
+    return {int(line): code for line, code in found}
+
+
+def test_mypy_accepts_a_program_and_finds_mistakes(tmp_path: Path) -> None:
+    wrong = HERE / "wrong_calls.py"
+    output = run_mypy(tmp_path, [HERE / "spring_chain.py", wrong], "strict = True")
+    marked = enumerate(wrong.read_text().splitlines(), 1)
+    expected = {number: line.split("# ")[1] for number, line in marked if "  # " in line}
+    assert len(expected) == 10
+    assert errors_of(output) == expected, output
+    assert "spring_chain" not in output
+
+
+def test_the_program_runs() -> None:
+    result = subprocess.run(
+        [sys.executable, HERE / "spring_chain.py"], capture_output=True, text=True, check=True
+    )
+    numbers = result.stdout.split()
+    assert numbers[3:7] == ["4", "1.0", "0", "0.0"]
+    assert float(numbers[0]) == pytest.approx(8.27, abs=0.01)
+
+
+@pytest.mark.slow
+def test_mypy_accepts_the_examples(tmp_path: Path) -> None:
+    output = run_mypy(tmp_path, EXAMPLES)
+    assert output.startswith("Success"), output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="pyright is not installed")
+def test_pyright_accepts_the_examples() -> None:
+    files = [*EXAMPLES, HERE / "spring_chain.py"]
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *files]
+    result = subprocess.run(
+        list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert "0 errors" in result.stdout, result.stdout
