@@ -2,7 +2,8 @@
 
 The ``python`` blocks of a page run in order in one namespace, in a process of its own. A ``text``
 block right after one of them is what it prints; ``...`` in it stands for anything. A block that
-begins with ```` ```python needs=torch ```` is left out where that is not installed.
+begins with ```` ```python needs=torch ```` is left out where that is not installed, and one with
+``needs=vulkan`` where there is no such device.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from octants.backends.table import obstacle_to
+from octants.target import Arch
 from octants.tools import reference
 from tests.devices import ON_GPU
 
@@ -43,7 +46,7 @@ def snippets_of(text: str) -> list[Snippet]:
     fences = list(FENCE.finditer(text))
     result = []
     for number, fence in enumerate(fences):
-        if fence[1] != "python" or (fence[2] and not importlib.util.find_spec(fence[2])):
+        if fence[1] != "python" or (fence[2] and not is_here(fence[2])):
             continue
         after = fences[number + 1] if number + 1 < len(fences) else None
         says = (
@@ -54,6 +57,13 @@ def snippets_of(text: str) -> list[Snippet]:
         output = after[3] if after is not None and says else None
         result.append(Snippet(text.count("\n", 0, fence.start()) + 1, fence[3], output))
     return result
+
+
+def is_here(need: str) -> bool:
+    """Whether there is a device for an arch, or a package."""
+    if need in Arch.__members__:
+        return not obstacle_to(need)
+    return importlib.util.find_spec(need) is not None
 
 
 def run(snippets: list[Snippet], folder: Path, name: str) -> list[str]:
