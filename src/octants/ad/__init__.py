@@ -32,12 +32,15 @@ from octants.deferred_import import names_of as _names_of
 
 if TYPE_CHECKING:
     from octants.ad.checkpointed_loops import checkpointed
+    from octants.ad.jacobians import hessian, jacobian
     from octants.ad.loss_functions import value_and_grad
     from octants.ad.products import hvp, jvp, vjp
 else:
     _MODULES_OF_NAMES = {
         "checkpointed": "ad.checkpointed_loops",
+        "hessian": "ad.jacobians",
         "hvp": "ad.products",
+        "jacobian": "ad.jacobians",
         "jvp": "ad.products",
         "value_and_grad": "ad.loss_functions",
         "vjp": "ad.products",
@@ -51,7 +54,9 @@ __all__ = [
     "clear_all_gradients",
     "grad_for",
     "grad_replaced",
+    "hessian",
     "hvp",
+    "jacobian",
     "jvp",
     "no_grad",
     "value_and_grad",

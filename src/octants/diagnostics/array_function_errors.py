@@ -72,3 +72,42 @@ class WrongDirection(UserError):
     exception = OctantsValueError
     title = "`{function}`: the direction of `{name}` has the shape {given}, not {expected}"
     remedy = "a tangent has the shape of its argument, an adjoint that of its result"
+
+
+class WrongSparsity(UserError):
+    """A sparsity pattern that is not that of the Jacobian."""
+
+    function: str
+    problem: str
+    code = "OCT356"
+    exception = OctantsValueError
+    title = "the sparsity of a Jacobian of `{function}` {problem}"
+    remedy = (
+        "give a matrix with a row for each element of the result and a column for each of the"
+        " argument, or 'probe'"
+    )
+
+
+class NotOneBlock(UserError):
+    """A sparse Jacobian of several results, or by several arguments."""
+
+    function: str
+    results: int
+    arguments: int
+    code = "OCT357"
+    exception = OctantsValueError
+    title = (
+        "a sparse Jacobian of `{function}` is of one result by one argument, not of {results} by"
+        " {arguments}"
+    )
+    remedy = "name the argument: `by=`"
+
+
+class WrongJacobianMode(UserError):
+    """A mode of `jacobian` that there is not."""
+
+    given: str
+    code = "OCT358"
+    exception = OctantsValueError
+    title = "jacobian(mode={given}): there is no such mode"
+    remedy = "pass 'auto', 'forward' or 'reverse'"
