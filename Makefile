@@ -6,6 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	&& echo $$python && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
+RECORD_KERNELS = -p tests.cross_compile.plugin --record-kernels $(KERNELS)
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its
 	@$(RUN) -m octants demo lynx-hare $(DEMO_ARGS)
 
 test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
-	@$(RUN) -m pytest $(PYTEST_ARGS) $(TESTS)
+	@$(RUN) -m pytest $(PYTEST_ARGS) $(if $(RECORD),$(RECORD_KERNELS)) $(TESTS)
 
 test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for more than half an hour
 	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
@@ -30,14 +31,18 @@ VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests
 test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
 
-# The same tests on the CPU, with each kernel compiled for these GPUs, too: tests/cross_compile.
+# Kernels of tests, compiled for GPUs that are not at hand (tests/cross_compile). KERNELS is a folder in
+# which `make test RECORD=1` has put them; without one, the tests of kernels run first. With
+# COMPILE_SECONDS, no kernel is begun after that time; what is left out is another part for each commit.
 COMPILE_FOR ?= gfx942,gfx1100,metal
 COMPILE_TESTS ?= $(filter-out tests/vulkan tests/fuzz/test_fuzz_run.py,$(VULKAN_TESTS)) tests/simplify \
 	tests/examples tests/graphs tests/compat tests/linalg tests/mathlib tests/names tests/passes
+KERNELS ?= $(VENV)/kernels
 
 test-compile-for: $(VENV)/stamp-test  ## compile the kernels of the tests for GPUs that are not at hand
-	@$(RUN) -m pytest -p tests.cross_compile.plugin --compile-for $(COMPILE_FOR) \
-		--compile-share $(or $(COMPILE_SHARE),1) $(PYTEST_ARGS) $(COMPILE_TESTS)
+	@test -e $(KERNELS) || $(MAKE) --no-print-directory test RECORD=1 TESTS="$(COMPILE_TESTS)"
+	@$(RUN) -m tests.cross_compile.compile $(KERNELS) --for $(COMPILE_FOR) \
+		--seconds $(or $(COMPILE_SECONDS),0) --turn "$$(git rev-parse HEAD 2>/dev/null)"
 
 # Each takes less than ten minutes. The rest of tests/ is about what the CPU runs, or about no device.
 VULKAN_PARTS ?= "tests/ad" "tests/api tests/data tests/frontend tests/library tests/simt" \

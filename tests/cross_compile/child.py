@@ -1,92 +1,112 @@
-"""Makes code of the texts in a folder, in processes that a compiler may end.
+"""Compiles recorded kernels for targets; LLVM may end the process.
 
-    python -m tests.cross_compile.child gfx1100 LOG FILE...
+    python -m tests.cross_compile.child JOBS LOG
 
-Each process writes the name of what it is about to compile to its log, so that the last one there
-is what ended it; the next process goes on behind that.
+Each line of JOBS is a target and the path of a kernel. What came of each is a line of LOG, so that
+the job behind the last line there is what ended a process.
 """
 
 from __future__ import annotations
 
-import subprocess
+import functools
+import json
 import sys
 import traceback
-from dataclasses import dataclass, field
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
-_BATCH = 200
-"""How many texts a process compiles: enough that its start does not count."""
-_SECONDS = 600
+from octants import pipeline
+from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.recursion import deep_recursion
+from octants.ir.cooperation import cooperates, sizes
+from octants.ir.core import Module
+from octants.ir.parser import parse
+from octants.options import Options
+from octants.pipeline_stage import Stage
+from octants.target import Capabilities
+from tests.cross_compile.recorded_kernels import RecordedKernel, read
+from tests.cross_compile.targets import TARGETS
+
+COMPILED, REFUSED, FAILED = "compiled", "refused", "failed"
+_MODULES = 8  # that are kept: the jobs of a kernel follow each other
 
 
-@dataclass
-class Outcome:
-    """How many texts became code, how many kernels were refused, and what failed."""
-
-    compiled: int = 0
-    refused: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"{self.compiled} kernels, {self.refused} refused, {len(self.failures)} failed"
+@functools.cache
+def _capabilities(name: str, chosen: Options) -> Capabilities:
+    with TARGETS[name].backend() as backend:
+        return backend.capabilities(chosen, None)
 
 
-def compile_all(folder: Path, name: str) -> Outcome:
-    """Compile all texts for a target."""
-    place = folder / name
-    found = Outcome(refused=len(list(place.glob("*.refused"))))
-    for path in sorted(place.glob("*.failed")):
-        found.failures.append(f"{_title(path)}\n{path.read_text()}")
-    left = sorted(place.glob("*.text"))
-    log = place / "log"
-    while left:
-        batch = left[:_BATCH]
-        log.write_text("")
-        command = [sys.executable, "-m", "tests.cross_compile.child", name, str(log)]
-        try:
-            ran = subprocess.run(
-                [*command, *map(str, batch)], capture_output=True, text=True, timeout=_SECONDS
-            )
-            ending = f"ended with {ran.returncode}: {ran.stderr[-2000:]}"
-        except subprocess.TimeoutExpired:
-            ending = f"did not end within {_SECONDS} s"
-        done = _read(log, found)
-        if done < len(batch):  # the process ended in the middle of one
-            found.failures.append(f"{_title(batch[done])}\nthe compiler {ending}")
-            done += 1
-        left = left[done:]
-    return found
+@functools.lru_cache(_MODULES)
+def _kernel(path: str, has_f64: bool) -> tuple[RecordedKernel, Module]:
+    """A kernel; where there is no f64, with f32 in its place, unless its bits are looked at."""
+    kernel = read(Path(path))
+    text, depends_on_bits = kernel.text, "bitcast" in kernel.text
+    return kernel, parse(text if has_f64 or depends_on_bits else text.replace("f64", "f32"))
 
 
-def _read(log: Path, found: Outcome) -> int:
-    """Add what a process has done; gives how many texts that were."""
-    parts = log.read_text().split("\0")[1:]
-    for part in parts:
-        if part:
-            found.failures.append(part)
-        else:
-            found.compiled += 1
-    return len(parts)
+@functools.lru_cache(_MODULES)
+def _finished(path: str, has_f64: bool, facts: Capabilities) -> Module:
+    """The module of a kernel behind all passes; several targets may have the same facts."""
+    kernel, module = _kernel(path, has_f64)
+    stage = Stage(facts)
+    if kernel.reversal is not None:
+        module = pipeline.differentiate_reverse(module, stage, **kernel.reversal).module
+    return pipeline.finish(module, stage, noalias=kernel.noalias)
 
 
-def _title(path: Path) -> str:
-    test = path.with_suffix(".test")
-    return f"{path} of {test.read_text() if test.exists() else 'an unknown test'}"
+def compile_kernel(name: str, path: str) -> tuple[str, str]:
+    """What comes of a kernel on a target: an outcome, and text that is still to be checked."""
+    target = TARGETS[name]
+    kernel, module = _kernel(path, target.has_f64)
+    chosen = replace(kernel.options, arch=target.arch)
+    facts = _capabilities(name, chosen)
+    subgroups = {sizes(task)[1] for task in module.tasks if cooperates(task)}
+    if facts.blocks is None or not subgroups <= {facts.blocks.subgroup_size}:
+        return REFUSED, ""
+    try:
+        finished = _finished(path, target.has_f64, facts)
+        with target.backend() as backend:
+            text = target.generate(backend, finished, chosen)
+    except OctantsError as error:
+        if error.diagnostic is not None and error.diagnostic.code in target.refusals:
+            return REFUSED, ""
+        raise
+    target.finish(text, _level(kernel, name))
+    return COMPILED, text
 
 
-def main(name: str, log: str, *paths: str) -> None:
-    """Compile files, and write of each one whether that went well."""
-    from tests.cross_compile.targets import TARGETS
+def _level(kernel: RecordedKernel, name: str) -> int:
+    """The level of optimisation: 1, which takes twice as long as 0, for half of the kernels."""
+    return zlib.crc32(f"{kernel.key} {name}".encode()) % 2
 
-    finish = TARGETS[name].finish
-    for path in map(Path, paths):
-        try:
-            finish(path.read_text())
-            said = ""
-        except Exception:
-            said = f"{_title(path)}\n{traceback.format_exc()}"
-        with Path(log).open("a") as file:
-            file.write("\0" + said)
+
+def main(jobs: str, log: str) -> None:
+    """Run the jobs of a file, and check all texts of Metal at once, as far as they need that."""
+    texts: dict[str, dict[str, str]] = {}
+    with Path(log).open("a") as written:
+
+        def report(name: str, path: str, outcome: str, said: str = "") -> None:
+            written.write(json.dumps([name, path, outcome, said]) + "\n")
+            written.flush()
+
+        for line in Path(jobs).read_text().splitlines():
+            name, path = line.split(" ", maxsplit=1)
+            try:
+                with deep_recursion(path):
+                    outcome, text = compile_kernel(name, path)
+            except Exception:
+                report(name, path, FAILED, traceback.format_exc())
+                continue
+            if text and TARGETS[name].check_all is not None:
+                texts.setdefault(name, {})[path] = text
+            report(name, path, outcome)
+        for name, by_path in texts.items():
+            check = TARGETS[name].check_all
+            assert check is not None
+            for path, said in check(by_path).items():
+                report(name, path, FAILED, said)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The GPUs that kernels of the tests are compiled for, without having one.
 
-`generate` gives the text that a target's backend makes of a module, in the process of the tests.
-`finish` makes code of such texts and checks it, in a process of its own: LLVM ends the process on
-what it cannot lower. To add a target, add a row to `TARGETS`.
+`generate` gives the text that a target's backend makes of a module; `finish` makes code of such
+texts at a level of optimisation, and checks it: LLVM ends the process on what it cannot lower. To
+add a target, add a row to `TARGETS`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ class CompiledFor:
     """A GPU that kernels are compiled for.
 
     ``pretend`` lets a backend answer as on a machine with that GPU. ``refusals`` are the codes of
-    the errors by which the backend may refuse a kernel.
+    the errors by which the backend may refuse a kernel. Where there is no f64 (`has_f64`), f32
+    takes its place. ``check_all`` checks many texts at once, by name, and gives what is wrong with
+    some of them.
     """
 
     arch: str
     pretend: Callable[[pytest.MonkeyPatch], None]
     generate: Callable[[Backend, Module, Options], str]
-    finish: Callable[[str], None]
-    refusals: tuple[str, ...] = ()
+    finish: Callable[[str, int], None]
+    refusals: tuple[str, ...]
+    has_f64: bool = True
+    check_all: Callable[[dict[str, str]], dict[str, str]] | None = None
 
     @contextlib.contextmanager
     def backend(self) -> Iterator[Backend]:
@@ -51,6 +55,11 @@ class CompiledFor:
         with pytest.MonkeyPatch.context() as patch:
             self.pretend(patch)
             yield backend_of(self.arch)
+
+
+_NO_ORDER = "OCT245"
+"""`deterministic` asks for an order, which work items that work together have on CPUs only."""
+_MISSING_FEATURE = "OCT450"
 
 
 @functools.cache
@@ -67,12 +76,13 @@ def _amdgpu(processor: str) -> CompiledFor:
         pretend,
         lambda backend, module, chosen: backend.llvm_text(module, chosen),
         functools.partial(_code_object, processor),
+        (_NO_ORDER,),
     )
 
 
-def _code_object(processor: str, text: str) -> None:
+def _code_object(processor: str, text: str, level: int) -> None:
     """Make a code object of LLVM IR, and check it."""
-    optimised, machine = llvm.optimised(text, amd_target(processor), 1)
+    optimised, machine = llvm.optimised(text, amd_target(processor), level)
     code = code_objects.link(machine.emit_object(optimised))
     read, metadata = read_code(code), metadata_of(code)
     assert metadata["amdhsa.target"] == f"amdgcn-amd-amdhsa--{processor}"
@@ -96,18 +106,38 @@ def _metal_text(backend: Backend, module: Module, chosen: Options) -> str:
     return backend.compile(module, chosen).code.decode()
 
 
-def _check_metal_text(text: str) -> None:
+def _check_metal_text(text: str, _: int) -> None:
     """Check the text of a library of Metal; there is no compiler of it here."""
     assert problems(text) == []
-    if clang() is not None:
-        check_address_spaces([text])
 
 
-_MISSING_FEATURE = "OCT450"
+def _check_spaces(texts: dict[str, str]) -> dict[str, str]:
+    """What clang says of address spaces; texts that are wrong are sought by halves."""
+    if clang() is None:
+        return {}
+    try:
+        check_address_spaces(list(texts.values()))
+    except AssertionError as error:
+        names = list(texts)
+        if len(names) == 1:
+            return {names[0]: str(error)}
+        half = len(names) // 2
+        parts = names[:half], names[half:]
+        return {
+            k: v for part in parts for k, v in _check_spaces({n: texts[n] for n in part}).items()
+        }
+    return {}
+
 
 TARGETS: dict[str, CompiledFor] = {
     **{name: _amdgpu(name) for name in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")},
     "metal": CompiledFor(
-        "metal", _pretend_metal, _metal_text, _check_metal_text, (_MISSING_FEATURE,)
+        "metal",
+        _pretend_metal,
+        _metal_text,
+        _check_metal_text,
+        (_NO_ORDER, _MISSING_FEATURE),
+        has_f64=False,
+        check_all=_check_spaces,
     ),
 }

@@ -1,112 +1,150 @@
-"""The plug-in that compiles the kernels of the tests for other GPUs."""
+"""The kernels of tests are recorded, and compiled for other GPUs."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import InternalError
-from tests.cross_compile import targets
-from tests.cross_compile.child import compile_all
-from tests.cross_compile.plugin import Recorder
+from tests.cross_compile import child
+from tests.cross_compile import compile as compiling
+from tests.cross_compile.child import COMPILED, FAILED, REFUSED
+from tests.cross_compile.plugin import Observer
+from tests.cross_compile.recorded_kernels import Recorder, in_order, read
+from tests.cross_compile.targets import TARGETS
 from tests.metal.cpp import clang
 
-_KERNEL = """\
-declare double @llvm.{name}.f64(double)
-define amdgpu_kernel void @k(ptr addrspace(1) %x) {{
-  %a = load double, ptr addrspace(1) %x
-  %b = call double @llvm.{name}.f64(double %a)
-  store double %b, ptr addrspace(1) %x
-  ret void
-}}
-!llvm.module.flags = !{{!0}}
-!0 = !{{i32 1, !"amdhsa_code_object_version", i32 500}}
-"""
+Log = list[tuple[str, str, str, str]]
 
 
-def test_a_kernel_and_its_gradient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kernels of a program with a gradient: one of f64, one that is run twice."""
+    observer = Observer(Recorder(tmp_path))
+    observer.test = "a test"
     qd.init(arch=qd.cpu)
-    recorder = Recorder(["gfx942", "gfx1100"], tmp_path)
-    recorder.test = "this test"
-    recorder.install(monkeypatch)
-    x, loss = qd.field(qd.f32, 40, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+    with monkeypatch.context() as patch:
+        observer.install(patch)
+        x, loss = qd.field(qd.f32, 40, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+        y = qd.field(qd.f64, 40)
 
-    @qd.kernel
-    def squares():
-        for i in x:
-            loss[None] += x[i] * x[i]
+        @qd.kernel
+        def squares(n: qd.i32):
+            for i in x:
+                for _ in range(n):
+                    loss[None] += x[i] * x[i]
 
-    x.fill(3)
-    with qd.ad.Tape(loss):
-        squares()
-    assert set(x.grad.to_numpy()) == {6}
-    texts = [len(list((tmp_path / name).glob("*.text"))) for name in ("gfx942", "gfx1100")]
-    assert texts[0] == texts[1] >= 2
-    found = compile_all(tmp_path, "gfx942")
-    assert found.compiled == texts[0]
-    assert not found.failures
+        @qd.kernel
+        def widen():
+            for i in x:
+                y[i] = x[i] * 0.5
+
+        x.fill(3)
+        with qd.ad.Tape(loss):
+            squares(1)
+        widen()
+        widen()
+        assert set(x.grad.to_numpy()) == {6}
+    return tmp_path
+
+
+def outcomes(folder: Path, *names: str) -> dict[str, list[str]]:
+    """What the child makes of the kernels of a folder, by target."""
+    paths = in_order(folder)
+    jobs, log = folder / "jobs", folder / "log"
+    jobs.write_text("".join(f"{name} {path}\n" for path in paths for name in names))
+    child.main(str(jobs), str(log))
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for name, path, outcome, said in map(json.loads, log.read_text().splitlines()):
+        assert outcome != FAILED, f"{path}: {said}"
+        found[name].append(outcome)
+    return found
+
+
+def test_kernels_and_gradients_are_compiled(recorded: Path) -> None:
+    kernels = [read(path) for path in in_order(recorded)]
+    assert len([each for each in kernels if "@widen" in each.text]) == 1
+    assert any(each.reversal for each in kernels)
+    assert {each.test for each in kernels} == {"a test"}
+    found = outcomes(recorded, "gfx942", "gfx1100", "metal")
+    assert found["gfx942"] == found["gfx1100"] == [COMPILED] * len(kernels)
+    assert found["metal"] == found["gfx942"], "a kernel of f64 is compiled with f32"
+
+
+@pytest.mark.slow  # CI compiles thousands in such processes
+def test_a_process_compiles_what_it_is_given(recorded: Path) -> None:
+    paths = in_order(recorded)[:2]
+    found = compiling.compile_kernels(paths, ["gfx1100"])
+    assert found.line("gfx1100") == "gfx1100: 2 kernels compiled, 0 refused, 0 failed"
+
+
+def test_what_there_is_no_time_for_is_left_out(recorded: Path) -> None:
+    found = compiling.compile_kernels(in_order(recorded)[:2], ["gfx1100"], seconds=1e-9)
+    assert (found.left, not found.counts) == (2, True)
+
+
+def test_each_turn_has_another_order(recorded: Path) -> None:
+    orders = {tuple(in_order(recorded, str(turn))) for turn in range(20)}
+    assert len(orders) > 1
+    assert len({frozenset(order) for order in orders}) == 1
+
+
+def pretended(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str, str], str]) -> None:
+    """Let processes end when a job has the answer "", and then say that they did."""
+
+    def run(arguments: list[str]) -> str:
+        jobs, log = map(Path, arguments)
+        with log.open("a") as written:
+            for line in jobs.read_text().splitlines():
+                name, path = line.split(" ")
+                if not (outcome := answer(name, path)):
+                    return "ended with -6: LLVM ERROR"
+                written.write(json.dumps([name, path, outcome, "why"]) + "\n")
+        return ""
+
+    monkeypatch.setattr(compiling, "_run", run)
+
+
+def test_what_ends_the_compiler_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = in_order(recorded)
+    bad = str(paths[1])
+    pretended(monkeypatch, lambda _, path: COMPILED if path != bad else "")
+    found = compiling.compile_kernels(paths, ["gfx942", "metal"])
+    compiled = len(paths) - 1
+    for name, failure in zip(("gfx942", "metal"), found.failures, strict=True):
+        assert failure == f"{name}: {bad} of a test\nthe compiler ended with -6: LLVM ERROR"
+        assert found.line(name) == f"{name}: {compiled} kernels compiled, 0 refused, 1 failed"
+
+
+def test_what_fails_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = in_order(recorded)[:2]
+    pretended(monkeypatch, lambda _, path: FAILED if path == str(paths[0]) else REFUSED)
+    found = compiling.compile_kernels(paths, ["metal"])
+    assert found.failures == [f"metal: {paths[0]} of a test\nwhy"]
+    assert found.line("metal") == "metal: 0 kernels compiled, 1 refused, 1 failed"
+
+
+def test_an_error_of_the_compiler_is_a_failure(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InternalError("no")
+
+    monkeypatch.setattr(child, "compile_kernel", fail)
+    with pytest.raises(AssertionError, match="InternalError: no"):
+        outcomes(recorded, "gfx1100")
 
 
 @pytest.mark.skipif(clang() is None, reason="no clang++ here, which checks texts of Metal")
-def test_texts_of_metal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    qd.init(arch=qd.cpu)
-    recorder = Recorder(["metal"], tmp_path)
-    recorder.install(monkeypatch)
-    x, y = qd.field(qd.f32, 40), qd.field(qd.f64, 40)
-
-    @qd.kernel
-    def fill(n: qd.i32):
-        for i in x:
-            for _ in range(n):
-                x[i] += qd.sin(x[i])
-
-    @qd.kernel
-    def widen():
-        for i in x:
-            y[i] = x[i] * 0.5
-
-    fill(3)
-    widen()
-    good, bad = tmp_path / "metal" / "a.text", tmp_path / "metal" / "b.text"
-    good.write_text("#include <metal_stdlib>\nvoid f(device uint* x)\n{\n    x[0] = 3u;\n}\n")
-    bad.write_text(good.read_text().replace("x[0]", "*(threadgroup uint*)(x)"))
-    found = compile_all(tmp_path, "metal")
-    assert (found.compiled, found.refused) == (2, 1)
-    (failure,) = found.failures
-    assert failure.startswith(str(bad)) and "address_space" in failure
-
-
-def test_what_ends_the_compiler_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "gfx1100"
-    folder.mkdir()
-    for number, name in enumerate(("sqrt", "tanh", "fabs")):
-        (folder / f"{number}.text").write_text(_KERNEL.format(name=name))
-        (folder / f"{number}.test").write_text(f"the test of {name}")
-    found = compile_all(tmp_path, "gfx1100")
-    assert found.compiled == 2
-    (failure,) = found.failures
-    assert failure.startswith(f"{folder}/1.text of the test of tanh\nthe compiler ended with 1: ")
-
-
-def test_what_has_no_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(backend: object, module: object, chosen: object) -> str:
-        raise InternalError("no")
-
-    qd.init(arch=qd.cpu)
-    broken = dataclasses.replace(targets.TARGETS["gfx1100"], generate=refuse)
-    monkeypatch.setitem(targets.TARGETS, "gfx1100", broken)
-    Recorder(["gfx1100"], tmp_path).install(monkeypatch)
-    x = qd.field(qd.f32, ())
-
-    @qd.kernel
-    def fill():
-        x[None] = 1
-
-    fill()
-    assert x[None] == 1
-    found = compile_all(tmp_path, "gfx1100")
-    assert found.compiled == 0
-    assert "InternalError: no" in found.failures[0]
+def test_a_wrong_address_space_is_found_among_all_texts() -> None:
+    good = "#include <metal_stdlib>\nvoid f(device uint* x)\n{\n    x[0] = 3u;\n}\n"
+    bad = good.replace("x[0]", "*(threadgroup uint*)(x)")
+    check = TARGETS["metal"].check_all
+    assert check is not None
+    assert check({"a": good, "b": good}) == {}
+    ((name, said),) = check({"a": good, "b": bad, "c": good}).items()
+    assert name == "b" and "address_space" in said

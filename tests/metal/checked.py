@@ -46,7 +46,7 @@ def problems(text: str) -> list[str]:
 
 
 def _bodies(text: str, starts: Sequence[re.Match[str]]) -> list[str]:
-    ends = [start.start() for start in starts[1:]] + [len(text)]
+    ends = [*(start.start() for start in starts[1:]), len(text)][: len(starts)]
     return [text[start.end() : end] for start, end in zip(starts, ends, strict=True)]
 
 

@@ -1,0 +1,142 @@
+"""Compiles the kernels that tests have recorded, for GPUs that are not at hand.
+
+    python -m pytest -p tests.cross_compile.plugin --record-kernels FOLDER tests
+    python -m tests.cross_compile.compile FOLDER --for gfx942,gfx1100,metal
+
+Each kernel is compiled by a process that may end: what ended it has failed, and another process
+goes on behind it. With ``--seconds`` what is not compiled in this time is left out. The order is
+another one for each ``--turn``, so that such runs see other kernels each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cross_compile.child import COMPILED, FAILED, REFUSED
+from tests.cross_compile.recorded_kernels import in_order, read
+
+_BATCH = 100
+"""How many jobs a process has: enough that its start does not count."""
+_SECONDS = 600  # for one process
+
+Job = tuple[str, str]
+"""A target, and the path of a kernel."""
+
+
+@dataclass
+class Found:
+    """What came of the jobs, by target; each failure is a text."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    left: int = 0
+
+    def add(self, name: str, path: str, outcome: str, said: str) -> None:
+        """Add what came of a job; a failure that is found later takes the place of a success."""
+        self.counts[name, outcome] += 1
+        if outcome == FAILED:
+            self.failures.append(f"{name}: {path} of {read(Path(path)).test}\n{said}")
+
+    def merge(self, other: Found) -> None:
+        self.counts += other.counts
+        self.failures += other.failures
+
+    def line(self, name: str) -> str:
+        """The numbers of a target."""
+        compiled, refused, failed = (
+            self.counts[name, outcome] for outcome in (COMPILED, REFUSED, FAILED)
+        )
+        return f"{name}: {compiled} kernels compiled, {refused} refused, {failed} failed"
+
+
+def compile_kernels(
+    paths: Sequence[Path], names: Sequence[str], processes: int = 1, seconds: float = 0.0
+) -> Found:
+    """Compile kernels for targets, as many as there is time for; 0 is all the time there is."""
+    jobs = [(name, str(path)) for path in paths for name in names]
+    batches = [jobs[first : first + _BATCH] for first in range(0, len(jobs), _BATCH)]
+    end = time.monotonic() + seconds if seconds else float("inf")
+    total = Found()
+
+    def run(batch: list[Job]) -> Found:
+        return _compile(batch) if time.monotonic() < end else Found(left=len(batch))
+
+    with ThreadPoolExecutor(processes) as pool:
+        for found in pool.map(run, batches):
+            total.merge(found)
+            total.left += found.left
+    return total
+
+
+def _compile(jobs: list[Job]) -> Found:
+    """Compile in a process, and in another one what is left when it ends."""
+    found = Found()
+    while jobs:
+        with tempfile.TemporaryDirectory(prefix="octants-cross-compile-") as folder:
+            list_, log = Path(folder, "jobs"), Path(folder, "log")
+            list_.write_text("".join(f"{name} {path}\n" for name, path in jobs))
+            log.touch()
+            ending = _run([str(list_), str(log)])
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines:
+            found.add(*line)
+        for name, _, outcome, _ in lines[len(jobs) :]:  # found when all had been compiled
+            assert outcome == FAILED
+            found.counts[name, COMPILED] -= 1
+        if ending and len(lines) >= len(jobs):
+            found.add(*jobs[-1], FAILED, f"the check of all texts {ending}")
+        elif len(lines) < len(jobs):
+            found.add(*jobs[len(lines)], FAILED, f"the compiler {ending}")
+        jobs = jobs[len(lines) + 1 :]
+    return found
+
+
+def _run(arguments: list[str]) -> str:
+    """Run a process; gives how it ended, and nothing if it ended well."""
+    command = [sys.executable, "-m", "tests.cross_compile.child", *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"did not end within {_SECONDS} s"
+    return f"ended with {done.returncode}: {done.stderr[-2000:]}" if done.returncode else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--for", dest="names", required=True)
+    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--turn", default="")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    names = given.names.split(",")
+    begun, paths = time.monotonic(), in_order(given.folder, given.turn)
+    if not paths:
+        print(f"no kernels are in {given.folder}")
+        return 1
+    found = compile_kernels(paths, names, given.processes, given.seconds)
+    for text in found.failures:
+        print(text, end="\n\n")
+    print(f"{len(paths)} kernels were recorded; {time.monotonic() - begun:.0f} s")
+    for name in names:
+        print(found.line(name))
+    if found.left:
+        print(f"{found.left // len(names)} kernels were left out for want of time")
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
