@@ -5,9 +5,12 @@ Nothing is taken from the user's cache of kernels, nor put there: tests of the c
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -16,6 +19,12 @@ import octants
 
 os.environ.setdefault("OCTANTS_VERIFY", "1")
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
+
+if sys.dont_write_bytecode:  # a hundred processes of the tests would compile the sources again
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(tempfile.gettempdir()) / "octants-bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
     octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
@@ -32,6 +41,14 @@ hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("repeatable")
 
 _begun: dict[str, None] = {}
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look through the tests themselves: a million objects and more.
+
+    Some tests collect garbage to see that objects are gone.
+    """
+    gc.freeze()
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -100,10 +102,26 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
                     yield (name if name in MODULES else source), node.lineno
 
 
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-EDGES = {
-    name: [edge for edge in imports_of(tree) if edge[0] != name] for name, tree in TREES.items()
-}
+class Imports(NamedTuple):
+    """What a module imports of other modules of Octants, with the lines, and where it must not."""
+
+    edges: list[tuple[str, int]]
+    in_functions: list[int]
+
+
+@functools.cache
+def imports_in(module: str) -> Imports:
+    """The imports of a module, whose syntax tree is not kept."""
+    tree = ast.parse(MODULES[module].read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    edges = [edge for edge in imports_of(tree) if edge[0] != module]
+    spans = [(n.lineno, n.end_lineno) for n in ast.walk(tree) if isinstance(n, functions)]
+    inside = [line for _, line in imports_of(tree) if any(a <= line <= (b or a) for a, b in spans)]
+    return Imports(edges, inside)
+
+
+def edges_of(module: str) -> list[tuple[str, int]]:
+    return imports_in(module).edges
 
 
 def test_every_unit_has_a_layer() -> None:
@@ -113,7 +131,7 @@ def test_every_unit_has_a_layer() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_down(module: str) -> None:
     importer = unit_of(module)
-    for imported, line in EDGES[module]:
+    for imported, line in edges_of(module):
         unit = unit_of(imported)
         where = f"{MODULES[module]}:{line}: {module} imports {imported}"
         assert RANK[unit] <= RANK[importer], f"{where}, of a higher layer"
@@ -123,14 +141,14 @@ def test_imports_point_down(module: str) -> None:
 
 def test_units_do_not_import_in_circles() -> None:
     graph: dict[str, set[str]] = {}
-    for module, edges in EDGES.items():
+    for module in MODULES:
         unit = unit_of(module)
-        graph.setdefault(unit, set()).update(unit_of(name) for name, _ in edges)
+        graph.setdefault(unit, set()).update(unit_of(name) for name, _ in edges_of(module))
     assert not find_cycle({unit: targets - {unit} for unit, targets in graph.items()})
 
 
 def test_modules_do_not_import_in_circles() -> None:
-    assert not find_cycle({module: {name for name, _ in edges} for module, edges in EDGES.items()})
+    assert not find_cycle({module: {name for name, _ in edges_of(module)} for module in MODULES})
 
 
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -162,7 +180,7 @@ def test_nothing_flows_back() -> None:
     reached = {"octants.pipeline"}
     below = list(reached)
     while below:
-        found = {name for name, _ in EDGES[below.pop()]} - reached
+        found = {name for name, _ in edges_of(below.pop())} - reached
         reached |= found
         below += found
     after = {"codegen", "backends", "runtime", "driver", "launch", "data"}
@@ -189,9 +207,7 @@ def _names_of(part: type, field: str) -> set[str]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_import_of_octants_inside_a_function(module: str) -> None:
-    for node in ast.walk(TREES[module]):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            assert not list(imports_of(node)), f"{MODULES[module]}:{node.lineno}"
+    assert not imports_in(module).in_functions, MODULES[module]
 
 
 def test_importing_octants_imports_no_optional_package() -> None:

@@ -355,7 +355,7 @@ def reference(kind: str, x: np.ndarray[Any, Any], t: int, s: int, value: float) 
         x[:, 0] = x[:, 1] * x[:, 2]
 
 
-@pytest.mark.parametrize("seed", seeds(25, 100))
+@pytest.mark.parametrize("seed", seeds(12, 100))
 def test_random_rows(seed: int) -> None:
     generator = random.Random(seed)
     x = qd.field(qd.f64, (4, 3), needs_grad=True)

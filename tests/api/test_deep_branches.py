@@ -12,26 +12,28 @@ from tests.api.test_deep_programs import define
 from tests.devices import beyond_llvmpipe, on_cpu
 
 DEPTH = deep_branches.MAX_DEPTH + 2
+OF_LOOPS = 6
+"""The depth from which loops compute again here: deeper ones take long to compile."""
 POINTS = np.linspace(0.0213717, 0.9677731, 10)  # none of them is a limit of a branch
 WEIGHTS = np.cos(np.arange(10))
 
 
-def alternatives(*work: str) -> list[str]:
+def alternatives(*work: str, depth: int = DEPTH) -> list[str]:
     """A chain of alternatives of these lines."""
     lines = []
-    for k in range(DEPTH):
-        lines.append(f"{'el' if k else ''}if v > {0.98 * (1 - (k + 1) / DEPTH)!r}:")
+    for k in range(depth):
+        lines.append(f"{'el' if k else ''}if v > {0.98 * (1 - (k + 1) / depth)!r}:")
         lines += ["    " + line.replace("#", str(k)) for line in work]
     return [*lines, "else:", "    v = v * 0.5"]
 
 
-def nested(before: list[str], after: list[str]) -> list[str]:
+def nested(before: list[str], after: list[str], depth: int = DEPTH) -> list[str]:
     """Ifs within each other, with lines before the inner one and after it."""
     lines = []
-    for k in range(DEPTH):
-        lines.append("    " * k + f"if v > {0.3 * k / DEPTH!r}:")
+    for k in range(depth):
+        lines.append("    " * k + f"if v > {0.3 * k / depth!r}:")
         lines += ["    " * (k + 1) + line.replace("#", str(k)) for line in before]
-    for k in reversed(range(DEPTH)):
+    for k in reversed(range(depth)):
         lines += ["    " * (k + 1) + line.replace("#", str(k)) for line in after]
     return lines
 
@@ -43,7 +45,9 @@ PROGRAMS = {
         *alternatives("w = qd.sin(v) * #.5", "v = w * w"),
         "v = v * w + qd.sin(w)",
     ],
-    "loops": alternatives("for j in range(3 + i % 2):", "    v = v * v * 0.5 + qd.sin(v) * 0.#"),
+    "loops": alternatives(
+        "for j in range(3 + i % 2):", "    v = v * v * 0.5 + qd.sin(v) * 0.#", depth=OF_LOOPS + 2
+    ),
     "while": alternatives("u = v", "while u < 2.0:", "    u = u * 1.5 + v * v", "v = u * v"),
     "in a loop": [
         "for t in range(3):",
@@ -54,7 +58,9 @@ PROGRAMS = {
     "nested, used after": nested(
         ["u# = v * 0.99 + 0.01 * v * v", "v = qd.sin(u#)"], ["v = v * u# + 0.5"]
     ),
-    "nested loops": nested(["for j in range(2 + i % 2):", "    v = v * 0.9 + 0.1 * v * v"], []),
+    "nested loops": nested(
+        ["for j in range(2 + i % 2):", "    v = v * 0.9 + 0.1 * v * v"], [], OF_LOOPS + 2
+    ),
     "overwritten": alternatives("a = x[i]", "v = v * a * 1.#", "x[i] = v", "v = v * x[i]"),
     "atomic": alternatives("a = qd.atomic_add(y[i], v * v)", "v = v * a + v * 1.#"),
     "integers": ["c = 0", *alternatives("c = c + # % 3", "v = v * v * (1.0 + c)"), "v = v * c"],
@@ -81,11 +87,18 @@ def gradient(lines: list[str], simd: str) -> NDArray[np.float64]:
 LARGE = ("loops", "nested loops")  # for which Mesa's driver takes minutes
 
 
+@pytest.fixture
+def lines(program: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A program, with a limit that it exceeds."""
+    if program in LARGE:
+        monkeypatch.setattr(deep_branches, "MAX_DEPTH", OF_LOOPS)
+    return PROGRAMS[program]
+
+
 @pytest.mark.parametrize(
     "program", [pytest.param(p, marks=beyond_llvmpipe if p in LARGE else ()) for p in PROGRAMS]
 )
-def test_gradient(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = PROGRAMS[program]
+def test_gradient(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = gradient(lines, "never")
     both = values(lines, np.concatenate([POINTS + 1e-6, POINTS - 1e-6])).reshape(2, -1)
     assert np.allclose(found, WEIGHTS * (both[0] - both[1]) / 2e-6, rtol=1e-6, atol=1e-8)
@@ -95,8 +108,7 @@ def test_gradient(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_cpu
 @pytest.mark.parametrize("program", ["work", "loops", "overwritten", "integers"])
-def test_gradient_in_lanes(program: str) -> None:
-    lines = PROGRAMS[program]
+def test_gradient_in_lanes(lines: list[str]) -> None:
     assert np.array_equal(gradient(lines, "always"), gradient(lines, "never"))
 
 

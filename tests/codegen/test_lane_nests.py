@@ -91,10 +91,18 @@ def adjoints(kernel: Module, budget: int, lanes: int) -> dict[str, np.ndarray]:
     return {name: x for (name, of), x in data.items() if of is Companion.ADJOINT}
 
 
-@pytest.mark.parametrize("budget", [0, 400, 4000])
-def test_random_nests(budget: int, plans: list[RecordingPlan]) -> None:
+@pytest.mark.parametrize(
+    ("budget", "seeds"),
+    [
+        (0, SEEDS[::2]),
+        (400, SEEDS[:4]),
+        (4000, SEEDS[4:]),
+        *(pytest.param(budget, SEEDS, marks=pytest.mark.slow) for budget in (0, 400, 4000)),
+    ],
+)
+def test_random_nests(budget: int, seeds: tuple[int, ...], plans: list[RecordingPlan]) -> None:
     found: Counter[str] = Counter()
-    for seed in SEEDS:
+    for seed in seeds:
         kernel = RaggedNests(seed).module()
         plans.clear()
         machine = Capabilities(tape_whole=64 if budget else 0, tape_sharers=2, nests="store")
@@ -109,6 +117,6 @@ def test_random_nests(budget: int, plans: list[RecordingPlan]) -> None:
         for name, values in adjoints(result.module, budget, lanes).items():
             message = f"{seed}, {name}"
             np.testing.assert_allclose(values, alone[name], rtol=1e-9, atol=1e-11, err_msg=message)
-    assert found["stored"] >= 7
-    assert found["in lanes"] == len(SEEDS)
-    assert found["in blocks"] >= len(SEEDS) * bool(budget)
+    assert found["stored"] >= len(seeds) - 1
+    assert found["in lanes"] == len(seeds)
+    assert found["in blocks"] >= len(seeds) * bool(budget)

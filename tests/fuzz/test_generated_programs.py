@@ -16,7 +16,7 @@ from octants.fuzz.generator.widths import fitted
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Outcome, Program
 
-COUNT = 50  # `python -m octants.fuzz` compares as many as one likes
+COUNT = 32  # `python -m octants.fuzz` compares as many as one likes
 STEP = 1e-5
 ENDS = "written float array without a gradient"  # where derivatives end, and differences do not
 

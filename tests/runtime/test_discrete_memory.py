@@ -15,19 +15,23 @@ import pytest
 from tests.devices import DISCRETE
 
 ROOT = Path(__file__).parents[2]
-PARTS = {
-    "data": ("test_host_access", "test_events"),
-    "api": ("test_launch_path", "test_torch"),
-    "ad": ("test_snapshots", "test_accessed_regions", "test_argument_gradients", "test_log_budget"),
-}
+FILES = (
+    "data/test_host_access",
+    "data/test_events",
+    "api/test_launch_path",
+    "api/test_torch",
+    "ad/test_snapshots",
+    "ad/test_accessed_regions",
+    "ad/test_argument_gradients",
+    "ad/test_log_budget",
+)
 
 
 @pytest.mark.skipif(DISCRETE, reason="the tests themselves run so")
-@pytest.mark.parametrize("part", PARTS)
-def test_memory_that_the_host_cannot_touch(part: str) -> None:
+def test_memory_that_the_host_cannot_touch() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     found = subprocess.run(
-        [*command, *(f"tests/{part}/{name}.py" for name in PARTS[part])],
+        [*command, *(f"tests/{name}.py" for name in FILES)],
         cwd=ROOT,
         env={**os.environ, "OCTANTS_DISCRETE": "1"},
         capture_output=True,
