@@ -83,7 +83,8 @@ class Off:
             gradient["x"][3, 1] = np.nextafter(gradient["x"][3, 1], 1.0)
         if self.part == "gradient":
             gradient["x"] *= 1.001
-        return [Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent)]
+        second = {name: np.zeros_like(values) for name, values in gradient.items()}
+        return [Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent, second)]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ class Off:
         ("threads", "bit", "check threads, run 1 other bits in primal: f[3]"),
         ("cache", "bit", "check cache, run 1 other bits in primal: f[3]"),
         ("adjoint", "gradient", "check adjoint, <v, J u> is"),
+        ("hessian", "second", "check hessian, second derivative: x"),
         ("fields", "gradient", "check fields, run 1 tape gradient: x"),
     ],
 )

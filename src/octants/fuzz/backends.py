@@ -37,14 +37,16 @@ class Actual:
 
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
     loss", and `VALIDATED` for programs that may race. In the first and the third the adjoint of a
-    returned float is one. What raised is in `refusals` if it is a documented error of autodiff,
-    else in `errors`; both are keyed by the mode.
+    returned float is one. `second` has the derivatives of the gradient along the program's
+    direction. What raised is in `refusals` if it is a documented error of autodiff, else in
+    `errors`; both are keyed by the mode.
     """
 
     primal: Arrays | None = None
     returned: list[FloatArray] = field(default_factory=list)
     gradients: dict[str, Arrays] = field(default_factory=dict)
     tangent: Arrays | None = None
+    second: Arrays | None = None
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
@@ -59,6 +61,7 @@ class RunConfiguration:
     tape: dict[str, Any] = field(default_factory=dict)  # options of tapes
     all_modes: bool = False  # a tape for every program, and none over a loss that is returned
     forward: bool = True  # whether tangents are computed
+    second: bool = False  # whether second derivatives are computed
 
 
 class Backend(Protocol):
@@ -117,6 +120,8 @@ class PackageBackend:
             _attempt(actual, VALIDATED, lambda: session.validated(actual))
         if configuration.forward:
             _attempt(actual, "forward", lambda: session.forward(actual))
+        if configuration.second:
+            _attempt(actual, "second", lambda: session.second(actual))
         return actual
 
     def _start(self, program: Program) -> None:
@@ -165,7 +170,7 @@ def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         code = next((code for code in REFUSALS if code in text), None)
-        if code is not None and mode in ("bare", "tape", "forward"):
+        if code is not None and mode in ("bare", "tape", "forward", "second"):
             actual.refusals[mode] = code
         else:
             actual.errors[mode] = text
@@ -274,6 +279,25 @@ class Session:
         with self.qd.ad.FwdMode(loss=arrays, param=arrays, seed=seeds):
             self._launches()
             actual.tangent = {name: _read(a.dual) for name, a in self.differentiable.items()}
+
+    def second(self, actual: Actual) -> None:
+        """The gradient of the tangents' functional: a product with its Hessian."""
+        tangents = importlib.import_module(f"{self.qd.__name__}.ad.tangents")
+        self._reset()
+        with self.qd.ad.Tape() as tape, tangents.Tangents(tape) as pushed:
+            made = {}
+            for name, array in self.differentiable.items():
+                made[name] = tangents.make_ndarray(
+                    array.dtype, array.shape, element_shape=array.element_shape, needs_grad=True
+                )
+                made[name].from_numpy(np.asarray(self.program.direction[name], array.dtype.numpy))
+                pushed.add(array, made[name])
+            self._launches()
+            after = {name: _read(array) for name, array in self.arrays.items()}
+            for name, tangent in made.items():
+                _write(tangent.grad, self.program.weights[name])
+        self._gradients(actual, "second", after)
+        actual.second = actual.gradients.pop("second")
 
 
 def _write(array: Any, values: FloatArray) -> None:

@@ -29,6 +29,7 @@ from octants.fuzz.backends import (
     options,
 )
 from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
+from octants.fuzz.identities import adjoint_identity, second_differences
 from octants.fuzz.program import Close, Outcome, Program, Undefined
 
 Options = dict[str, Any]
@@ -64,7 +65,8 @@ class Check:
     arrays: str = ""  # "numpy" or "torch": what replaces ndarrays
     tape: Options = field(default_factory=dict)
     forward: bool = True  # whether the other run computes tangents
-    is_of_first: bool = False  # whether the first run alone is checked
+    of_first: Callable[[Program, Actual], Iterator[str]] | None = None  # checks the first run alone
+    second: bool = False  # whether the first run computes second derivatives
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -118,7 +120,14 @@ CHECKS: dict[str, Check] = {
     "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
     "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
-    "adjoint": Check("<v, J u> = <J^T v, u> of reverse and forward mode", is_of_first=True),
+    "adjoint": Check(
+        "<v, J u> = <J^T v, u> of reverse and forward mode", of_first=adjoint_identity
+    ),
+    "hessian": Check(
+        "second derivatives against differences of the oracle's gradient",
+        of_first=second_differences,
+        second=True,
+    ),
 }
 
 
@@ -178,7 +187,8 @@ class Checker:
         options = dict(check.first)
         if name == "cache":
             options |= {"offline_cache": True, "offline_cache_file_path": self.folder}
-        return RunConfiguration(options, all_modes=check.is_of_first)
+        is_alone = check.of_first is not None
+        return RunConfiguration(options, all_modes=is_alone, second=check.second)
 
     def _problems(
         self,
@@ -189,8 +199,8 @@ class Checker:
         backend: PackageBackend,
     ) -> Iterator[str]:
         check = CHECKS[name]
-        if check.is_of_first:
-            yield from _adjoint_identity(program, first)
+        if check.of_first is not None:
+            yield from check.of_first(program, first)
             return
         changed = check.transform(program)
         if changed is None or (check.arrays and not transforms.ndarrays_of(program)):
@@ -270,22 +280,3 @@ def _other_bits(
 
 def _numbered(actual: Actual) -> Arrays:
     return {str(k): np.atleast_1d(value) for k, value in enumerate(actual.returned)}
-
-
-LEVEL = {"f16": 0.05, "f32": 1e-3, "f64": 1e-9}
-
-
-def _adjoint_identity(program: Program, actual: Actual) -> Iterator[str]:
-    """The two modes are the transposes of each other."""
-    if actual.tangent is None or "tape" not in actual.gradients:
-        return
-    forward = [program.weights[name] * actual.tangent[name] for name in program.weights]
-    gradient = actual.gradients["tape"]
-    reverse = [gradient[name] * program.direction[name] for name in program.weights]
-    sizes = [np.sum(np.abs(terms), dtype=np.float64) for terms in (*forward, *reverse)]
-    ahead = sum(float(np.sum(terms, dtype=np.float64)) for terms in forward)
-    back = sum(float(np.sum(terms, dtype=np.float64)) for terms in reverse)
-    named = (dtype for dtype in LEVEL if f"qd.{dtype}" in program.source)  # narrowest first
-    level = max(LEVEL[program.precision], LEVEL[next(named, "f64")])
-    if not abs(ahead - back) <= level * (1e-6 + sum(sizes)):
-        yield f"<v, J u> is {ahead!r}, <J^T v, u> is {back!r}"
