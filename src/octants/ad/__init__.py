@@ -12,6 +12,7 @@
 # * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
 #   `snapshots` holds the state, `checkpoint_steps` runs the steps, `step_trace` checks that they
 #   repeat.
+# * `implicit` differentiates what solvers find, by the equation that they solve.
 # * `forward_mode` computes tangents; `custom` has the decorators; `clear_gradients` zeroes
 #   gradients.
 # * `array_function` makes a function without side effects of kernels, with derivatives of first and
@@ -32,6 +33,7 @@ from octants.deferred_import import names_of as _names_of
 
 if TYPE_CHECKING:
     from octants.ad.checkpointed_loops import checkpointed
+    from octants.ad.implicit import implicit
     from octants.ad.jacobians import hessian, jacobian
     from octants.ad.loss_functions import value_and_grad
     from octants.ad.products import hvp, jvp, vjp
@@ -40,6 +42,7 @@ else:
         "checkpointed": "ad.checkpointed_loops",
         "hessian": "ad.jacobians",
         "hvp": "ad.products",
+        "implicit": "ad.implicit",
         "jacobian": "ad.jacobians",
         "jvp": "ad.products",
         "value_and_grad": "ad.loss_functions",
@@ -56,6 +59,7 @@ __all__ = [
     "grad_replaced",
     "hessian",
     "hvp",
+    "implicit",
     "jacobian",
     "jvp",
     "no_grad",

@@ -111,3 +111,14 @@ class WrongJacobianMode(UserError):
     exception = OctantsValueError
     title = "jacobian(mode={given}): there is no such mode"
     remedy = "pass 'auto', 'forward' or 'reverse'"
+
+
+class AdjointSolveFailed(UserError):
+    """The linear system of an implicit derivative has no solution that was found."""
+
+    name: str
+    problem: str
+    code = "OCT359"
+    exception = OctantsRuntimeError
+    title = "the derivative of what `{name}` solves for: the Jacobian of the residual {problem}"
+    remedy = "check that the residual is zero at the solution only; or give a `linear_solve`"
