@@ -193,6 +193,7 @@ if TYPE_CHECKING:
     from octants import experimental as experimental
     from octants import interop as interop
     from octants import linalg as linalg
+    from octants import profiler as profiler
     from octants import sparse as sparse
     from octants import ui as ui
     from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
@@ -219,6 +220,7 @@ else:
             "interop",
             "jax",
             "linalg",
+            "profiler",
             "sparse",
             "tools",
             "torch",

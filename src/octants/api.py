@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from octants import driver, options
+from octants import driver, options, timeline
 from octants.backends.table import begin, obstacle_to
 from octants.data import current
 from octants.deferred_import import Deferred
@@ -24,8 +24,10 @@ from octants.types.scalars import DType
 if TYPE_CHECKING:
     import logging
 
+    from octants import profiler
     from octants.launch import segmented_kernel
 else:
+    profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
     segmented_kernel = Deferred("octants.launch.segmented_kernel")
 
@@ -119,6 +121,9 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
     _Messages.level = chosen.log_level
     current.start(driver.state.start(chosen))
     options.install(chosen)
+    timeline.activate(None)
+    if chosen.kernel_profiler:
+        profiler.begin(driver.device())
     if "logging" in sys.modules:  # else no handler can exist
         _logger().info("Octants on %s", chosen.arch)
 

@@ -51,10 +51,6 @@ They decide neither what a program computes nor what its user sees.
 """
 
 _IR = "`print_ir` and `dump_ir` show kernels after each pass"
-_PROFILER = (
-    "time launches on the host: `qd.sync()`, then `time.perf_counter()`, around many of them; or"
-    " use the profiler of the GPU's vendor"
-)
 _QUEUES = "there is no arch `metal`"
 WITHOUT_EFFECT = {
     "cuda_stack_limit": "kernels have no call stack: functions are inlined",
@@ -64,7 +60,6 @@ WITHOUT_EFFECT = {
     "external_metal_command_queue": _QUEUES,
     "external_metal_command_queue_is_torch_queue": _QUEUES,
     "gdb_trigger": "run the program in a debugger",
-    "kernel_profiler": _PROFILER,
     "offline_cache_cleaning_factor": "files are removed until they fit the size of the cache",
     "print_accessor_ir": _IR,
     "print_ir_dbg_info": _IR,
@@ -74,7 +69,7 @@ WITHOUT_EFFECT = {
     "print_struct_llvm_ir": "`print_kernel_llvm_ir` shows the code",
     "raise_on_templated_floats": "a kernel is compiled again for each float in a template",
     "require_version": "it names a version of Quadrants; see `qd.__version__`",
-    "timeline": _PROFILER,
+    "timeline": "`kernel_profiler=True` records one; `qd.profiler.save_trace` writes it",
     "vk_api_version": "the version is the newest that the driver and Octants know",
 }
 """Options that a user would expect to see at work; what does instead."""
@@ -110,6 +105,7 @@ class Options:
     each time; it costs time where work items update places that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
     or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
+    With `kernel_profiler` launches, compilations and copies are timed; see `octants.profiler`.
     `device` is the number of the GPU, where there are several. With `print_full_traceback` the
     traceback of an error shows the functions of Octants, too, and not only those of the user.
     `vulkan_without` names features of a device for Vulkan that are left unused, with commas between
@@ -138,6 +134,7 @@ class Options:
     offline_cache_file_path: str = ""
     offline_cache_max_size_of_files: int = 256 * 2**20
     offline_cache_cleaning_policy: str = "lru"
+    kernel_profiler: bool = False
     log_level: str = "info"
     enable_fallback: bool | None = None
     print_full_traceback: bool = False

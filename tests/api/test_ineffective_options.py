@@ -53,12 +53,12 @@ def test_a_warning(name: str) -> None:
 
 def test_its_text() -> None:
     with pytest.warns(OctantsWarning) as caught:
-        qd.init(arch=qd.cpu, log_level="error", kernel_profiler=True)
-    check_golden("errors/OCT427_kernel_profiler", str(caught[0].message))
+        qd.init(arch=qd.cpu, log_level="error", timeline=True)
+    check_golden("errors/OCT427_timeline", str(caught[0].message))
 
 
 def test_no_warning_for_defaults_and_for_what_steers_a_compiler() -> None:
-    given = {"kernel_profiler": False, "device_memory_fraction": 0.0, "timeline": None}
+    given = {"kernel_profiler": True, "device_memory_fraction": 0.0, "timeline": None}
     given |= {"short_circuit_operators": True, **dict.fromkeys(STEERING, 1)}
     with warnings.catch_warnings():
         warnings.simplefilter("error", OctantsWarning)
@@ -66,9 +66,9 @@ def test_no_warning_for_defaults_and_for_what_steers_a_compiler() -> None:
 
 
 def test_the_environment_asks_too() -> None:
-    environment = {"QD_KERNEL_PROFILER": "1", "OCTANTS_TIMELINE": "0", "QD_TIMELINE": "1"}
-    assert [name for name, _, _ in ineffective({}, environment)] == ["kernel_profiler"]
-    assert ineffective({"kernel_profiler": False}, environment) == []
+    environment = {"QD_GDB_TRIGGER": "1", "OCTANTS_TIMELINE": "0", "QD_TIMELINE": "1"}
+    assert [name for name, _, _ in ineffective({}, environment)] == ["gdb_trigger"]
+    assert ineffective({"gdb_trigger": False}, environment) == []
 
 
 def test_the_gradient_of_a_kernel_without_gradients() -> None:

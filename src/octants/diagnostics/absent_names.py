@@ -37,7 +37,20 @@ ADVICE: dict[str, str] = {
         " `qd.simt.block.global_thread_idx()` its number; on a CPU, threads have none"
     ),
     "aot": "compiled kernels are kept on disk by `offline_cache`; see docs/cache.md",
-    "profiler": "time launches around `qd.sync()`; `python -m octants profile-compile` has more",
+    **dict.fromkeys(
+        ("profiler.print_scoped_profiler_info", "profiler.clear_scoped_profiler_info"),
+        "`python -m octants profile-compile` has the stages of the compiler",
+    ),
+    **dict.fromkeys(
+        (
+            "profiler.CuptiMetric",
+            "profiler.collect_kernel_profiler_metrics",
+            "profiler.get_predefined_cupti_metrics",
+            "profiler.set_kernel_profiler_metrics",
+            "profiler.set_kernel_profiler_toolkit",
+        ),
+        "NVIDIA's Nsight Compute counts what the parts of a GPU do",
+    ),
 }
 """What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""
 

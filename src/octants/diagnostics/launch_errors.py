@@ -60,6 +60,15 @@ class IneffectiveOption(UserError):
     remedy = "{advice}"
 
 
+class ProfilerIsOff(UserError):
+    """The profiler is queried, but nothing was recorded."""
+
+    code = "OCT429"
+    exception = OctantsRuntimeError
+    title = "the profiler is off"
+    remedy = "switch it on by `qd.init(kernel_profiler=True)`, before the launches"
+
+
 class MissingBackend(UserError):
     """An architecture that this installation cannot run on."""
 

@@ -13,6 +13,7 @@ from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
+from octants.launch.profiled_launch import profiled
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments.binding import Binding, Form
@@ -20,6 +21,7 @@ from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_launch
+from octants.timeline import COMPILE, span
 from octants.types.signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class BoundKernelCode:
         chosen = owner.options
         self.owner = owner
         self.module = module = pipeline.finish(module, driver.stage_of(chosen), noalias=noalias)
-        with driver.state.compiling:
+        with driver.state.compiling, span(COMPILE, module.name):
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}
 
@@ -148,6 +150,8 @@ class BoundKernelCode:
             run = self.code.run
             if owner.wants_graph and hasattr(kernel, "as_graph"):
                 run = kernel.as_graph()
+            name = artifact.name if artifact is not None else self.the_module.name
+            run = profiled(run, name, driver.device())
             return make_launch(binding, run, driver.device(), kernel, owner)
 
     def last_launch(self, number: int) -> LastLaunch | None:

@@ -36,6 +36,7 @@ from octants.launch.warm_call import WarmCall, make_entry
 from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
 from octants.runtime.arguments.parameters import make_key_function
 from octants.runtime.arguments.signatures import is_in_class, is_method, read_signature
+from octants.timeline import COMPILE, span
 from octants.types.compile_time_reads import ReadKey
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Kernel(Generic[P, R_co]):
         if self.generation != _state.generation:
             self._renew()
         key = self._key(*arguments)
-        with _state.compiling, Uncollected():
+        with _state.compiling, Uncollected(), span(COMPILE, self.name):
             found = self._find(key)
             if found is None:
                 found = self._variant(key, arguments)

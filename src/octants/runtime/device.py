@@ -11,6 +11,7 @@ import numpy as np
 from octants.artifact import Artifact
 from octants.runtime.capture import Command, CommandReplay
 from octants.runtime.reports.pending_errors import Pending
+from octants.runtime.timers import Timer
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 """Contiguous host memory, as bytes."""
@@ -144,6 +145,9 @@ class Device(Protocol):
 
     def create_event(self) -> Event:
         """A new event."""
+
+    def create_timer(self) -> Timer:
+        """A new timer for one launch."""
 
     def using(self, stream: Any, /) -> AbstractContextManager[None]:
         """Make a stream the thread's current one for a ``with`` block.

@@ -74,6 +74,7 @@ class FakeStream:
 
 @dataclass(eq=False)
 class FakeEvent:
+    flags: int = 0
     operation: Operation | None = None
 
 
@@ -299,7 +300,7 @@ class FakeCuda:
         return 0
 
     def cuEventCreate(self, out: Any, flags: int) -> int:
-        out[0] = self._handle(FakeEvent())
+        out[0] = self._handle(FakeEvent(flags=flags))
         return 0
 
     def cuEventDestroy(self, event: int) -> int:
@@ -312,6 +313,14 @@ class FakeCuda:
 
     def cuEventQuery(self, event: int) -> int:
         return cuda.NOT_READY if self._finish(self._handles[event].operation) else 0
+
+    def cuEventElapsedTime(self, out: Any, start: int, end: int) -> int:
+        if any(self._handles[each].flags for each in (start, end)):
+            return 400  # CUDA_ERROR_INVALID_HANDLE: an event without timing
+        if any(self._finish(self._handles[each].operation) for each in (start, end)):
+            return cuda.NOT_READY
+        out[0] = 0.25
+        return 0
 
     # -- memory ---------------------------------------------------------------------------------
 

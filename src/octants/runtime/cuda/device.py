@@ -24,7 +24,7 @@ from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
-from octants.runtime.cuda.streams import Event, Stream, Using
+from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
 from octants.runtime.device import Bytes
 from octants.runtime.memory.strided_copy import copy_rows
 
@@ -110,6 +110,10 @@ class CudaDevice(LaunchContext):
     def create_event(self) -> Event:
         """A new event."""
         return Event(self.streams)
+
+    def create_timer(self) -> EventTimer:
+        """A pair of events in the thread's stream."""
+        return EventTimer(self.streams)
 
     def using(self, stream: Stream) -> Using:
         """Make a stream the thread's current one for a ``with`` block."""

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from ctypes import byref, c_void_p
+from ctypes import byref, c_float, c_void_p
 from typing import Any, final
 
 from octants.runtime.cuda import library as cuda
@@ -120,11 +120,11 @@ class Stream:
 class Event:
     """A point in a stream, for which others can wait."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, *, is_timed: bool = False) -> None:
         self._streams = streams
         self._is_destroyed = False
         with streams.context.active():
-            self._handle = _make_event(streams.context)
+            self._handle = _make_event(streams.context, is_timed)
 
     @property
     def handle(self) -> int:
@@ -147,6 +147,12 @@ class Event:
         with self._streams.context.active():
             self._streams.context.wait_for_event(self.handle)
 
+    def milliseconds_since(self, earlier: Event) -> float:
+        """The time between two timed events, once both have happened."""
+        found = c_float()
+        self._call("cuEventElapsedTime", byref(found), earlier.handle, self.handle)
+        return found.value
+
     def destroy(self) -> None:
         """Give it back. Does nothing the second time."""
         if not self._is_destroyed:
@@ -167,9 +173,29 @@ class Event:
         self._streams.context.call_quickly(name, *arguments)
 
 
-def _make_event(context: Context) -> int:
+class EventTimer:
+    """The time that a launch takes on the GPU, by an event before it and one after it."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._before, self._after = Event(streams, is_timed=True), Event(streams, is_timed=True)
+
+    def start(self) -> None:
+        """Record the first event."""
+        self._before.record()
+
+    def stop(self) -> None:
+        """Record the second one."""
+        self._after.record()
+
+    def nanoseconds(self) -> int:
+        """Wait for the launch; the time between the events."""
+        self._after.synchronize()
+        return round(self._after.milliseconds_since(self._before) * 1e6)
+
+
+def _make_event(context: Context, is_timed: bool) -> int:
     event = c_void_p()
-    context.call("cuEventCreate", byref(event), cuda.EVENT_NO_TIMING)
+    context.call("cuEventCreate", byref(event), 0 if is_timed else cuda.EVENT_NO_TIMING)
     return event.value or 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.runtime.capture import Command, CommandList
+from octants.runtime.timers import HostTimer, Timer
 
 Pools = dict[Any, list[Any]]
 
@@ -59,6 +60,10 @@ class SerialLaunches:
     def create_event(self) -> SerialEvent:
         """An event of the only stream."""
         return SerialEvent(self.synchronize)
+
+    def create_timer(self) -> Timer:
+        """The host's clock: a launch returns when its work is done."""
+        return HostTimer()
 
     def using(self, _: Any) -> contextlib.AbstractContextManager[None]:
         """Launch in the only stream."""

@@ -17,6 +17,7 @@ from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory.fill import set_elements
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
+from octants.runtime.timers import SynchronisedTimer, Timer
 
 
 class GpuDevice:
@@ -123,6 +124,10 @@ class GpuDevice:
         """
         self.wait_for_launches()
         self.pending.raise_first()
+
+    def create_timer(self) -> Timer:
+        """The host's clock, around launches that it waits for."""
+        return SynchronisedTimer(self.synchronize)
 
     def confirm_tapes(self) -> None:
         """Check the launches that skipped the host check of their tapes; errors become pending."""

@@ -17,6 +17,7 @@ from ctypes import (
     byref,
     c_char,
     c_char_p,
+    c_float,
     c_int,
     c_size_t,
     c_ubyte,
@@ -128,6 +129,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuEventDestroy": ("hipEventDestroy", (c_void_p,)),
     "cuEventRecord": ("hipEventRecord", (c_void_p, c_void_p)),
     "cuEventQuery": ("hipEventQuery", (c_void_p,)),
+    "cuEventElapsedTime": ("hipEventElapsedTime", (POINTER(c_float), c_void_p, c_void_p)),
     "cuModuleLoadDataEx": (
         "hipModuleLoadDataEx",
         (_HANDLE, c_void_p, c_uint, POINTER(c_int), _HANDLE),

@@ -1,0 +1,108 @@
+"""The profiler: times of kernels, traces, and what memory is used for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octants as qd
+from octants import timeline
+from tests.codegen.on_emulated_gpu import emulated_gpu
+
+
+@pytest.fixture(autouse=True)
+def runtime() -> Iterator[None]:
+    yield
+    qd.init(arch=qd.cpu, log_level="error")
+    qd.reset()
+
+
+def run_program(steps: int = 3) -> Any:
+    x = qd.field(qd.f32, shape=8, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def total(count: qd.i32):
+        for i in x:
+            value = x[i]
+            for _ in range(count):
+                value = qd.sin(value)
+            loss[None] += value
+
+    with qd.ad.Tape(loss=loss):
+        total(3)
+    for _ in range(steps - 1):
+        total(3)
+    return x
+
+
+def start(**options: Any) -> None:
+    qd.init(log_level="error", kernel_profiler=True, offline_cache=False, **options)
+
+
+def test_times_of_kernels_and_their_gradients(capsys: pytest.CaptureFixture[str]) -> None:
+    start(arch=qd.cpu)
+    run_program()
+    forward = qd.profiler.query_kernel_profiler_info("total")
+    assert forward.counter == 3
+    assert 0 < forward.min <= forward.avg <= forward.max
+    backward = qd.profiler.query_kernel_profiler_info("total_reverse")
+    assert backward.counter == 1
+    whole = forward.avg * 3 + backward.avg
+    assert qd.profiler.get_kernel_profiler_total_time() == pytest.approx(whole / 1e3)
+    qd.profiler.print_kernel_profiler_info()
+    table = capsys.readouterr().out
+    assert "compile total" in table
+    assert "4 launches" in table
+    qd.profiler.print_kernel_profiler_info("trace")
+    assert capsys.readouterr().out.count("kernel total") == 4
+    qd.profiler.clear_kernel_profiler_info()
+    assert qd.profiler.query_kernel_profiler_info("total") == (0, 0, 0, 0)
+    assert qd.profiler.get_kernel_profiler_total_time() == 0
+    with pytest.raises(ValueError, match="count"):
+        qd.profiler.print_kernel_profiler_info("all")
+
+
+def test_events_time_launches_on_a_gpu(tmp_path: Path) -> None:
+    with emulated_gpu(total=1 << 28):
+        start(arch=qd.cuda)
+        x = run_program()
+        assert x.grad.to_numpy().shape == (8,)
+        assert qd.profiler.query_kernel_profiler_info("total") == (3, 0.25, 0.25, 0.25)
+        qd.profiler.save_trace(tmp_path / "trace.json")
+        qd.reset()
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    kinds = {event["cat"] for event in events}
+    assert kinds == {"kernel", "compile", "transfer"}
+    copies = [event for event in events if event["name"] == "device to host"]
+    assert 8 * 4 in [event["args"]["bytes"] for event in copies]
+
+
+def test_nothing_is_recorded_without_it() -> None:
+    start(arch=qd.cpu)
+    qd.init(arch=qd.cpu, log_level="error")
+    assert timeline.active() is None
+    run_program()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT429"):
+        qd.profiler.print_kernel_profiler_info()
+
+
+def test_absent_metrics_name_what_has_them() -> None:
+    with pytest.raises(AttributeError, match="Nsight Compute"):
+        _ = qd.profiler.CuptiMetric
+
+
+def test_a_report_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+    run_program()
+    y = qd.ndarray(qd.f64, (4, 4), needs_grad=True)
+    uses = {use.kind: use for use in qd.profiler.memory_report()}
+    assert uses["ndarrays"] == ("ndarrays", 1, 128)
+    assert uses["ndarrays, gradients"].nbytes == y.grad.nbytes == 128
+    assert uses["fields, gradients"].nbytes == 9 * 4
+    qd.profiler.print_memory_profiler_info()
+    assert "total" in capsys.readouterr().out
