@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants import timeline
+from octants.deferred_import import Deferred
 from octants.runtime.device import Device
+
+if TYPE_CHECKING:
+    import ctypes
+    from ctypes import util
+else:
+    ctypes, util = Deferred("ctypes"), Deferred("ctypes.util")
 
 Run = Callable[[int], None]
 _RANGES = "nvToolsExt"
@@ -48,7 +53,7 @@ def profiled(run: Run, name: str, device: Device) -> Run:
 @functools.cache
 def _nvtx_ranges() -> tuple[Callable[[bytes], Any], Callable[[], Any]]:
     """The functions of NVIDIA's library that begin and end a range; without it, nothing happens."""
-    found = ctypes.util.find_library(_RANGES)
+    found = util.find_library(_RANGES)
     try:
         library = ctypes.CDLL(found or f"lib{_RANGES}.so.1")
         return library.nvtxRangePushA, library.nvtxRangePop
