@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -27,6 +28,11 @@ def start() -> Iterator[None]:
 
 def field(shape: Any, dtype: Any = qd.f32) -> Any:
     return qd.field(dtype, shape=shape, needs_grad=True)
+
+
+def flat(explanation: Explanation) -> str:
+    """The text in one line, without the margin of what is beside the source."""
+    return " ".join(re.sub(r"^ +\| +# +", "", explanation.text(), flags=re.MULTILINE).split())
 
 
 def recorded(explanation: Explanation) -> list[LoopTape]:
@@ -98,13 +104,13 @@ def test_a_ragged_nest_takes_the_sum_over_its_depth(nests: str) -> None:
         assert (outer.capacity, inner.capacity) == (7, 2)
         assert (outer.runs, inner.runs) == (2, 3)
         assert (inner.stored, inner.storing) == (0, Storing.FORBIDDEN)
-        assert "the options require it" in nest.grad.explain().text()
+        assert "the options require it" in flat(nest.grad.explain())
     else:
         assert (outer.capacity, inner.capacity) == (7, 14)
         assert (outer.runs, inner.runs) == (2, 2)
         assert (inner.stored, inner.storing) == (26, Storing.WHOLE)
         assert inner.nbytes == 14 * 4
-        assert "stored whole" in nest.grad.explain().text()
+        assert "stored whole" in flat(nest.grad.explain())
         assert "stored whole" in nest.grad.explain().html()
 
 
@@ -252,7 +258,7 @@ def test_updates_of_adjoints() -> None:
     assert updates["table"] == {AdjointUpdate.PRIVATISED}
     assert updates["half"] == {AdjointUpdate.ATOMIC}
     assert updates["constant"] == set()
-    text = mixed.grad.explain().text()
+    text = flat(mixed.grad.explain())
     assert "there is none: the array is a constant" in text
     assert "if they are worth it, 28 bytes" in text
 
@@ -292,6 +298,34 @@ def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
     assert page.open == [] and page.links == []
     assert "while v &lt; 1.0 and n &gt; 0:" in text
     assert str(explanation) == explanation.text()
+
+
+def test_the_text_has_what_a_loop_records_below_its_line() -> None:
+    x = field(4)
+
+    @qd.func
+    def shrink(v, n):
+        for _ in range(n):
+            v = qd.sin(v)
+        return v
+
+    @qd.kernel
+    def wave(n: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(n):
+                v = qd.cos(v) + qd.sin(v) * qd.exp(-v) + qd.tan(0.1 * v) + qd.log(2.0 + v * v)
+            x[i] = shrink(v, n)
+
+    text = wave.grad.explain(3).text()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    loop = next(k for k, line in enumerate(lines) if line.endswith("|         for _ in range(n):"))
+    assert "# records " in lines[loop + 1]
+    assert "4 bytes an iteration" in flat(wave.grad.explain(3))
+    own = next(k for k, line in enumerate(lines) if "test_explain.py:" in line)
+    assert "12 iterations of all work items" in " ".join(lines[own:])
+    assert "x.grad: " in text
 
 
 def test_what_has_no_gradient_is_an_error() -> None:
@@ -336,7 +370,7 @@ def test_the_total_counts_arrays_of_workers_own(threads: int, deterministic: boo
     assert explanation.privatised_bytes == part * (15 if deterministic else threads - 1)
     assert explanation.total_bytes == explanation.nbytes + explanation.privatised_bytes
     shown = f"{explanation.privatised_bytes} bytes in arrays of workers' own"
-    assert (shown in explanation.text()) is (explanation.privatised_bytes > 0)
+    assert (shown in flat(explanation)) is (explanation.privatised_bytes > 0)
 
 
 def test_arrays_that_are_too_large_for_workers_are_not_counted() -> None:

@@ -7,9 +7,12 @@ instead of adding up adjoints. All memory is restored afterwards.
 from __future__ import annotations
 
 import copy
+import inspect
 import math
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -46,6 +49,7 @@ from octants.launch.explain_report import (
     AdjointUpdate,
     ArrayAdjoint,
     Explanation,
+    Lines,
     LoopTape,
     RecordSlot,
     Storing,
@@ -81,7 +85,19 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
         at_once,
         run.log_bytes,
         _privatised_bytes(merged, plan, memories),
+        *_source_of(specialisation.kernel.function),
     )
+
+
+def _source_of(function: FunctionType) -> tuple[str, Lines]:
+    """The file of a function, and its lines with their numbers; no lines if they are unknown."""
+    file = function.__code__.co_filename
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return file, ()
+    text = textwrap.dedent("".join(lines)).rstrip().splitlines()
+    return file, tuple(enumerate(text, first))
 
 
 class _Run:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import enum
 import html
 import linecache
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
-from octants.launch.text_table import columns
+from octants.diagnostics.byte_counts import format_bytes
 from octants.lazy_dataclass import dataclass
 
+WIDTH = 100
+Lines: TypeAlias = "tuple[tuple[int, str], ...]"
 HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "tape", "policy")
 ARRAY_HEADS = ("array", "its gradient")
 MEANINGS = (
@@ -158,7 +162,8 @@ class Explanation:
     `loops` are ordered by line, `arrays` are the float arrays. `workers` work items are reversed at
     the same time, each with a tape of its own. `log_bytes` is the size of the log of what atomics
     return, which is kept from the launch to its reverse. `privatised_bytes` is the most that the
-    privatised copies of all workers take.
+    privatised copies of all workers take. `source` has the kernel's lines with their numbers, in
+    `file`.
     """
 
     kernel: str
@@ -167,6 +172,8 @@ class Explanation:
     workers: int
     log_bytes: int = 0
     privatised_bytes: int = 0
+    file: str = ""
+    source: Lines = ()
 
     @property
     def bytes_per_work_item(self) -> int:
@@ -184,11 +191,8 @@ class Explanation:
         return self.nbytes + self.log_bytes + self.privatised_bytes
 
     def text(self) -> str:
-        """A table for the terminal."""
-        loops = columns([HEADS, *(loop.cells() for loop in self.loops)]) if self.loops else []
-        arrays = columns([ARRAY_HEADS, *(array.cells() for array in self.arrays)])
-        parts = [f"gradient of {self.kernel}", *loops, self._total(), *arrays]
-        return "\n".join(parts)
+        """The kernel's source with what each loop records, in lines of at most 100 columns."""
+        return _text_of(self)
 
     def _total(self) -> str:
         total = (
@@ -224,6 +228,73 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _text_of(explanation: Explanation) -> str:
+    """The source of the kernel with its loops explained, other loops, the sum, and the arrays."""
+    file, lines = explanation.file, explanation.source
+    own = {number for number, _ in lines}
+    beside: dict[int, list[LoopTape]] = {}
+    others = []
+    for loop in explanation.loops:
+        if loop.file == file and loop.line in own:
+            beside.setdefault(loop.line, []).append(loop)
+        else:
+            others.append(loop)
+    found = [f"gradient of {explanation.kernel}", ""]
+    for number, line in lines:
+        found.append(f"{number:>5} | {line}"[:WIDTH])
+        indent = len(line) - len(line.lstrip()) + 4
+        for loop in beside.get(number, ()):
+            found += _notes(loop, indent)
+    for loop in others:
+        where = "" if loop.is_log else f"{loop.file}:{loop.line}: "
+        found += ["", *_wrapped(where + loop.source, ""), *_notes(loop, 4)]
+    found += ["", *_wrapped(explanation._total(), ""), ""]
+    for array in explanation.arrays:
+        found += _array(array)
+    return "\n".join(found)
+
+
+def _notes(loop: LoopTape, indent: int) -> Iterator[str]:
+    """What a loop records, and what that takes, under its line."""
+    margin = "      | " + " " * indent + "# "
+    for sentence in _sentences(loop):
+        yield from _wrapped(sentence, margin)
+
+
+def _sentences(loop: LoopTape) -> Iterator[str]:
+    if not loop.slots and not loop.is_log:
+        yield "records nothing: no derivative needs what it carries"
+        return
+    size = format_bytes(loop.bytes_per_iteration)
+    if loop.is_log:
+        yield f"records each value that is read, and later overwritten: {size} each"
+    else:
+        yield f"records {'; '.join(map(str, loop.slots))}: {size} an iteration"
+    held = f"{loop.capacity} at a time"
+    if loop.checkpoints:
+        held = f"{loop.capacity} and {loop.checkpoints} checkpoints at a time"
+    yield (
+        f"{loop.trips} iterations of all work items; one work item holds {held},"
+        f" {format_bytes(loop.nbytes)}"
+    )
+    yield f"the gradient computes an iteration {loop.runs:.2f} times; recorded: {loop.policy}"
+
+
+def _array(array: ArrayAdjoint) -> list[str]:
+    name, text = array.cells()
+    return _wrapped(f"{name}.grad: {text}", "", "    ")
+
+
+def _wrapped(text: str, margin: str, more: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=margin,
+        subsequent_indent=margin + more,
+        break_on_hyphens=False,
+    )
 
 
 _STYLE = (
