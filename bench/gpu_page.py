@@ -12,32 +12,33 @@ Data = dict[str, Any]
 HEAD = """\
 # Benchmarks of GPUs
 
-Octants beside other systems, and beside CUDA written by hand, on one GPU. Each system runs its own
-idiomatic program for a workload, in a process of its own. All numbers are f32. Values and gradients
-are compared with those of CUDA in double precision.
+This page compares the speed of Octants with other systems, and with CUDA written by hand, on one
+GPU. [Another page](benchmarks.md) does so on a CPU. To measure again, with the systems that are
+installed, run `python bench/gpu.py`.
 
-`python bench/gpu.py` does it again, with the systems that are installed. The programs are in
-[bench/systems](../bench/systems), the references in CUDA in
-[bench/reference/cuda](../bench/reference/cuda), the numbers of CPUs
-[on a page of their own](benchmarks.md).
+Each system runs its own idiomatic program for a workload ([programs](../bench/systems),
+[references in CUDA](../bench/reference/cuda)), in a process of its own. All numbers are f32. Values
+and gradients are compared with those of CUDA in double precision.
 """
 RUNS = """\
-Milliseconds of a call, of many that are queued in a row until all is done; the least of some
-runs. A backward run includes the forward run that it needs, but for `springs`, where the tape of a
-forward run is there. *Ratio* is Octants by hand-written CUDA; *best* is the fastest other system
-with a right gradient by Octants: above 1, Octants is faster than all of them.
+Milliseconds of a call, when many are queued in a row; the least of some runs. A backward run
+includes the forward run that it needs, except for `springs`, where the tape has been recorded before.
+*Ratio* is the time of Octants divided by that of hand-written CUDA: below 1, Octants is faster.
+*Best* is the time of the fastest other system with a right gradient, divided by that of Octants:
+above 1, Octants is faster than all of them.
 """
 FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its largest element.\n"
 
 
 def page(data: Data, source: str) -> str:
     """The whole page, in Markdown; ``source`` is the file of the numbers."""
-    launch = "Microseconds of a call of a kernel that does next to nothing, of many in a row."
+    launch = "Microseconds of a call of a kernel that does next to nothing, when many are queued in a row."
     start = (
-        "Milliseconds from the start of Python to the first gradient; warm: a second process, with"
-        " the cache of the first. The least of some runs, after one that leaves Python's bytecode."
+        "Milliseconds from the start of Python to the first gradient. *Warm* is a second process,"
+        " which uses the cache of the first. The least of some runs, after a run that compiles"
+        " Python's bytecode."
     )
-    tape = "Megabytes on the GPU of what loops have computed, for their gradients."
+    tape = "Megabytes of GPU memory in which loops keep values for their gradients."
     sections = [
         HEAD,
         _where(data["machine"], source),
@@ -45,7 +46,7 @@ def page(data: Data, source: str) -> str:
         absolute(data, "tape", "Tapes", tape),
         absolute(data, "launch", "Calls", launch),
         absolute(data, "start", "Start", start),
-        absolute(data, "compile", "", "What the first runs of the workloads take more, in ms."),
+        absolute(data, "compile", "", "Milliseconds that the first run of each workload takes more than later ones."),
         systems_table(data),
         checks_table(data),
     ]

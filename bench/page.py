@@ -12,20 +12,20 @@ Data = dict[str, Any]
 HEAD = """\
 # Benchmarks
 
-Octants beside other systems, and beside C written by hand for the same machine, in one run. Each
-system runs its own idiomatic program for a workload, in a process of its own; rounds alternate
-between the systems. All numbers are f32. Before anything is timed, values and gradients are
-compared with those of C in double precision.
+This page compares the speed of Octants with other systems, and with C written by hand, on one CPU.
+[Another page](gpu_benchmarks.md) does so on a GPU. To measure again, with the systems that are
+installed, run `make bench`; `python bench/run.py --quick` takes a minute.
 
-`make bench` does it again, with the systems that are installed; `python bench/run.py --quick` takes
-a minute. The programs are in [bench/systems](../bench/systems), the references in C in
-[bench/reference](../bench/reference). GPUs have [a page of their own](gpu_benchmarks.md).
+Each system runs its own idiomatic program for a workload ([programs](../bench/systems),
+[references in C](../bench/reference)), in a process of its own. The systems take turns. All numbers
+are f32. Before anything is timed, values and gradients are compared with those of C in double
+precision.
 """
 RATIOS = """\
-Octants in milliseconds; how many times as long it takes as C that is vectorised by hand, one work
-item in each lane; and how many times as long as Octants each other system takes, where above 1
-Octants is faster. A backward run includes the forward run that it needs, for all systems. Medians
-of {rounds} rounds, in {clock} time; one thread, bound to one CPU.
+The first column of numbers is in milliseconds; all others are quotients of times. *Octants / C, SIMD*
+compares with C that is vectorised by hand, one work item in each lane: below 1, Octants is faster.
+In the other columns, Octants is faster above 1. A backward run includes the forward run that it
+needs. The times are medians of {rounds} rounds, in {clock} time, of one thread, bound to one CPU.
 """
 FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its largest element."
 
@@ -39,14 +39,14 @@ def page(data: Data, source: str) -> str:
         _runs(data, options),
         _threads(data, options),
         absolute(
-            data, "launch", "Calls", "A warm call of a kernel that does next to nothing, in us."
+            data, "launch", "Calls", "Microseconds of a warm call of a kernel that does next to nothing."
         ),
         absolute(
             data,
             "start",
             "Start",
-            "Milliseconds. The first gradient counts from the start of Python; warm: a second"
-            " process, with the cache of the first.",
+            "Milliseconds. The first gradient is timed from the start of Python. *Warm* is a second"
+            " process, which uses the cache of the first.",
         ),
         absolute(
             data,
@@ -55,7 +55,7 @@ def page(data: Data, source: str) -> str:
             "Seconds to compile a chain of nonlinear statements in a dynamic loop, forward and"
             " gradient. Warp compiles both at once.",
         ),
-        absolute(data, "compile", "", "The same for the workloads, in milliseconds."),
+        absolute(data, "compile", "", "Milliseconds to compile each workload."),
         absolute(data, "tape", "Tape", "Bytes of the process for one more step of one item."),
         systems_table(data),
         checks_table(data),
