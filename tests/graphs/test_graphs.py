@@ -108,6 +108,30 @@ def test_a_tape_is_done_again_on_other_values() -> None:
             assert np.allclose(one, other, rtol=1e-14, atol=0)
 
 
+def test_replays_clear_gradients_that_the_capture_uses_first() -> None:
+    x = qd.field(qd.f64, 3, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def grow():
+        for i in x:
+            x[i] = 2.0 * x[i]
+
+    @qd.kernel
+    def total():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    with qd.graph.capture() as graph, qd.ad.Tape(loss=loss):
+        grow()
+        total()
+    for start in (1.0, 3.0, 3.0):
+        x.fill(start)
+        graph()
+        assert loss[None] == 12.0 * start**2
+        assert x.grad.to_numpy().tolist() == [8.0 * start] * 3
+
+
 def test_bare_gradients() -> None:
     world = World()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from octants.data import current
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.capture import own_capture
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 
@@ -14,8 +18,16 @@ _COMPANIONS = {
 
 
 def clear_gradients(companion: Companion) -> None:
-    """Set one companion of all fields and ndarrays of Octants to zero; tapes do not record it."""
+    """Set one companion of all fields and ndarrays of Octants to zero; tapes do not record it.
+
+    What has no memory yet is zero. In a capture it gets its memory here, so that replays, which
+    find what the run before left, set it to zero, too.
+    """
+    is_captured = own_capture() is not None
     for array in current.runtime().arrays(companion):
+        if is_captured and not array.is_allocated:
+            with contextlib.suppress(OctantsError):  # raised where the array is used
+                array.window()
         if array.is_allocated:
             array.clear()
 
