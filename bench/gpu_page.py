@@ -22,7 +22,7 @@ and gradients are compared with those of CUDA in double precision.
 """
 RUNS = """\
 Milliseconds of a call, when many are queued in a row; the least of some runs. A backward run
-includes the forward run that it needs, except for `springs`, where the tape has been recorded before.
+includes the forward run that it needs, except for `springs`, where the tape has been recorded.
 *Ratio* is the time of Octants divided by that of hand-written CUDA: below 1, Octants is faster.
 *Best* is the time of the fastest other system with a right gradient, divided by that of Octants:
 above 1, Octants is faster than all of them.
@@ -32,7 +32,10 @@ FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its lar
 
 def page(data: Data, source: str) -> str:
     """The whole page, in Markdown; ``source`` is the file of the numbers."""
-    launch = "Microseconds of a call of a kernel that does next to nothing, when many are queued in a row."
+    launch = (
+        "Microseconds of a call of a kernel that does next to nothing, when many are queued in a"
+        " row."
+    )
     start = (
         "Milliseconds from the start of Python to the first gradient. *Warm* is a second process,"
         " which uses the cache of the first. The least of some runs, after a run that compiles"
@@ -46,7 +49,12 @@ def page(data: Data, source: str) -> str:
         absolute(data, "tape", "Tapes", tape),
         absolute(data, "launch", "Calls", launch),
         absolute(data, "start", "Start", start),
-        absolute(data, "compile", "", "Milliseconds that the first run of each workload takes more than later ones."),
+        absolute(
+            data,
+            "compile",
+            "",
+            "Milliseconds that the first run of each workload takes more than later ones.",
+        ),
         systems_table(data),
         checks_table(data),
     ]

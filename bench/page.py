@@ -22,10 +22,11 @@ are f32. Before anything is timed, values and gradients are compared with those 
 precision.
 """
 RATIOS = """\
-The first column of numbers is in milliseconds; all others are quotients of times. *Octants / C, SIMD*
-compares with C that is vectorised by hand, one work item in each lane: below 1, Octants is faster.
-In the other columns, Octants is faster above 1. A backward run includes the forward run that it
-needs. The times are medians of {rounds} rounds, in {clock} time, of one thread, bound to one CPU.
+The first column of numbers is in milliseconds; all others are quotients of times. *Octants / C,
+SIMD* compares with C that is vectorised by hand, one work item in each lane: below 1, Octants is
+faster. In the other columns, Octants is faster above 1. A backward run includes the forward
+run that it needs. The times are medians of {rounds} rounds, in {clock} time, of one
+thread, bound to one CPU.
 """
 FOOTNOTE = "\\* the gradient is wrong: off by more than {tolerance:g} of its largest element."
 
@@ -39,7 +40,10 @@ def page(data: Data, source: str) -> str:
         _runs(data, options),
         _threads(data, options),
         absolute(
-            data, "launch", "Calls", "Microseconds of a warm call of a kernel that does next to nothing."
+            data,
+            "launch",
+            "Calls",
+            "Microseconds of a warm call of a kernel that does next to nothing.",
         ),
         absolute(
             data,
