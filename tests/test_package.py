@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import email
 import importlib.util
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -78,6 +80,24 @@ def test_installed_package_works_away_from_the_checkout(
     ).stdout.split()
     assert Path(output[0]).is_relative_to(tmp_path)
     assert output[1] == "21"
+
+
+def test_a_release_has_absolute_links_and_addresses(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "scripts", tmp_path / "scripts")
+    (tmp_path / "src/octants").mkdir(parents=True)
+    for name in ("README.md", "pyproject.toml", "src/octants/version.py"):
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    command = [sys.executable, "scripts/prepare_release.py", "https://example.org/a/b"]
+    for tag, succeeds in (("v9.9", False), (f"v{__version__}", True)):
+        result = subprocess.run([*command, tag], cwd=tmp_path, check=False, capture_output=True)
+        assert (result.returncode == 0) is succeeds
+    readme = (tmp_path / "README.md").read_text()
+    assert f"(https://example.org/a/b/blob/v{__version__}/docs/api.md)" in readme
+    links = re.findall(r'\]\(([^)]+)\)|src="([^"]+)"', readme)
+    assert all("".join(link).startswith(("https://", "#")) for link in links)
+    text = (tmp_path / "pyproject.toml").read_text()
+    assert text.count("[project.urls]") == 1
+    assert 'Changelog = "https://example.org/a/b/blob/main/CHANGELOG.md"' in text
 
 
 def test_a_package_without_the_fuzzer_says_where_it_is(
