@@ -18,6 +18,7 @@ import numpy as np
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library import Shaped
 from octants.ad.derivative_steps import Derivative, Role, Step, value_step
+from octants.ad.losses import OuterLoss
 from octants.ad.numpy_arrays import NumpyArrays
 from octants.diagnostics.optional_dependencies import import_optional
 
@@ -31,7 +32,7 @@ core, ad, batching, mlir = (
     for name in ("extend.core", "interpreters.ad", "interpreters.batching", "interpreters.mlir")
 )
 
-__all__ = ["function"]
+__all__ = ["function", "loss"]
 
 
 def function(
@@ -84,6 +85,42 @@ def function(
     call.__name__ = made.name
     call.__doc__ = f"`{made.name}` as a function of JAX, of {', '.join(made.inputs)}."
     return call
+
+
+class _Loss(OuterLoss):
+    """A loss that JAX computes."""
+
+    def __init__(self, function: Callable[..., Any], arrays: Sequence[Any]) -> None:
+        super().__init__(arrays)
+        self._differentiate = jax.value_and_grad(function, tuple(range(len(arrays))))
+
+    def differentiate(self, arrays: list[Any]) -> tuple[float, list[Any]]:
+        value, adjoints = self._differentiate(*map(jax.numpy.asarray, arrays))
+        return float(value), list(adjoints)
+
+
+def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
+    """A loss that JAX computes of fields and ndarrays, for ``ad.Tape(loss=...)``.
+
+    At the end of the body, the function is called with the contents of the arrays; its gradient
+    becomes their adjoint. Example:
+
+        loss = octants.jax.loss(jax.jit(lambda y: jnp.mean((y - target) ** 2)), y)
+        with qd.ad.Tape(loss=loss):
+            simulate(x, y)
+        print(loss.number, x.grad.to_numpy())
+
+    Args:
+        function: a function of an array of JAX for each array, that returns a scalar.
+        arrays: fields and ndarrays with a gradient.
+
+    Returns:
+        The loss of one tape after the other. Its `number` is the last value.
+
+    Raises:
+        OctantsRuntimeError: an array has no gradient, or is none.
+    """
+    return _Loss(function, arrays)
 
 
 _step: Any = core.Primitive("octants")

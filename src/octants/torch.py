@@ -15,6 +15,7 @@ from octants import api, driver
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library import ArrayLibrary, Shaped
 from octants.ad.derivative_steps import Derivative, Step, value_step
+from octants.ad.losses import OuterLoss
 from octants.ad.numpy_arrays import as_ndarray
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 else:
     torch = import_optional("torch", "torch")
 
-__all__ = ["Module", "function"]
+__all__ = ["Module", "function", "loss"]
 
 
 class _TorchArrays(ArrayLibrary):
@@ -227,6 +228,46 @@ class Module(torch.nn.Module):  # type: ignore[misc]
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """Call the kernel with these arguments and the parameters of the module."""
         return self._call(*arguments, **named, **dict(self.named_parameters()))
+
+
+class _Loss(OuterLoss):
+    """A loss that torch computes."""
+
+    def __init__(self, function: Callable[..., Any], arrays: Sequence[Any]) -> None:
+        super().__init__(arrays)
+        self._function = function
+
+    def differentiate(self, arrays: list[Any]) -> tuple[float, list[Any]]:
+        tensors = [torch.from_numpy(each).requires_grad_() for each in arrays]
+        value = self._function(*tensors)
+        value.backward()
+        adjoints = [torch.zeros_like(t) if t.grad is None else t.grad for t in tensors]
+        return value.item(), [each.numpy() for each in adjoints]
+
+
+def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
+    """A loss that torch computes of fields and ndarrays, for ``ad.Tape(loss=...)``.
+
+    At the end of the body, the function is called with tensors that hold the contents of the
+    arrays; its gradient becomes their adjoint. Parameters of torch that it uses get their
+    gradients, too. Example:
+
+        loss = octants.torch.loss(lambda y: (network(y) - target).square().mean(), y)
+        with qd.ad.Tape(loss=loss):
+            simulate(x, y)
+        print(loss.number, x.grad.to_numpy())
+
+    Args:
+        function: a function of a tensor on the CPU for each array, that returns a scalar.
+        arrays: fields and ndarrays with a gradient.
+
+    Returns:
+        The loss of one tape after the other. Its `number` is the last value.
+
+    Raises:
+        OctantsRuntimeError: an array has no gradient, or is none.
+    """
+    return _Loss(function, arrays)
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from octants.ad.tape_entries import LaunchEntry, TapeEntry
+from octants.data.host_array import Tensor
 from octants.data.stored_array import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
@@ -139,6 +141,42 @@ class KernelLoss:
         entry.seed_result(self._seed)
 
 
+class OuterLoss(ABC):
+    """A loss that another library computes of arrays, when the body of the tape has ended.
+
+    `octants.torch.loss` and `octants.jax.loss` make it. `number` is the loss of the last tape.
+    """
+
+    array = None
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        for each in arrays:
+            if not isinstance(each, Tensor) or each.companion is not Companion.PRIMAL:
+                raise WrongLoss(f"is of a {type(each).__name__}, not of fields or ndarrays").at(
+                    None
+                )
+            if not each.has_grad():
+                raise WrongLoss(f"is of {each.describe()}, which has no gradient").at(None)
+        self._arrays = list(arrays)
+        self.number = math.nan
+
+    @abstractmethod
+    def differentiate(self, arrays: list[Any]) -> tuple[float, list[Any]]:
+        """The loss, and its derivatives by arrays of numpy."""
+
+    def reset(self) -> None:
+        """Forget the value of the tape before."""
+        self.number = math.nan
+
+    def seed(self, _: Sequence[TapeEntry]) -> None:
+        self.number, adjoints = self.differentiate([each.to_numpy() for each in self._arrays])
+        for array, adjoint in zip(self._arrays, adjoints, strict=True):
+            array.companion_array(Companion.ADJOINT).add(np.asarray(adjoint, array.dtype.numpy))
+
+    def value(self) -> float:
+        return self.differentiate([each.to_numpy() for each in self._arrays])[0]
+
+
 def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
     """The losses for ``Tape(loss=..., seed=...)``.
 
@@ -161,6 +199,10 @@ def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
 
 
 def _make_loss(loss: Any, seed: Any) -> Loss:
+    if isinstance(loss, OuterLoss):
+        if seed is not None:
+            raise WrongAdjoint("a loss of another library", "scale the loss itself").at(None)
+        return loss
     if isinstance(loss, BoundKernel):
         return KernelLoss(loss.kernel, seed)
     if isinstance(loss, Kernel):

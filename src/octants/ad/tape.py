@@ -67,8 +67,8 @@ class Tape:
 
     Args:
         loss: a field, an ndarray or a torch tensor of one element, a kernel that returns a float
-            and is launched once in the body, or a list of these. Without a loss, the adjoints that
-            the body has set are propagated.
+            and is launched once in the body, an `octants.torch.loss` or `octants.jax.loss`, or a
+            list of these. Without a loss, the adjoints that the body has set are propagated.
         clear_gradients: set all gradients to zero first; otherwise they accumulate.
         validation: check before each reverse run that it reads what the launch read, in arrays of
             every kind: this finds writes through pointers, and wrong uses of "trust".
