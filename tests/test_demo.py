@@ -131,7 +131,15 @@ def test_command_prints_the_table_and_writes_the_picture(
         printed, spread = re.findall(r"[\d.]+", row)[:2]
         assert float(printed) == pytest.approx(np.exp(value), rel=0.01)
         assert 0.02 < float(spread) / float(printed) < 0.3
-    for word in ("Carpenter", "0.55", "0.028", "of 32 restarts", "% in kernels", str(picture)):
+    for word in (
+        "Carpenter",
+        "0.55",
+        "0.028",
+        "of 32 restarts",
+        "% in kernels",
+        str(picture),
+        "--restarts 4096",
+    ):
         assert word in output
     assert picture.read_bytes().startswith(b"\x89PNG")
 

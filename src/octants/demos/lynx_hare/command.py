@@ -21,6 +21,7 @@ from octants.types import scalars
 # Posterior means of B. Carpenter (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra
 # model in Stan".
 PUBLISHED = ("0.55", "0.028", "0.80", "0.024", "", "")
+_MANY = 4096
 MEANING = (
     "growth of the hares",
     "hares lost per lynx",
@@ -33,8 +34,8 @@ MEANING = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the demo."""
-    parser.add_argument("--restarts", type=positive, default=4096, help="random starts (4096)")
-    parser.add_argument("--steps", type=positive, default=200, help="steps of each descent (200)")
+    parser.add_argument("--restarts", type=positive, default=256, help="random starts (256)")
+    parser.add_argument("--steps", type=positive, default=80, help="steps of each descent (80)")
     parser.add_argument("--seed", type=int, default=1900, help="of the random starts (1900)")
     parser.add_argument("--output", type=Path, default=Path("lynx-hare.png"), help="the picture")
     parser.add_argument("--precision", choices=("f32", "f64"), default="f64")
@@ -71,6 +72,10 @@ def main(options: argparse.Namespace) -> None:
     print(f"{seconds:.1f} s, of which {found.kernel_seconds / seconds:.0%} in kernels")
     draw(options.output, pelts, found, dtype)
     print(f"the picture: {options.output}")
+    if options.restarts < _MANY:
+        print(
+            f"more: `--restarts {_MANY} --steps 200` searches more widely; `demo cloth` is another"
+        )
 
 
 def _progress_bar(module: Any) -> Any:
