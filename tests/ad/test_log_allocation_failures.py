@@ -168,8 +168,15 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options)))
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("kind", [Steps, Compaction])
+@pytest.mark.parametrize(
+    ("kind", "threads"),
+    [
+        (Steps, 1),
+        (Compaction, 4),
+        pytest.param(Steps, 4, marks=pytest.mark.slow),
+        pytest.param(Compaction, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_memory_refused_at_random(
     heap: Heap, start: Start, kind: type[Program], threads: int, options: dict[str, Any]
 ) -> None:

@@ -84,8 +84,21 @@ def deep(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
         y[i] = v
 
 
-@pytest.mark.parametrize("budget", [0, 4096, 1000, 200, 16])
-@pytest.mark.parametrize("kernel", [counted, ragged, until, broken_off, deep])
+BUDGETS = (0, 4096, 1000, 200, 16)
+OFTEN = [(kernel, budget) for kernel in (ragged, deep) for budget in BUDGETS]
+OFTEN += [(counted, 200), (until, 1000), (broken_off, 4096)]
+OTHERS = [
+    (kernel, budget)
+    for kernel in (counted, until, broken_off)
+    for budget in BUDGETS
+    if (kernel, budget) not in OFTEN
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "budget"),
+    [*OFTEN, *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS)],
+)
 def test_lanes_give_the_gradients_of_single_work_items(kernel: Any, budget: int) -> None:
     found = []
     for simd, nests in (("never", "replay"), ("always", "store"), ("always", "auto")):

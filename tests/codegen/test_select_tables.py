@@ -14,6 +14,7 @@ from octants.ir import ops
 from octants.ir.parser import parse
 
 LENGTHS = (9, 10, 33, 100)
+OTHER_TYPES = (qd.f32, qd.f16, qd.i8, qd.u64, qd.u1)
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,19 @@ def both(kernel: Any, *arguments: Any) -> tuple[Any, Any]:
     return results[0], results[1]
 
 
-@pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize("dtype", [qd.f64, qd.f32, qd.f16, qd.i8, qd.u64, qd.u1])
+@pytest.mark.parametrize(
+    ("dtype", "n"),
+    [
+        *((qd.f64, n) for n in LENGTHS),
+        *((dtype, 10) for dtype in OTHER_TYPES),
+        *(
+            pytest.param(dtype, n, marks=pytest.mark.slow)
+            for dtype in OTHER_TYPES
+            for n in LENGTHS
+            if n != 10
+        ),
+    ],
+)
 def test_a_vector_that_changes(n: int, dtype: Any) -> None:
     @qd.kernel
     def walk(out: qd.types.ndarray(), steps: qd.i32):

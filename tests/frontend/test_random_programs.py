@@ -154,7 +154,7 @@ def program(seed: int) -> str:
     return Generator(seed).program()
 
 
-@pytest.mark.parametrize("block", seeds(3, 10))
+@pytest.mark.parametrize("block", seeds(2, 10))
 def test_random_programs(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         check(seed)

@@ -26,7 +26,7 @@ def _arch(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_arch")
-@pytest.mark.parametrize("block", seeds(3, 10))
+@pytest.mark.parametrize("block", seeds(2, 10))
 def test_random_tapes(block: int) -> None:
     qd.init(arch=qd.cpu)
     captured = 0
