@@ -21,14 +21,14 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.recursion import deep_recursion
 from octants.ir.cooperation import cooperates, sizes
 from octants.ir.core import Module
-from octants.ir.parser import parse
+from octants.ir.parser import ParseError, parse
 from octants.options import Options
 from octants.pipeline_stage import Stage
 from octants.target import Capabilities
 from tests.cross_compile.recorded_kernels import RecordedKernel, read
 from tests.cross_compile.targets import TARGETS
 
-COMPILED, REFUSED, FAILED = "compiled", "refused", "failed"
+COMPILED, REFUSED, UNREADABLE, FAILED = "compiled", "refused", "unreadable", "failed"
 _MODULES = 8  # that are kept: the jobs of a kernel follow each other
 
 
@@ -59,8 +59,11 @@ def _finished(path: str, has_f64: bool, facts: Capabilities) -> Module:
 def compile_kernel(name: str, path: str) -> tuple[str, str]:
     """What comes of a kernel on a target: an outcome, and text that is still to be checked."""
     target = TARGETS[name]
-    kernel, module = _kernel(path, target.has_f64)
-    chosen = replace(kernel.options, arch=target.arch)
+    try:
+        kernel, module = _kernel(path, target.has_f64)
+    except (ParseError, ValueError):  # it has an operation that only a test knows
+        return UNREADABLE, ""
+    chosen = replace(kernel.options, arch=target.arch, device=0)
     facts = _capabilities(name, chosen)
     subgroups = {sizes(task)[1] for task in module.tasks if cooperates(task)}
     if facts.blocks is None or not subgroups <= {facts.blocks.subgroup_size}:

@@ -23,12 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cross_compile.child import COMPILED, FAILED, REFUSED
+from tests.cross_compile.child import COMPILED, FAILED, REFUSED, UNREADABLE
 from tests.cross_compile.recorded_kernels import in_order, read
 
 _BATCH = 100
 """How many jobs a process has: enough that its start does not count."""
 _SECONDS = 600  # for one process
+_SHOWN, _MOST_SAID = 20, 3000  # failures with their text, and the characters of that
 
 Job = tuple[str, str]
 """A target, and the path of a kernel."""
@@ -54,10 +55,9 @@ class Found:
 
     def line(self, name: str) -> str:
         """The numbers of a target."""
-        compiled, refused, failed = (
-            self.counts[name, outcome] for outcome in (COMPILED, REFUSED, FAILED)
-        )
-        return f"{name}: {compiled} kernels compiled, {refused} refused, {failed} failed"
+        counts = {each: self.counts[name, each] for each in (REFUSED, UNREADABLE, FAILED)}
+        others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        return f"{name}: {self.counts[name, COMPILED]} kernels compiled, {others}"
 
 
 def compile_kernels(
@@ -128,8 +128,9 @@ def main() -> int:
         print(f"no kernels are in {given.folder}")
         return 1
     found = compile_kernels(paths, names, given.processes, given.seconds)
-    for text in found.failures:
-        print(text, end="\n\n")
+    for number, text in enumerate(found.failures):
+        head, _, said = text.partition("\n")
+        print(head, said[-_MOST_SAID:] if number < _SHOWN else "", sep="\n")
     print(f"{len(paths)} kernels were recorded; {time.monotonic() - begun:.0f} s")
     for name in names:
         print(found.line(name))

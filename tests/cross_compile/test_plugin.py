@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import octants as qd
 from octants.diagnostics.exceptions import InternalError
 from tests.cross_compile import child
 from tests.cross_compile import compile as compiling
-from tests.cross_compile.child import COMPILED, FAILED, REFUSED
+from tests.cross_compile.child import COMPILED, FAILED, REFUSED, UNREADABLE
 from tests.cross_compile.plugin import Observer
 from tests.cross_compile.recorded_kernels import Recorder, in_order, read
 from tests.cross_compile.targets import TARGETS
@@ -79,7 +81,7 @@ def test_kernels_and_gradients_are_compiled(recorded: Path) -> None:
 def test_a_process_compiles_what_it_is_given(recorded: Path) -> None:
     paths = in_order(recorded)[:2]
     found = compiling.compile_kernels(paths, ["gfx1100"])
-    assert found.line("gfx1100") == "gfx1100: 2 kernels compiled, 0 refused, 0 failed"
+    assert found.line("gfx1100") == "gfx1100: 2 kernels compiled, 0 refused, 0 unreadable, 0 failed"
 
 
 def test_what_there_is_no_time_for_is_left_out(recorded: Path) -> None:
@@ -117,7 +119,9 @@ def test_what_ends_the_compiler_is_named(recorded: Path, monkeypatch: pytest.Mon
     compiled = len(paths) - 1
     for name, failure in zip(("gfx942", "metal"), found.failures, strict=True):
         assert failure == f"{name}: {bad} of a test\nthe compiler ended with -6: LLVM ERROR"
-        assert found.line(name) == f"{name}: {compiled} kernels compiled, 0 refused, 1 failed"
+        assert found.line(name) == (
+            f"{name}: {compiled} kernels compiled, 0 refused, 0 unreadable, 1 failed"
+        )
 
 
 def test_what_fails_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +129,15 @@ def test_what_fails_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) ->
     pretended(monkeypatch, lambda _, path: FAILED if path == str(paths[0]) else REFUSED)
     found = compiling.compile_kernels(paths, ["metal"])
     assert found.failures == [f"metal: {paths[0]} of a test\nwhy"]
-    assert found.line("metal") == "metal: 0 kernels compiled, 1 refused, 1 failed"
+    assert found.line("metal") == "metal: 0 kernels compiled, 1 refused, 0 unreadable, 1 failed"
+
+
+def test_an_operation_that_only_a_test_knows_is_no_failure(recorded: Path) -> None:
+    path = next(path for path in in_order(recorded) if "binary<mul>" in read(path).text)
+    kernel = read(path)
+    unknown = replace(kernel, text=kernel.text.replace("binary<mul>", "midpoint<mul>"))
+    path.write_bytes(pickle.dumps(unknown))
+    assert child.compile_kernel("metal", str(path)) == (UNREADABLE, "")
 
 
 def test_an_error_of_the_compiler_is_a_failure(
