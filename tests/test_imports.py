@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime",
         "simplify",
         "pipeline_stage",
+        "slow_compiles",
     ),
     ("lowering",),
     ("autodiff", "codegen", "data", "passes"),

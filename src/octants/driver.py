@@ -31,6 +31,7 @@ from octants.ir.core import Module
 from octants.options import Options
 from octants.pipeline_stage import Observer, Stage
 from octants.runtime.device import Device, LoadedKernel
+from octants.slow_compiles import compiling
 from octants.target import Capabilities
 from octants.types.compile_time_reads import ReadKey
 from octants.types.default_types import default_float, default_int
@@ -231,6 +232,7 @@ def build(
             varying=varying,
         )
         note.gives(built.module.size)
+    compiling(built.module)
     with deep_recursion(function.__name__):
         pipeline.lower(built.module, stage_of(chosen, observe))
     return built

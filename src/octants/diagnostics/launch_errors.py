@@ -264,3 +264,24 @@ class KernelNotImportable(UserError):
         "define it at the top level of a module, or in a class there;"
         " `cloudpickle.dumps` also takes kernels that are defined elsewhere"
     )
+
+
+class SlowCompile(UserError):
+    """A warning: a compile that takes long, at the line that most of it is for."""
+
+    kernel: str
+    seconds: str
+    total: str
+    count: str
+    code = "OCT429"
+    exception = OctantsRuntimeError
+    title = "compiling `{kernel}` takes long: {seconds} s so far, for {total} operations"
+    label = "{count} of them come from here"
+    notes = (
+        "loops over `qd.static` are unrolled, and funcs are inlined at each call",
+        "a local vector that is indexed at run time takes operations for each of its components",
+    )
+    remedy = (
+        "loop at run time where you can, keep large vectors in a field or an ndarray, and cut the"
+        " kernel into several; the result is kept on disk, and the next start takes it from there"
+    )

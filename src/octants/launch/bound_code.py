@@ -21,6 +21,7 @@ from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_launch
+from octants.slow_compiles import compiling
 from octants.timeline import COMPILE, span
 from octants.types.signature import ArraySource, TemporarySource
 
@@ -88,7 +89,9 @@ class BoundKernelCode:
     ) -> None:
         chosen = owner.options
         self.owner = owner
+        compiling(module)
         self.module = module = pipeline.finish(module, driver.stage_of(chosen), noalias=noalias)
+        compiling(module)
         with driver.state.compiling, span(COMPILE, module.name):
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}

@@ -25,6 +25,7 @@ from octants.launch.read_fingerprint import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, aliases_of, is_alias_free
 from octants.lazy_dataclass import dataclass
+from octants.slow_compiles import compiling
 
 if TYPE_CHECKING:
     from octants import pipeline
@@ -331,6 +332,7 @@ def _reverse(
     repeat_stores: bool = False,
 ) -> Reversed:
     _require_primal(module)
+    compiling(module)
     stage = driver.stage_of(specialisation.options)
     return pipeline.differentiate_reverse(
         module,

@@ -47,6 +47,7 @@ from octants.runtime.arguments.recognition import Recognition
 from octants.runtime.arguments.signatures import Signature
 from octants.runtime.arguments.types import argument_type, build_argument
 from octants.runtime.device import Device
+from octants.slow_compiles import watched
 from octants.types.annotations import AnyTensor
 from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix, Vector
@@ -272,7 +273,8 @@ class Specialisation:
     def _build(self) -> Built:
         function: FunctionType = self.kernel.function
         returns = self.signature.returns
-        return driver.build(function, self.types, returns, self.options, varying=self.varying)
+        with watched(function.__name__, "frontend"):
+            return driver.build(function, self.types, returns, self.options, varying=self.varying)
 
     def _build_again(self) -> Module:
         """Build the module of a cached kernel, for something that is not in the cache."""
@@ -349,10 +351,10 @@ class Specialisation:
     def _recalled(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
         part = " ".join(map(str, (*self._prefix, *key)))
         if self._cache_entry is None:
-            return make()
+            return self._made(key, make)
         found: _Made | None = self._cache_entry.find(part, self._object)
         if found is None:
-            found = make()
+            found = self._made(key, make)
             if self._cache_entry is not None:
                 keep = functools.partial(self._cache_entry.keep, part, found, self._name)
                 unfinished = driver.unfinished()
@@ -361,6 +363,10 @@ class Specialisation:
                 else:
                     keep()
         return found
+
+    def _made(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
+        with watched(self.kernel.function.__name__, str(key[0])):
+            return make()
 
     def _name(self, value: Any) -> str | None:
         """The name of an object that the cache stores by name."""

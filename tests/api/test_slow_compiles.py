@@ -1,0 +1,136 @@
+"""What a user sees while a compile takes long."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+import warnings
+from typing import Any
+
+import pytest
+
+import octants as qd
+from octants import slow_compiles
+from octants.slow_compiles import Watch, watched
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every compile takes long."""
+    monkeypatch.setattr(slow_compiles, "SHOW_AFTER", 0.001)
+    monkeypatch.setattr(slow_compiles, "WARN_AFTER", 0.001)
+    monkeypatch.setattr(slow_compiles, "_PERIOD", 0.001)
+    monkeypatch.setattr(slow_compiles, "_MANY", 100)
+    qd.init(arch=qd.cpu, offline_cache=False)
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_line_that_is_unrolled_is_named() -> None:
+    x = qd.field(qd.f32, shape=4)
+
+    @qd.kernel
+    def unrolled():
+        for i in x:
+            for k in qd.static(range(300)):
+                x[i] = qd.sin(x[i]) + k
+
+    with pytest.warns(qd.OctantsWarning) as caught:
+        unrolled()
+    (text,) = [str(each.message) for each in caught if "OCT429" in str(each.message)]
+    assert "compiling `unrolled` takes long" in text
+    assert "x[i] = qd.sin(x[i]) + k" in text
+    assert "unrolled" in text
+
+
+@pytest.mark.usefixtures("impatient")
+def test_where_warnings_are_errors_the_kernel_is_not_launched() -> None:
+    x = qd.field(qd.f32, shape=4)
+
+    @qd.kernel
+    def unrolled():
+        for i in x:
+            for k in qd.static(range(400)):
+                x[i] = qd.cos(x[i]) + k
+
+    with warnings.catch_warnings(), pytest.raises(qd.OctantsWarning, match="OCT429"):
+        warnings.simplefilter("error")
+        unrolled()
+    assert x.to_numpy().tolist() == [0.0] * 4
+
+
+def test_what_is_quick_warns_of_nothing() -> None:
+    qd.init(arch=qd.cpu, offline_cache=False)
+    x = qd.field(qd.f32, shape=4)
+
+    @qd.kernel
+    def increment():
+        for i in x:
+            x[i] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        increment()
+
+
+def test_a_terminal_shows_the_kernel_until_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_compiles, "SHOW_AFTER", 0.001)
+    monkeypatch.setattr(slow_compiles, "_PERIOD", 0.001)
+    terminal = Terminal()
+    watch = Watch("simulate", terminal)
+    wait_for(lambda: "compiling" in terminal.getvalue())
+    watch.end()
+    shown = terminal.getvalue()
+    assert "octants: compiling simulate: 0 s" in shown
+    assert shown.endswith("\r" + " " * len("octants: compiling simulate: 0 s") + "\r")
+
+
+def test_a_file_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_compiles, "SHOW_AFTER", 0.001)
+    stream = io.StringIO()
+    watch = Watch("simulate", stream)
+    time.sleep(0.02)
+    watch.end()
+    assert stream.getvalue() == ""
+
+
+def test_the_logger_hears_of_compiles(caplog: pytest.LogCaptureFixture) -> None:
+    qd.init(arch=qd.cpu, offline_cache=False, log_level="debug")
+    x = qd.field(qd.f32, shape=4, needs_grad=True)
+
+    @qd.kernel
+    def double():
+        for i in x:
+            x[i] *= 2
+
+    with caplog.at_level(logging.DEBUG, logger="octants"):
+        double()
+        double()
+    texts = [record.getMessage() for record in caplog.records if record.name == "octants"]
+    parts = [text.partition(":")[0] for text in texts if "`double`" in text]
+    assert parts == ["frontend of `double`", "primal of `double`"]
+
+
+def test_a_compile_inside_another_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    class Counting(Watch):
+        def __init__(self, kernel: str) -> None:
+            started.append(kernel)
+            super().__init__(kernel)
+
+    monkeypatch.setattr(slow_compiles, "Watch", Counting)
+    with watched("outer", "primal"), watched("inner", "primal"):
+        pass
+    assert started == ["outer"]
