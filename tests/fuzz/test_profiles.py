@@ -65,6 +65,10 @@ WANTED = {
         loop over a dict; comprehension of a list; list whose elements change;
         assignment of an element of a list; assignment of an item of a dict;
         update of an item of a dict; slice of a view, in a kernel; slice of a list""",
+    "sparse": """sparse: bitmasked; sparse: pointer of halves; sparse: pointer of rows;
+        sparse: pointer of elements; sparse: bitmasked in rows; sparse: bitmasked in pointer;
+        sparse: list in each row; sparse: list in pointer; activate; deactivate; is_active; append;
+        length of a list; deactivate of a list; domain: sparse field; domain: sparse block""",
     "quantised": """fields in a word; quant_array; quantised integers, signed;
         quantised integers, unsigned; fixed-point numbers; floats of a few bits""",
     "statics": """static operand; static in a condition""",

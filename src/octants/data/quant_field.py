@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from octants.data import current
+from octants.data.components import check_component
 from octants.data.errors import (
     CannotShare,
     NotDifferentiable,
@@ -202,10 +203,25 @@ class QuantField(Tensor, QuantHandle):
         del region
         self.words.mark_written()
 
-    def get_scalar_field(self, *_: int) -> Any:
-        """Raise an error: the components of an element are packed together."""
-        advice = "place the field itself: its components follow each other in the word"
-        raise WrongOption(self.describe(), "component", "cannot be placed alone", advice).at(None)
+    def get_scalar_field(self, *indices: int) -> QuantField:
+        """A field of one component of a field of vectors or matrices that is placed.
+
+        It shares the words: what is written to it is a component of this field.
+        """
+        if self.place is None:
+            advice = "place the field itself: its components follow each other in the word"
+            raise WrongOption(self.describe(), "component", "cannot be placed alone", advice).at(
+                None
+            )
+        component = check_component(self, indices)
+        number = int(np.ravel_multi_index(component, self.element_shape))
+        name = f"{self.name}[{', '.join(map(str, component))}]"
+        alone = QuantField(self.quant_type, (), name)
+        alone._is_reserved = True
+        own = self.place
+        slots = (own.slots[number],)
+        alone.note_place(Place(own.words, own.packing, slots, own.shape, own.inner, own.axes))
+        return alone
 
     def __repr__(self) -> str:
         if not self.is_placed:

@@ -203,8 +203,13 @@ class Session:
 
     def _reset(self) -> None:
         self.driver.state.numbers = itertools.count(1)
+        if self.program.sparse:
+            self.qd.deactivate_all_snodes()
         for name, array in self.arrays.items():
-            _write(array, self.program.inputs[name])
+            if name in self.program.sparse:
+                write_elements(array, self.program.inputs[name])
+            else:
+                _write(array, self.program.inputs[name])
 
     def _launches(self) -> list[Any]:
         returned = []
@@ -262,6 +267,8 @@ class Session:
 
     def _seed(self) -> None:
         for name, array in self.differentiable.items():
+            if name in self.program.sparse:
+                array.grad.fill(0.0)
             _write(array.grad, self.program.weights[name])
 
     def _gradients(self, actual: Actual, mode: str, after: Arrays) -> None:
@@ -305,6 +312,13 @@ def _write(array: Any, values: FloatArray) -> None:
         array[...] = _like(array, values)
         return
     array.from_numpy(np.asarray(values, dtype=array.to_numpy().dtype, order="C"))
+
+
+def write_elements(array: Any, values: FloatArray) -> None:
+    """Write the elements of a sparse field that are not zero, which activates them."""
+    rank = len(array.shape)
+    for index in np.argwhere(values.reshape(*values.shape[:rank], -1).any(axis=-1)):
+        array[tuple(map(int, index))] = values[tuple(index)].tolist()
 
 
 def _read(array: Any) -> FloatArray:

@@ -57,6 +57,7 @@ class Program:
     features: Counter[str] = field(default_factory=Counter)
     random_seed: int = 7
     profile: str = "core"
+    sparse: tuple[str, ...] = ()  # arrays whose elements that are not zero are active at first
 
     @property
     def kernels(self) -> list[str]:

@@ -31,8 +31,13 @@ def write(array, values):
     array.from_numpy(np.array(values, array.to_numpy().dtype))
 
 
+def write_elements(array, values):
+    for index in np.argwhere(np.reshape(values, (*array.shape, -1)).any(axis=-1)):
+        array[tuple(map(int, index))] = np.array(values)[tuple(index)].tolist()
+
+
 for name, values in INPUTS.items():
-    write(eval(name), values)
+    (write_elements if name in {sparse} else write)(eval(name), values)
 with qd.ad.Tape():
 {launches}
     for name, values in WEIGHTS.items():
@@ -78,6 +83,7 @@ def script(program: Program, problems: list[str], backend: str) -> str:
         precision=program.precision,
         random_seed=program.random_seed,
         source=program.source.strip(),
+        sparse=program.sparse,
         inputs=_literal(program.inputs),
         weights=_literal(program.weights),
         direction=_literal(program.direction),

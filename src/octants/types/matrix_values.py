@@ -66,6 +66,16 @@ class Matrix:
         return int(self._array.shape[1]) if self._array.ndim == 2 else 1
 
     @property
+    def ndim(self) -> int:
+        """1 for a vector, 2 for a matrix."""
+        return int(self._array.ndim)
+
+    @property
+    def entries(self) -> Array:
+        """The elements as a numpy array, a copy."""
+        return self.to_numpy()
+
+    @property
     def declared_dtype(self) -> DType | None:
         """The type of the elements where it was stated; None for Python numbers."""
         return self._declared

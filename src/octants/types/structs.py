@@ -142,6 +142,19 @@ class StructType:
         }
         return _rebuild(entries, self.methods, self)
 
+    def cast(self, value: Any) -> Struct:
+        """A struct, or a dict of its members, with members of the types of this one."""
+        cast: Struct = convert_member(value, self)
+        return cast
+
+    def filled_with_scalar(self, value: Any) -> Struct:
+        """A struct whose numbers are all ``value``, those of vectors and of inner structs too."""
+        inner = (
+            kind.filled_with_scalar(value) if isinstance(kind, StructType) else value
+            for kind in self.members.values()
+        )
+        return self(**dict(zip(self.members, inner, strict=True)))
+
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of such structs; see `octants.field` for the options."""
         return factories.make("struct_field", self, shape, **options)

@@ -282,12 +282,18 @@ def _program(
             continue
         dtype = np.dtype(np.float16 if array.dtype == "qd.f16" else np.float32)
         inputs[name] = _floats(rng, shape, dtype)
+        if array.cells:
+            inputs[name] *= rng.random(shape) < 0.5
         if not array.has_grad:
             continue
         silent = array.constant and rng.random() < 0.8
         weights[name] = np.zeros(shape) if silent else _floats(rng, shape, dtype)
         direction[name] = _floats(rng, shape, dtype)
-    return Program(seed, source, precision, inputs, weights, direction, launches, shared.features)
+        if array.cells:
+            direction[name] *= inputs[name] != 0
+    made = Program(seed, source, precision, inputs, weights, direction, launches, shared.features)
+    made.sparse = tuple(array.name for array in shared.arrays if array.cells)
+    return made
 
 
 def _bits(rng: np.random.Generator, shape: tuple[int, ...], name: str) -> FloatArray:

@@ -70,6 +70,15 @@ class View:
     is_later: bool = False  # than another view of the same ndarray
 
 
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a sparse block: how many axes they have, none for lists, and rows of a cell."""
+
+    block: str
+    axes: int
+    size: int = 1
+
+
 @dataclass
 class ArrayInfo:
     """An array of the program, its contents' range, and how it is given to the kernel.
@@ -93,6 +102,7 @@ class ArrayInfo:
     content: Sequence[int] | None = None  # of integers, if not random ones
     view: View | None = None  # if it is a part of an ndarray
     limits: tuple[int, int] | None = None  # of integers of a few bits
+    cells: Cells | None = None  # of a sparse field
     updates: Sequence[str] | None = None  # by many work items, if not all kinds are possible
 
     @property

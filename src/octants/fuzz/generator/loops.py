@@ -34,7 +34,8 @@ def counted(c: Context) -> bool | None:
 
 def _over_points(c: Context) -> bool:
     """A serial loop over two indices, or over those of an array."""
-    arrays = [a for a in c.shared.arrays if len(a.shape) == 2 and _product(a) <= 8 and a.is_field]
+    fields = [a for a in c.shared.arrays if a.is_field and not a.cells]
+    arrays = [a for a in fields if len(a.shape) == 2 and _product(a) <= 8]
     first, second = (c.shared.fresh("k") for _ in range(2))
     extents: tuple[int, ...] = (2, c.integer(2, 3))
     over = f"qd.ndrange({extents[0]}, {extents[1]})"

@@ -11,6 +11,7 @@ from octants.fuzz.generator import (
     objects,
     quants,
     races,
+    sparse,
     statics,
     structs,
     views,
@@ -56,6 +57,11 @@ PROFILES = {
     ),
     "quantised": Profile(
         "fields of a few bits that share words", (quants.PRODUCTIONS, widths.PRODUCTIONS)
+    ),
+    "sparse": Profile(
+        "sparse fields: pointer, bitmasked and dynamic blocks",
+        (sparse.PRODUCTIONS,),
+        writes=("fill", "copy_from", "__setitem__", "from_numpy"),
     ),
     "collections": Profile(
         "views of ndarrays; dicts, lists and comprehensions",

@@ -20,7 +20,7 @@ def _word(shared: Shared) -> list[str]:
     rng = shared.rng
     left, lines = WORD, []
     fields: list[ArrayInfo] = []
-    while left >= 6 and len(fields) < rng.randint(2, 4):
+    while left >= 7 and len(fields) < rng.randint(2, 4):
         make = rng.choice([_integer, _integer, _fixed, _fixed, _float])
         size = 2 if make is _fixed and left >= 30 and rng.random() < 0.3 else 1
         bits, array, kind = make(shared, min(left // size, 40))
@@ -84,8 +84,8 @@ def _fixed(shared: Shared, most: int) -> Made:
 def _float(shared: Shared, most: int) -> Made:
     """Floats, each of which a work item has for itself: sums of them are rounded."""
     rng = shared.rng
-    exponent = rng.randint(5, 7)
-    fraction = rng.randint(3, 22) if most > 30 else rng.randint(2, max(2, most - exponent))
+    exponent = rng.randint(5, min(7, most - 2))
+    fraction = rng.randint(2, min(22, most - exponent))
     name = shared.fresh("q")
     array = ArrayInfo(name, "d", (), (), True, -4.0, 4.0, dtype="qd.f32", has_grad=False)
     array.is_made, array.updates = True, ()

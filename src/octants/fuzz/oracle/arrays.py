@@ -96,6 +96,10 @@ class Array:
             if tangents is not None:
                 cell.tangent = tangents[position]
 
+    def takes_seed(self, offset: int) -> bool:
+        """Whether the host can give an element an adjoint."""
+        return 0 <= offset < len(self.cells)
+
     # -- places ---------------------------------------------------------------------------------
 
     def offset(self, index: Any) -> int:

@@ -8,13 +8,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from octants.fuzz.oracle import functions, support
+from octants.fuzz.oracle import functions, sparse, support
 from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.quants import BitpackedFields, Quantised, QuantisedArray, QuantTypes
-from octants.fuzz.oracle.structs import MatrixType, StructField, StructType, from_class, settled
+from octants.fuzz.oracle.sparse import SparseArray
+from octants.fuzz.oracle.structs import MatrixType, StructType, from_class, settled
 
 
 class Template:
@@ -67,7 +68,7 @@ def vector_field(n: int, dtype: Any, shape: Any = (), needs_grad: bool = False, 
 def _array(dtype: Any, shape: tuple[int, ...], element: tuple[int, ...], needs_grad: bool) -> Array:
     if isinstance(dtype, Quantised):
         return QuantisedArray(dtype, shape, element)
-    return Array(dtype, shape, element, needs_grad)
+    return SparseArray(dtype, shape, element, needs_grad)
 
 
 def matrix_field(
@@ -135,31 +136,6 @@ class Types:
     quant = QuantTypes
 
 
-class Node:
-    """A place in a field tree: shapes multiply on the way down, `place` gives them to fields."""
-
-    def __init__(self, extents: dict[int, int]) -> None:
-        self.extents = extents
-
-    def dense(self, axes: Any, extents: Any) -> Node:
-        places = axes if isinstance(axes, tuple) else (axes,)
-        sizes = extents if isinstance(extents, tuple) else (extents,) * len(places)
-        merged = dict(self.extents)
-        for axis, size in zip(places, sizes, strict=True):
-            merged[axis] = merged.get(axis, 1) * size
-        return Node(merged)
-
-    def place(self, *fields: Any) -> Node:
-        shape = tuple(self.extents[axis] for axis in sorted(self.extents))
-        for one in fields:
-            for leaf in one.leaves if isinstance(one, StructField | BitpackedFields) else [one]:
-                leaf.take_shape(shape)
-        return self
-
-    def quant_array(self, axes: Any, extents: Any, **_: Any) -> Node:
-        return self.dense(axes, extents)
-
-
 def _elementwise(fn: Callable[[Any], Num]) -> Callable[[Any], Any]:
     return lambda x: x.map(fn) if isinstance(x, Matrix) else fn(x)
 
@@ -224,12 +200,15 @@ class Namespace:
             setattr(self, letter, axis)
         self.ij, self.ji, self.ijk = (0, 1), (1, 0), (0, 1, 2)
         self.types = Types
-        self.root = Node({})
+        self.root = sparse.Node()
 
     field = staticmethod(field)
     ndarray = staticmethod(field)
     BufferView = View
     BitpackedFields = BitpackedFields
+    activate = staticmethod(sparse.activate)
+    deactivate = staticmethod(sparse.deactivate)
+    is_active = staticmethod(sparse.is_active)
     Vector = Vector
     Matrix = MatrixMaker
     template = Template

@@ -66,10 +66,10 @@ def _fill(array: Array, content: FloatArray, direction: FloatArray | None) -> No
 
 def _outcome(program: Program, arrays: dict[str, Array], returned: list[list[Num]]) -> Outcome:
     seeds = [
-        (cell.node, float(weight))
+        (cell.node, float(weights.ravel()[offset]))
         for name, weights in program.weights.items()
-        for cell, weight in zip(arrays[name].cells, weights.ravel(), strict=True)
-        if cell.node >= 0
+        for offset, cell in enumerate(arrays[name].cells)
+        if cell.node >= 0 and arrays[name].takes_seed(offset)
     ]
     more = [(number.node, 1.0) for numbers in returned for number in numbers if number.node >= 0]
     gradient = _gradient(program, arrays, seeds)
