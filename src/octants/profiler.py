@@ -21,7 +21,7 @@ from octants.data import current
 from octants.diagnostics.absent_names import attribute_error
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.launch_errors import ProfilerIsOff
-from octants.timeline import KERNEL, Record, Timeline
+from octants.timeline import KERNEL, Timeline, TimelineEntry
 from octants.types.companions import Companion
 
 __all__ = [
@@ -166,7 +166,7 @@ def print_memory_profiler_info() -> None:
         print(f"{use.kind:<24}{use.parts:>8}{format_bytes(use.nbytes):>14}")
 
 
-def _records() -> list[Record]:
+def _records() -> list[TimelineEntry]:
     """The records so far."""
     options.current()
     found = timeline.active()
@@ -186,16 +186,16 @@ def begin(device: Any) -> None:
     timeline.activate(made)
 
 
-def _times(records: Iterable[Record]) -> KernelTimes:
+def _times(records: Iterable[TimelineEntry]) -> KernelTimes:
     times = [record.nanoseconds() / 1e6 for record in records]
     if not times:
         return KernelTimes(0, 0.0, 0.0, 0.0)
     return KernelTimes(len(times), min(times), max(times), sum(times) / len(times))
 
 
-def _table(records: list[Record]) -> list[str]:
+def _table(records: list[TimelineEntry]) -> list[str]:
     """A line per kernel, compilation and direction of copies."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[TimelineEntry]] = {}
     for record in records:
         groups.setdefault((record.kind, record.name), []).append(record)
     totals = {key: sum(r.nanoseconds() for r in each) / 1e6 for key, each in groups.items()}
@@ -217,7 +217,7 @@ def _table(records: list[Record]) -> list[str]:
     return [*lines, f"{len(launches)} launches, {total:.3f} ms"]
 
 
-def _trace(records: list[Record]) -> list[str]:
+def _trace(records: list[TimelineEntry]) -> list[str]:
     """A line per record, in order of time."""
     first = min((record.start for record in records), default=0)
     return [f"{'begin':>12}{'time':>12}   (milliseconds)"] + [

@@ -17,7 +17,7 @@ KERNEL, COMPILE, TRANSFER = "kernel", "compile", "transfer"
 
 
 @dataclass(slots=True)
-class Record:
+class TimelineEntry:
     """A span of time, in nanoseconds of `time.perf_counter_ns`.
 
     `nbytes` is what was copied or, of a kernel, what the tapes of its device took afterwards.
@@ -42,13 +42,15 @@ class Timeline:
     """The records since the profiler was started or cleared."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[TimelineEntry] = []
 
     def add(
         self, kind: str, name: str, start: int, measure: Callable[[], int], nbytes: int = 0
     ) -> None:
         """Add a record of the present thread."""
-        self.records.append(Record(kind, name, start, threading.get_ident(), measure, nbytes))
+        self.records.append(
+            TimelineEntry(kind, name, start, threading.get_ident(), measure, nbytes)
+        )
 
 
 class _Active:
