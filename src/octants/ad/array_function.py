@@ -273,7 +273,8 @@ class _Duals:
         for name in self._given:
             made = self.ndarrays[name]
             if name in self.by_value:
-                found[name] = made.grad.to_numpy()[()]
+                gradient = made.grad.to_numpy()
+                found[name] = gradient if gradient.shape else float(gradient)
             elif made.has_grad():
                 found[name] = self._array(name, made.grad)
         return found

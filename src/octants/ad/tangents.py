@@ -121,22 +121,28 @@ class Tangents:
         merged = merge_aliases(specialisation, equals_of(specialisation, memories))
         try:
             clone = with_tangents(merged, tuple(chosen))
-            if self.tape is None:
-                self._check_races(merged, arguments)
-            return self._pass_on(clone, (*arguments, *chosen.values()))
         except OctantsError:
             if not specialisation.hidden:
                 raise
             return self.launch(*with_constants(specialisation, arguments))
+        given = (*arguments, *chosen.values())
+        if self.tape is not None:
+            return self.tape.launch(clone, given)
+        number = specialisation.number = next(driver.state.numbers)
+        self._check_races(merged, number, arguments)
+        results = clone.launch(driver.state.seed, number, 0, *given)
+        return clone.wrap(results) if results else None
 
     def _pass_on(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         if self.tape is not None:
             return self.tape.launch(specialisation, arguments)
         return specialisation.run(arguments)
 
-    def _check_races(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> None:
+    def _check_races(
+        self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
+    ) -> None:
         """Raise an error if the tangents depend on which work item is first."""
-        chosen, number = options.current(), next(driver.state.numbers)
+        chosen = options.current()
         if chosen.on_overwrite != "trust":
             check_before_gradient(
                 specialisation,
