@@ -82,11 +82,48 @@ extension = Extension
 
 
 @shortens_tracebacks
-def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **given: Any) -> None:
+def init(
+    arch: Any = None,
+    default_fp: Any = None,
+    default_ip: Any = None,
+    *,
+    debug: bool | None = None,
+    check_out_of_bound: bool | None = None,
+    fast_math: bool | None = None,
+    random_seed: int | None = None,
+    deterministic: bool | None = None,
+    cpu_max_num_threads: int | None = None,
+    simd: bool | str | None = None,
+    device: int | None = None,
+    ad_stack_size: int | None = None,
+    ad_stack_budget_bytes: int | None = None,
+    ad_stack_nests: str | None = None,
+    ad_snapshot_budget_bytes: int | None = None,
+    on_overwrite: str | None = None,
+    kernel_profiler: bool | None = None,
+    log_level: str | None = None,
+    print_full_traceback: bool | None = None,
+    offline_cache: bool | None = None,
+    offline_cache_file_path: str | None = None,
+    offline_cache_max_size_of_files: int | None = None,
+    offline_cache_cleaning_policy: str | None = None,
+    enable_fallback: bool | None = None,
+    opt_level: int | None = None,
+    print_ir: bool | None = None,
+    print_kernel_llvm_ir: bool | None = None,
+    print_kernel_llvm_ir_optimized: bool | None = None,
+    print_kernel_asm: bool | None = None,
+    dump_ir: bool | None = None,
+    debug_dump_path: str | None = None,
+    vulkan_without: str | None = None,
+    **others: Any,
+) -> None:
     """Start Octants: select the device, the default types and the options.
 
     Arrays from before a later call of `init` can no longer be used; kernels can. If a program uses
-    anything before `init`, it runs with the defaults, and a line says so. Example:
+    anything before `init`, it runs with the defaults, and a line says so. An option that is not
+    passed, or is None, has the value of the variable ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the
+    environment, else its default. Example:
 
         qd.init(arch=qd.gpu, default_fp=qd.f64, debug=True)
 
@@ -95,17 +132,53 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **giv
             takes the CPU, with a message. A list is tried in order.
         default_fp: the type of float literals and of `float`: `f16`, `f32` (the default) or `f64`.
         default_ip: the type of integer literals and of `int`: `i32` (the default) or `i64`.
-        given: further options, among them `debug` (asserts, bounds checks, the verifier),
-            `check_out_of_bound`, `fast_math`, `random_seed`, `cpu_max_num_threads`,
-            `offline_cache`, `offline_cache_file_path`, `log_level`, `print_ir`,
-            `print_kernel_llvm_ir` and `print_kernel_asm`; `octants.options.Options` lists them all.
-            The variable ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the environment sets an option that
-            is not passed. Options that steer Quadrants' compiler are ignored; options for what
-            Octants does not do give a warning.
+        debug: check indices and asserts, look for data races, and verify what the compiler makes.
+        check_out_of_bound: check indices only.
+        fast_math: round a product and a sum as one, and let functions of f32 be wrong by two units
+            of the last digit; True by default.
+        random_seed: the seed of `qd.random`; 0 by default.
+        deterministic: update arrays in a fixed order, so that results have the same bits each time.
+        cpu_max_num_threads: the most threads of a CPU; 0, the default: all cores.
+        simd: run several work items at once in the lanes of a CPU: "auto" (the default) where that
+            should pay, "always", "never"; True and False are "auto" and "never".
+        device: the number of the GPU.
+        ad_stack_size: the most iterations that the record of a loop holds; 0, the default: all.
+        ad_stack_budget_bytes: the most bytes of the records of loops, on all threads together; 0,
+            the default: a 64th of the memory.
+        ad_stack_nests: how loops in loops are recorded: "auto" (the default), "replay", "store".
+        ad_snapshot_budget_bytes: the most bytes of the copies of a tape; 0, the default: half of
+            the memory.
+        on_overwrite: what a bare ``kernel.grad()`` does whose operands were overwritten: "error"
+            (the default), or "trust" to take what memory holds.
+        kernel_profiler: time launches, compilations and copies; see `octants.profiler`.
+        log_level: trace, debug, info (the default), warn, error or critical.
+        print_full_traceback: show the functions of Octants in tracebacks, too.
+        offline_cache: keep compiled kernels on disk; True by default.
+        offline_cache_file_path: the folder for them.
+        offline_cache_max_size_of_files: the most bytes that they take; 256 MiB by default.
+        offline_cache_cleaning_policy: which go first: "lru" (the default), "fifo", "version"; or
+            "never".
+        enable_fallback: take the CPU where `arch` is not available; by default only for `gpu` and
+            lists.
+        opt_level: how hard LLVM tries, 0 to 3; 2 by default.
+        print_ir: print kernels after each pass of the compiler.
+        print_kernel_llvm_ir: print the LLVM IR of kernels.
+        print_kernel_llvm_ir_optimized: print it after LLVM's passes.
+        print_kernel_asm: print the machine code of kernels.
+        dump_ir: write kernels after each pass to files.
+        debug_dump_path: the folder for these.
+        vulkan_without: features of a Vulkan device to leave unused, with commas between them.
+        others: options that steer the compilers of Quadrants and Taichi, which are ignored, and
+            options for what Octants does not do, which give a warning.
 
     Raises:
         OctantsRuntimeError: for an unknown option or value, or an arch that is not available.
     """
+    passed = dict(locals())
+    given = passed.pop("others")
+    for name in options.FIELDS.keys() & passed.keys() - {"arch", "default_fp", "default_ip"}:
+        if passed[name] is not None:
+            given[name] = passed[name]
     for name, value in (("default_fp", default_fp), ("default_ip", default_ip)):
         if value is not None:
             given[name] = default_types.resolve(value).name

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,3 +119,19 @@ def test_reset_gives_number_types_back() -> None:
     qd.reset()
     assert qd.types.vector(2, float).dtype is qd.f32
     assert qd.types.vector(2, int).dtype is qd.i32
+
+
+def test_each_option_is_a_parameter_of_init_with_a_line_of_documentation() -> None:
+    parameters = inspect.signature(qd.init).parameters
+    assert set(options.FIELDS) <= set(parameters)
+    text = inspect.getdoc(qd.init) or ""
+    for name in parameters:
+        assert re.search(rf"^ {{4}}{name}: ", text, re.MULTILINE), name
+
+
+def test_an_option_that_is_none_is_that_of_the_environment(monkeypatch: Any) -> None:
+    monkeypatch.setenv("OCTANTS_AD_STACK_SIZE", "7")
+    qd.init(arch=qd.cpu, log_level="error", ad_stack_size=None)
+    assert qd.cfg.ad_stack_size == 7
+    qd.init(arch=qd.cpu, log_level="error", ad_stack_size=9)
+    assert qd.cfg.ad_stack_size == 9
