@@ -1,7 +1,8 @@
-"""A component of a quantised field of vectors, as a field of its own."""
+"""Components of fields of vectors, quantised or not, as fields of their own."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import octants as qd
@@ -46,3 +47,13 @@ def test_members_and_elements_as_in_quadrants() -> None:
     assert m.ndim == 2
     assert m.entries.tolist() == [[1, 2], [3, 4]]
     assert qd.Vector([1, 2]).ndim == 1
+
+
+def test_a_component_of_a_field_is_written() -> None:
+    qd.init(arch=getattr(qd, ARCH), log_level="error")
+    x = qd.Matrix.field(2, 2, qd.f32, shape=2)
+    x.get_scalar_field(0, 1).fill(2.0)
+    x.get_scalar_field(1, 0).from_numpy(np.array([3.0, 4.0]))
+    assert x.to_numpy().tolist() == [[[0.0, 2.0], [3.0, 0.0]], [[0.0, 2.0], [4.0, 0.0]]]
+    with pytest.raises(OctantsValueError, match="OCT505"):
+        x.get_scalar_field(1, 0).from_numpy(np.zeros(3))

@@ -48,6 +48,21 @@ class ComponentField:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.field[key][self.component] = value
 
+    def fill(self, value: Any) -> None:
+        """Let the component of all elements be a number."""
+        self.from_numpy(np.full(self.shape, value))
+
+    def from_numpy(self, values: Any) -> None:
+        """Write the component of all elements, from an array of `shape`; others stay."""
+        given = np.asarray(values)
+        if given.shape != self.shape:
+            problem = (
+                f"of shape {self.shape} cannot be written from an array of shape {given.shape}"
+            )
+            raise WrongOption(self.field.describe(), "component", problem).at(None)
+        for index in np.ndindex(self.shape):
+            self[index] = given[index].item()
+
     def to_numpy(self, dtype: Any = None) -> Array:
         """The component of all elements as a numpy array of `shape`."""
         values = Tensor.to_numpy(self.field, dtype)
