@@ -36,8 +36,8 @@ CASES = {
     "as many as fit, or are left": ("%capacity", "binary<min>(%capacity, %left)", True),
     "the other way round": ("%capacity", "binary<min>(%left, %capacity)", True),
     "more than fit": ("%capacity", "binary<max>(%capacity, %left)", False),
-    "all that fit": ("%capacity", "binary<min>(%capacity, %count)", False),
-    "all that are left": ("%one", "binary<min>(%left, %left)", False),
+    "as many as fit": ("%capacity", "binary<min>(%capacity, %count)", False),
+    "as many as are left": ("%one", "binary<min>(%left, %left)", False),
     "a number without a capacity": ("%fixed", "binary<min>(%fixed, %left)", False),
     "its own number": ("%capacity", "binary<add>(%count, %zero)", False),
 }

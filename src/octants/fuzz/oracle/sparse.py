@@ -106,7 +106,7 @@ class Node:
         return tuple(place // (extent // own) for place, extent, own in pairs)
 
     def deactivate(self, cell: Cell) -> None:
-        """Empty a cell, or a list: all that is in it becomes zero."""
+        """Empty a cell, or a list: its content becomes zero."""
         if STATE.quiet:
             return
         self.watch.note(cell, "write")
