@@ -89,11 +89,11 @@ class Profile:
         own = {entry.path: entry for entry in self.entries.values() if entry.kernel == kernel}
         order = {path: number for number, path in enumerate(own)}
 
-        def place(path: Path) -> list[int]:
+        def ranks(path: Path) -> list[int]:
             above = [path[: k + 1] for k in range(len(path))]
             return [order.get(each, order[path]) for each in above]
 
-        return [own[path] for path in sorted(own, key=place)]
+        return [own[path] for path in sorted(own, key=ranks)]
 
     @contextmanager
     def run(self, name: str, kernel: str, size: Size | None, unit: str) -> Iterator[Note]:

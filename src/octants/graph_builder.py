@@ -78,7 +78,7 @@ class Sequential:
         self._steps.append((kernel, args))
 
     def append(self, node: Sequential) -> None:
-        """Add other launches in this place; the same ones can be added several times."""
+        """Add other launches at this point; the same ones can be added several times."""
         self._steps.append(node)
 
     def launches(self) -> list[tuple[Any, tuple[Any, ...]]]:

@@ -102,7 +102,7 @@ class Options:
     operands were overwritten: "error" raises, "trust" takes what memory holds; a tape keeps copies
     in any case. With `deterministic`, updates of arrays happen in an
     order that neither chance nor the number of threads changes, and so results are the same bits
-    each time; it costs time where work items update places that they share. `simd` says whether a
+    each time; it costs time where work items update elements that they share. `simd` says whether a
     CPU runs several work items of a parallel loop at once, one in each lane of its vectors: "auto"
     or True where an estimate says that it pays, "always" wherever it can, "never" or False nowhere.
     With `kernel_profiler` launches, compilations and copies are timed; see `octants.profiler`.
@@ -324,7 +324,7 @@ def _checked(given_as: str, name: str, text: str) -> str:
 def default_cache_directory() -> str:
     """Where kernels are kept unless `init` says it: ``OCTANTS_CACHE_DIR``, or the user's caches.
 
-    It is empty, and nothing is kept, where a user has no place for such files.
+    It is empty, and nothing is kept, where a user has no element for such files.
     """
     given = os.environ.get("OCTANTS_CACHE_DIR")
     if given:

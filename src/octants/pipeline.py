@@ -1,4 +1,4 @@
-"""The passes of each phase as rows of a list, with the reason of each place.
+"""The passes of each phase as rows of a list, with the reason for the position of each.
 
 A kernel comes from the frontend as one body and leaves `LOWER` as tasks, of which derivatives are
 taken; what `FINISH` makes of them code is generated from. A pass runs if the `Capabilities` of the
@@ -67,7 +67,7 @@ def _splits(machine: Capabilities) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A step that changes a module in place; `reason` says why it stands where it does.
+    """A step that changes a module in place; `reason` says why it runs at its position.
 
     It is left out unless `when` accepts the machine.
     """
@@ -82,7 +82,7 @@ LOWER = (
     Pass(
         "check_bounds",
         lambda module, _: check_bounds(module),
-        "before anything moves, so that each access is still at its place in the user's code",
+        "before anything moves, so that each access is still where it is in the user's code",
         when=lambda machine: machine.checks_bounds,
     ),
     Pass(

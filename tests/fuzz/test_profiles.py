@@ -83,7 +83,7 @@ WANTED = {
     "mixed": """data_oriented class; struct local; bit_cast; domain: ndrange3; host: from_numpy""",
     "wrapping": """an i32 by a way that wraps; a product that is zero modulo 2^32;
         a divisor that may be zero or negative; large: remainder; large: product;
-        large: quotient; large: bits; large: shift; large: least; place by an index that wraps;
+        large: quotient; large: bits; large: shift; large: least; element by an index that wraps;
         row of a work item in an array of one axis; range that spans more than 2^31;
         work items with numbers near the ends""",
 }

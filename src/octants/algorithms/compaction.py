@@ -64,11 +64,11 @@ def select(
         scratch[chunk] = count
     _add_up(scratch, num_out, n)
     for chunk in range(count_of(n)):
-        place = i32(scratch[chunk])
+        position = i32(scratch[chunk])
         for i in range(chunk * size_of(n), last_of(chunk, n)):
             if flags[i] != 0:
-                out[place] = arr[i]
-                place += 1
+                out[position] = arr[i]
+                position += 1
 
 
 @library_function
@@ -143,9 +143,9 @@ def _begins_run(keys: Any, i: Any) -> Any:
 def _add_up(counts: Any, total: Any, n: Any) -> None:
     """Replace the counts of chunks by the sums of those before; ``total[0]`` is that of all."""
     for _ in range(1):
-        place = u32(0)
+        position = u32(0)
         for chunk in range(count_of(n)):
             count = u32(counts[chunk])
-            counts[chunk] = place
-            place += count
-        total[0] = i32(place)
+            counts[chunk] = position
+            position += count
+        total[0] = i32(position)

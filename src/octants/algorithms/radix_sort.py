@@ -106,9 +106,9 @@ def _pass(
     for _ in range(1):  # and where those of a digit begin
         start = u32(0)
         for digit in range(_DIGITS):
-            place = count_of(n[None]) * _DIGITS + digit
-            count = scratch[place]
-            scratch[place] = start
+            slot = count_of(n[None]) * _DIGITS + digit
+            count = scratch[slot]
+            scratch[slot] = start
             start += count
     for chunk in range(count_of(n[None])):
         for i in range(chunk * size_of(n[None]), last_of(chunk, n[None])):

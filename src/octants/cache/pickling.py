@@ -69,7 +69,7 @@ class _Unpickler(pickle.Unpickler):
             found = getattr(importlib.import_module(module), name)
             if (module, name) in _FUNCTIONS or _is_record(found):
                 return found
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in the cache")
+        raise pickle.UnpicklingError(f"{module}.{name} cannot be cached")
 
 
 def _is_record(found: Any) -> bool:

@@ -87,12 +87,12 @@ def _blocks_of(field: Any, tree: Tree) -> list[SNode]:
 def _check(field: Any) -> None:
     """Errors of a field or companion that is placed, but not as it must be."""
     count = math.prod(field.element_shape)
-    if None not in field.places and len(field.places) < count:
-        raise MissingComponents(field.describe(), len(field.places), count).at(None)
+    if None not in field.place_nodes and len(field.place_nodes) < count:
+        raise MissingComponents(field.describe(), len(field.place_nodes), count).at(None)
     if field.companion is Companion.PRIMAL:
         return
     primal, word = field.primal, COMPANION_WORDS[field.companion][0]
-    if not primal.places:
+    if not primal.place_nodes:
         raise CompanionWithoutField(primal.describe(), word).at(None)
     if not _sparse_blocks(field) <= _sparse_blocks(primal):
         raise sparse_errors.SparseCompanion(field.describe()).at(None)

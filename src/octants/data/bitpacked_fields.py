@@ -9,7 +9,7 @@ from typing import Any
 from octants.data.axes import check_axes, check_dimensions
 from octants.data.errors import CannotPlace, describe
 from octants.data.field import ScalarField
-from octants.data.quant_field import Place, QuantField
+from octants.data.quant_field import QuantField, WordSlots
 from octants.data.tree import SNode
 from octants.diagnostics.quant_errors import WrongPacking
 from octants.types.quantised import Packing, QuantFloat, QuantType, Slot
@@ -55,7 +55,7 @@ class BitpackedFields:
             OctantsValueError: the fields do not fit in the word, or cannot share an exponent.
             OctantsRuntimeError: a field is placed already, or the word is.
         """
-        if self._words.places:
+        if self._words.place_nodes:
             problem = "is placed already, and takes no more fields"
             raise WrongPacking("BitpackedFields", problem, "place its fields first").at(None)
         given = [field for each in fields for field in _quantised("BitpackedFields", each)]
@@ -91,9 +91,9 @@ class BitpackedFields:
     def parts_to_place(self) -> list[ScalarField]:
         """What `tree.SNode.place` places: the words. The fields are complete then."""
         packing = Packing(self._words.dtype, tuple(self._slots))
-        if not self._words.places:
+        if not self._words.place_nodes:
             for field, slots in self._fields:
-                field.note_place(Place(self._words, packing, slots))
+                field.note_word_slots(WordSlots(self._words, packing, slots))
         return [self._words]
 
 
@@ -131,7 +131,7 @@ class QuantArray:
         self._block.place(words)
         self._is_used = True
         packing = Packing(words.dtype, (Slot(field.quant_type, 0),))
-        field.note_place(self._place_in(words, packing))
+        field.note_word_slots(self._word_slots(words, packing))
         return self
 
     def _check_size(self, kind: QuantType) -> None:
@@ -144,7 +144,7 @@ class QuantArray:
             advice = f"{self._bits // kind.bits} fit: put more blocks around them by `dense`"
             raise WrongPacking("quant_array", problem, advice).at(None)
 
-    def _place_in(self, words: ScalarField, packing: Packing) -> Place:
+    def _word_slots(self, words: ScalarField, packing: Packing) -> WordSlots:
         outer = self._block.all_axes()
         axes = sorted({*outer, *self._axes}, key=lambda axis: axis.number)
         inner = dict(zip(self._axes, self._extents, strict=True))
@@ -152,7 +152,7 @@ class QuantArray:
         shape = tuple(extents.get(axis, 1) * inner.get(axis, 1) for axis in axes)
         counts = tuple(inner.get(axis, 1) for axis in axes)
         kept = tuple(number for number, axis in enumerate(axes) if axis in extents)
-        return Place(words, packing, (0,), shape, counts, kept)
+        return WordSlots(words, packing, (0,), shape, counts, kept)
 
 
 def _check_bits(what: str, given: Any) -> int:
@@ -174,7 +174,7 @@ def _quantised(what: str, given: Any) -> Iterator[QuantField]:
             yield from _quantised(what, each)
     elif isinstance(given, QuantField):
         yield given
-    elif hasattr(given, "places"):
+    elif hasattr(given, "place_nodes"):
         problem = f"the {given.describe()} is not quantised"
         advice = "place it in the block itself; only types of `qd.types.quant` share words"
         raise WrongPacking(what, problem, advice).at(None)

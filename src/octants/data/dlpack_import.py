@@ -67,17 +67,19 @@ def _import(device: Device, source: Any) -> dlpack.DlpackView:
         values = other_libraries.from_dlpack(_WHAT, source)
         address = values.__array_interface__["data"][0]
         is_read_only = not values.flags.writeable
-        place = address, values.shape, values.strides, values.dtype
-        return dlpack.DlpackView(*place, dlpack.CPU, is_read_only, (values, source))
+        layout = address, values.shape, values.strides, values.dtype
+        return dlpack.DlpackView(*layout, dlpack.CPU, is_read_only, (values, source))
     part: dlpack.DlpackView | None = device.import_array(source, "the array")
     if part is None:
-        problem = f"the array is in the memory of {_place(where)}, and kernels run on {device!r}"
+        problem = (
+            f"the array is in the memory of {_device_name(where)}, and kernels run on {device!r}"
+        )
         advice = "copy it to the memory of the device first, or pass it to a kernel as it is"
         raise CannotShare(_WHAT, problem, advice).at(None)
     return part
 
 
-def _place(where: tuple[int, int]) -> str:
+def _device_name(where: tuple[int, int]) -> str:
     kind, number = where
     names = {dlpack.CPU[0]: "the CPU", dlpack.PINNED: "the CPU", dlpack.GPU: f"GPU {number}"}
     return names.get(kind, f"device {where}")

@@ -67,7 +67,7 @@ class Field(Tensor[E], FieldHandle):
         self.name = name
         self.needed = needed
         self.companion = companion
-        self.places: dict[tuple[int, ...] | None, PlaceNode] = {}
+        self.place_nodes: dict[tuple[int, ...] | None, PlaceNode] = {}
         self._primal = primal  # None for a primal: a reference to itself would keep it alive
         self._companions: dict[Companion, Field] = {}
         self._layout: Layout | None = None
@@ -117,7 +117,7 @@ class Field(Tensor[E], FieldHandle):
     def _companion_if_possible(self, companion: Companion) -> Field | None:
         """A companion that is placed, or can still be: until the field gets its memory."""
         found = self.companion_array(companion)
-        if found is None or found.places or companion in self.needed:
+        if found is None or found.place_nodes or companion in self.needed:
             return found
         is_too_late = self.primal.has_own_blocks or self.primal._layout is not None
         return None if is_too_late else found
@@ -132,19 +132,19 @@ class Field(Tensor[E], FieldHandle):
 
     def _has(self, companion: Companion) -> bool:
         found = self.companion_array(companion)
-        return found is not None and (companion in self.needed or bool(found.places))
+        return found is not None and (companion in self.needed or bool(found.place_nodes))
 
     # -- place ----------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The extent of each axis; an error if the field is not placed."""
-        return self._layout.shape if self._layout is not None else self._place().shape
+        return self._layout.shape if self._layout is not None else self._place_node().shape
 
     @property
     def snode(self) -> PlaceNode | None:
-        """The place of the field in its tree; None if it is not placed."""
-        return next(iter(self.places.values()), None)
+        """The place node of the field in its tree; None if it is not placed."""
+        return next(iter(self.place_nodes.values()), None)
 
     def parent(self, n: int = 1) -> SNode | None:
         """The block that the field is placed in; for larger n, the block that is in, and so on."""
@@ -161,11 +161,11 @@ class Field(Tensor[E], FieldHandle):
         if self.companion is not PRIMAL and self.primal._layout is not None:
             raise TreeIsAllocated(f"placing the {self.describe()}").at(None)
 
-    def _place(self) -> PlaceNode:
+    def _place_node(self) -> PlaceNode:
         if self.snode is not None:
             return self.snode
         if self.companion in self.primal.needed:
-            return self.primal._place()  # will be placed like that when the tree is allocated
+            return self.primal._place_node()  # will be placed like that when the tree is allocated
         self.require_alive()
         raise self._missing().at(None)
 
@@ -214,7 +214,7 @@ class Field(Tensor[E], FieldHandle):
     # -- memory ---------------------------------------------------------------------------------
 
     def _open(self) -> Window:
-        tree = self._place().tree
+        tree = self._place_node().tree
         with self._runtime.lock:
             if self._opened is None:
                 allocate(self, tree)
@@ -230,7 +230,7 @@ class Field(Tensor[E], FieldHandle):
         """The layout of every companion that exists; allocates the field if it is not yet."""
         self.window()
         found = {PRIMAL: self, **(self._companions if self.companion is PRIMAL else {})}
-        placed = {kind: each for kind, each in found.items() if each.places}
+        placed = {kind: each for kind, each in found.items() if each.place_nodes}
         for each in placed.values():
             each.window()
         return {kind: each._layout for kind, each in placed.items() if each._layout is not None}
@@ -246,7 +246,7 @@ class Field(Tensor[E], FieldHandle):
     def __repr__(self) -> str:
         if self._end is not None:
             return f"<qd.{self.describe()}, no longer usable>"
-        if not self.places:
+        if not self.place_nodes:
             return f"<qd.{self.describe()}, not placed>"
         return f"<qd.{self.describe()}, {self.shape}{self._values_text()}>"
 

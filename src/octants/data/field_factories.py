@@ -102,7 +102,7 @@ def make_field(
     origin = check_offset("field", offset, len(extents))
     check_extents("field", extents, origin)
     made = _new_field(scalar, element_shape, name, needed)
-    _place_in_own_blocks(made, extents, axes, origin, layout)
+    _place_in_new_blocks(made, extents, axes, origin, layout)
     made.has_own_blocks = True
     return made
 
@@ -114,7 +114,7 @@ def _new_field(
     return cls(dtype, element_shape, name, needed)
 
 
-def _place_in_own_blocks(
+def _place_in_new_blocks(
     made: Field,
     extents: tuple[int, ...],
     axes: tuple[int, ...],
@@ -130,7 +130,7 @@ def _place_in_own_blocks(
             dense_blocks(outermost, extents, axes).place(part, offset=origin)
         mirror = Mirror(outermost.tree)
         for companion in made.needed:
-            for node in made.places.values():
+            for node in made.place_nodes.values():
                 mirror.place(node, made.companion_array(companion))
 
 

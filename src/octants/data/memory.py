@@ -307,9 +307,9 @@ class FarWindow(Window):
 
     def write(self, values: Any, region: ElementRange = ()) -> None:
         if is_number(values) and not captures:
-            place = self._packed(self._locate(region))
-            if place is not None:
-                self.parts.fill(place[0], values, self._parts.dtype, place[1])
+            packed = self._packed(self._locate(region))
+            if packed is not None:
+                self.parts.fill(packed[0], values, self._parts.dtype, packed[1])
                 return
         part = self._at(region)
         if isinstance(values, Saved):

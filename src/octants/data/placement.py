@@ -63,8 +63,8 @@ class Placement:
 
     def locate(self, field: Placeable) -> tuple[Layout, int]:
         """The layout of a field, and the offset of its first element in the tree's memory."""
-        if None in field.places:
-            node = field.places[None]
+        if None in field.place_nodes:
+            node = field.place_nodes[None]
             strides = row_major(field.element_shape, field.dtype.size)
             return self._layout(node, strides), self._offset(node)
         return self._locate_components(field)
@@ -72,14 +72,16 @@ class Placement:
     def _locate_components(self, field: Placeable) -> tuple[Layout, int]:
         """Of a field whose components are placed one by one."""
         first = (0,) * len(field.element_shape)
-        start = self._offset(field.places[first])
+        start = self._offset(field.place_nodes[first])
         strides = []
         for axis, extent in enumerate(field.element_shape):
             second = tuple(int(other == axis) for other in range(len(first)))
-            step = self._offset(field.places[second]) - start if extent > 1 else field.dtype.size
+            step = (
+                self._offset(field.place_nodes[second]) - start if extent > 1 else field.dtype.size
+            )
             strides.append(step)
-        layout = self._layout(field.places[first], tuple(strides))
-        for component, node in field.places.items():
+        layout = self._layout(field.place_nodes[first], tuple(strides))
+        for component, node in field.place_nodes.items():
             assert component is not None
             expected = start + sum(k * step for k, step in zip(component, strides, strict=True))
             same = self._layout(node, layout.element_strides) == layout
@@ -87,13 +89,13 @@ class Placement:
                 raise UnevenComponents(field.describe()).at(None)
         return layout, start
 
-    def _offset(self, node: SNode) -> int:
-        return sum(self._offsets[above] for above in node.path())
+    def _offset(self, place_node: SNode) -> int:
+        return sum(self._offsets[above] for above in place_node.path())
 
-    def _layout(self, place: PlaceNode, element_strides: tuple[int, ...]) -> Layout:
-        axes = place.all_axes()
+    def _layout(self, place_node: PlaceNode, element_strides: tuple[int, ...]) -> Layout:
+        axes = place_node.all_axes()
         parts: list[list[tuple[int, int]]] = [[] for _ in axes]
-        for node in place.path()[:-1]:
+        for node in place_node.path()[:-1]:
             strides = row_major(node.extents, self._sizes[node].cell)
             for axis, extent, stride in zip(node.axes, node.extents, strides, strict=True):
                 parts[axes.index(axis)].append((extent, stride))

@@ -39,7 +39,7 @@ _USE_NARROW = "place fields of `qd.f16`, `qd.i8` or `qd.i16` in sparse blocks"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WordSlots:
     """Where a quantised field is: its words, and its slots in each of them.
 
     Along the axes of the field, `inner` elements share a word; the words have those of `axes`.
@@ -72,7 +72,7 @@ class QuantField(Tensor, QuantHandle):
         self.element_shape = element_shape
         self.name = name
         self.own_identity = None
-        self.place: Place | None = None
+        self.word_slots: WordSlots | None = None
         self._is_reserved = False
         self._runtime = current.runtime()
 
@@ -88,10 +88,10 @@ class QuantField(Tensor, QuantHandle):
             raise PlacedTwice(self.describe()).at(None)
         self._is_reserved = True
 
-    def note_place(self, place: Place) -> None:
-        """Take notice of the words being placed."""
-        self.place = place
-        self.slots = place.slots
+    def note_word_slots(self, word_slots: WordSlots) -> None:
+        """Take notice of the words that hold the field."""
+        self.word_slots = word_slots
+        self.slots = word_slots.slots
 
     def parts_to_place(self) -> Any:
         """Raise an error: only words are placed in blocks."""
@@ -100,56 +100,56 @@ class QuantField(Tensor, QuantHandle):
     @property
     def is_placed(self) -> bool:
         """Whether the field has words that are in a block."""
-        return self.place is not None and bool(self.place.words.places)
+        return self.word_slots is not None and bool(self.word_slots.words.place_nodes)
 
-    def _placed(self) -> Place:
-        if self.place is None or not self.is_placed:
+    def _require_word_slots(self) -> WordSlots:
+        if self.word_slots is None or not self.is_placed:
             raise NotPacked(self.describe(), "is used, but not placed").at(None)
-        if self.place.words.sparsity is not None:
+        if self.word_slots.words.sparsity is not None:
             raise UnsupportedNode("sparse, of quantised fields,", _USE_NARROW).at(None)
-        return self.place
+        return self.word_slots
 
     @property
     def words(self) -> Field:
         """The field of the words; an error if the field is not placed."""
-        return self._placed().words
+        return self._require_word_slots().words
 
     @property
     def packing(self) -> Packing:
         """What a word holds."""
-        return self._placed().packing
+        return self._require_word_slots().packing
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The extent of each axis; an error if the field is not placed."""
-        place = self._placed()
-        return place.words.shape if place.shape is None else place.shape
+        word_slots = self._require_word_slots()
+        return word_slots.words.shape if word_slots.shape is None else word_slots.shape
 
     @property
     def offset(self) -> tuple[int, ...]:  # type: ignore[override]
         """The index of the first element; () stands for zeros."""
-        place = self._placed()
-        return place.words.offset if place.shape is None else ()
+        word_slots = self._require_word_slots()
+        return word_slots.words.offset if word_slots.shape is None else ()
 
     @property
     def inner(self) -> tuple[int, ...]:
         """How many elements share a word, for each axis."""
-        return self._placed().inner or (1,) * len(self.shape)
+        return self._require_word_slots().inner or (1,) * len(self.shape)
 
     @property
     def word_axes(self) -> tuple[int, ...]:
         """The axes of the field that its words have, too."""
-        place = self._placed()
-        return tuple(range(len(self.shape))) if place.shape is None else place.axes
+        word_slots = self._require_word_slots()
+        return tuple(range(len(self.shape))) if word_slots.shape is None else word_slots.axes
 
     @property
     def snode(self) -> SNode | None:
-        """The place of the words in their tree; None if there are none."""
-        return None if self.place is None else self.place.words.snode
+        """The place node of the words in their tree; None if there are none."""
+        return None if self.word_slots is None else self.word_slots.words.snode
 
     def parent(self, n: int = 1) -> SNode | None:
         """The block that the words are placed in; for larger n, the blocks around that."""
-        return None if self.place is None else self.place.words.parent(n)
+        return None if self.word_slots is None else self.word_slots.words.parent(n)
 
     @property
     def ndim(self) -> int:
@@ -184,7 +184,7 @@ class QuantField(Tensor, QuantHandle):
 
     def require_alive(self) -> None:
         """An error if the field was made before the last `init`, or destroyed."""
-        self._placed().words.require_alive()
+        self._require_word_slots().words.require_alive()
 
     def require_shareable(self) -> None:
         """Raise an error: no memory holds the numbers as such."""
@@ -195,8 +195,8 @@ class QuantField(Tensor, QuantHandle):
         """Store converted values: the words are written."""
         del source
         window: Any = self.window()
-        words, place = window.changed(np.asarray(values), region)
-        self.words.write(words, place)
+        words, changed = window.changed(np.asarray(values), region)
+        self.words.write(words, changed)
 
     def mark_written(self, region: Any = ()) -> None:
         """Say that the memory of the words was written by others."""

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Block(Protocol):
-    """A block of a field tree, or a place in one; see `octants.data.tree.SNode`."""
+    """A block of a field tree, or a place node in one; see `octants.data.tree.SNode`."""
 
     kind: str
     axes: Axes

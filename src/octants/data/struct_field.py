@@ -83,7 +83,7 @@ class StructField(StructHandle, Generic[E]):
 
     @property
     def snode(self) -> SNode | None:
-        """The place of the first member; None if it is not placed."""
+        """The place node of the first member; None if it is not placed."""
         return self._first().snode
 
     def parent(self, n: int = 1) -> SNode | None:
@@ -292,4 +292,4 @@ def _place(
         for leaf in leaves:
             leaf.has_own_blocks = True
             for companion in leaf.needed:
-                mirror.place(leaf.places[None], leaf.companion_array(companion))
+                mirror.place(leaf.place_nodes[None], leaf.companion_array(companion))

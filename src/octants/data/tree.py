@@ -61,8 +61,8 @@ class Placeable(Protocol):
     dtype: DType
     element_shape: tuple[int, ...]
     companion: Companion
-    places: dict[tuple[int, ...] | None, PlaceNode]
-    """Its place; or a place for each component, by the index of the element."""
+    place_nodes: dict[tuple[int, ...] | None, PlaceNode]
+    """Its place node; or one for each component, by the index in the element."""
 
     @property
     def primal(self) -> Any: ...
@@ -78,7 +78,7 @@ class Placeable(Protocol):
 
 
 Component = tuple[Placeable, tuple[int, ...] | None]
-"""What a place holds: a field and None, or one component of its elements."""
+"""What a place node holds: a field and None, or one component of its elements."""
 
 
 _USE_POINTER = "use `pointer`: cells that are not in use take no time"
@@ -149,13 +149,13 @@ class SNode:
         """
         self.tree.require_open("place()")
         components = list(_components(fields))
-        _check_unplaced(components)
+        _check_not_placed(components)
         origin = check_offset("place()", offset, len(self.all_axes()))
         check_extents("place()", self.shape, origin)
         for field, component in components:
             node = PlaceNode(self, field, component)
             self.children.append(node)
-            field.places[component] = node
+            field.place_nodes[component] = node
             field.note_placed(origin)
         return self
 
@@ -260,7 +260,7 @@ class SNode:
             yield from child.walk()
 
     def placed(self) -> Iterator[tuple[PlaceNode, Any]]:
-        """The places in this block and below it, in order, with their fields that still exist."""
+        """The place nodes in and below this block, in order, with their fields that still exist."""
         for node in self.walk():
             if isinstance(node, PlaceNode) and (field := node.field) is not None:
                 yield node, field
@@ -304,7 +304,7 @@ class SNode:
 
 
 class PlaceNode(SNode):
-    """The place of a field, or of one component of its elements, in the cells of a block."""
+    """A leaf of a tree: a field, or one component of its elements, in the cells of a block."""
 
     kind = "place"
 
@@ -322,7 +322,7 @@ class PlaceNode(SNode):
         return self._field()
 
     def get_snode_grad_type(self) -> SNodeGradType:
-        """Whether this is the place of a field, of a gradient or of a dual."""
+        """Whether this holds a field, a gradient or a dual."""
         return _GRAD_TYPES[self.companion]
 
     def has_adjoint(self) -> bool:
@@ -345,7 +345,7 @@ class Mirror:
 
     def place(self, node: PlaceNode, companion: Any) -> None:
         """Place a companion, or the component of one, like the field at ``node``."""
-        if node.component not in companion.places and None not in companion.places:
+        if node.component not in companion.place_nodes and None not in companion.place_nodes:
             above = node.above
             assert above is not None
             given = companion if node.component is None else (companion, node.component)
@@ -407,9 +407,9 @@ def _components(given: Iterable[Any]) -> Iterator[Component]:
     for item in given:
         if isinstance(item, list):
             yield from _components(item)
-        elif isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "places"):
+        elif isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "place_nodes"):
             yield item
-        elif hasattr(item, "places"):
+        elif hasattr(item, "place_nodes"):
             yield item, None
         elif hasattr(item, "parts_to_place"):
             yield from _components(item.parts_to_place())
@@ -417,11 +417,11 @@ def _components(given: Iterable[Any]) -> Iterator[Component]:
             raise CannotPlace(describe(item)).at(None)
 
 
-def _check_unplaced(components: list[Component]) -> None:
+def _check_not_placed(components: list[Component]) -> None:
     taken: dict[int, set[tuple[int, ...] | None]] = {}
     for field, component in components:
         field.require_placeable()
-        placed = taken.setdefault(id(field), set(field.places))
+        placed = taken.setdefault(id(field), set(field.place_nodes))
         if component in placed or None in placed or (component is None and placed):
             raise PlacedTwice(field.describe()).at(None)
         placed.add(component)

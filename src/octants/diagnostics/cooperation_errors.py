@@ -35,7 +35,7 @@ class NoBlocks(UserError):
 
 
 class Divergent(UserError):
-    """A place that all work items have to come to, and do not."""
+    """A convergent operation that some work items do not reach."""
 
     name: str
     who: str
@@ -105,6 +105,6 @@ class NotMet(UserError):
     item: int
     code = "OCT424"
     exception = OctantsAssertionError
-    title = "kernel `{kernel}`: its work items wait for each other at different places"
+    title = "kernel `{kernel}`: its work items wait for each other at different statements"
     label = "work item {item} waits here for others, which have ended or wait elsewhere"
-    remedy = "let all of them reach the same place, equally often"
+    remedy = "let all of them reach the same statement, equally often"

@@ -296,7 +296,7 @@ class UnknownAttribute(UserError):
 
 
 class NotAssignable(UserError):
-    """The target of an assignment is not a variable or a place in an array."""
+    """The target of an assignment is not a variable or an element."""
 
     what: str
     way_out: str = "Python values are constants of a kernel; keep what changes in a field"
@@ -405,7 +405,7 @@ class TypeChange(UserError):
 
 
 class ShapeMismatch(UserError):
-    """A value of one shape is stored to a place of another."""
+    """A value of one shape is stored to a variable or an element of another."""
 
     what: str
     wanted: str

@@ -135,7 +135,7 @@ class WrongFlag(UserError):
 
 
 class UncutVariable(UserError):
-    """A variable that is needed on both sides of a place where the host decides what runs next."""
+    """A variable that crosses a point where the host decides what runs next."""
 
     name: str
     code = "OCT484"

@@ -158,7 +158,7 @@ class NotAnElement(UserError):
 
 
 class WrongAtomic(UserError):
-    """An atomic that is not defined for the type of its place."""
+    """An atomic that is not defined for the type of its element."""
 
     function: str
     dtype: str

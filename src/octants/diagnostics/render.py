@@ -10,7 +10,7 @@ from octants.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place in the source, and what is to be said of it."""
+    """A span of the source, and a note about it."""
 
     span: Span
     text: str = ""

@@ -119,7 +119,7 @@ def _lambdas(text: str) -> list[ast.Lambda]:
 
 
 def _can_be(code: CodeType, node: ast.Lambda) -> bool:
-    """Whether a code object can be that of a lambda, by its place and its parameters."""
+    """Whether a code object can be that of a lambda, by its position and its parameters."""
     names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     count = code.co_argcount + code.co_kwonlyargcount
     if node.lineno != code.co_firstlineno or list(code.co_varnames[:count]) != names:
@@ -133,7 +133,7 @@ def _end(node: ast.expr) -> tuple[int, int]:
 
 
 def _positions(code: CodeType) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The places of instructions in the source, where Python keeps them (from 3.11 on)."""
+    """The positions of instructions in the source, where Python keeps them (from 3.11 on)."""
     if not hasattr(code, "co_positions"):
         return []
     return [

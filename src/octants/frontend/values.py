@@ -74,7 +74,7 @@ class ElementReference:
 
     `indices` are those of the array. `components` has an index tuple into the element for each
     component that is meant, row by row; `shape` is () where a single scalar is meant. It is the
-    reference of a store; `Context.load` gives its value.
+    target of a store; `Context.load` gives its value.
     """
 
     array: Array

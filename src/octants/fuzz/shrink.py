@@ -154,7 +154,7 @@ def _is_fixed(node: ast.AST) -> bool:
 
 
 def _is_array(node: ast.AST) -> bool:
-    """Arrays and their places stay: the program's inputs have their names."""
+    """Arrays and their layouts stay: the program's inputs have their names."""
     text = ast.unparse(node) if isinstance(node, ast.Assign | ast.Expr) else ""
     return any(maker in text for maker in ("field(", "ndarray(", ".place("))
 

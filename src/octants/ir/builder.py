@@ -28,7 +28,7 @@ class Builder:
         self.location: Span | None = None
         self._constants: dict[Value, Any] = {}
 
-    # -- places ------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------
 
     @contextmanager
     def into(self, block: Block) -> Iterator[Block]:

@@ -13,68 +13,68 @@ from octants.lang.syntax import grouped
 
 
 @kernel_only
-def atomic_add(place: Any, value: Any) -> Any:
-    """Add to a place that others may change at the same time; gives the value before."""
+def atomic_add(element: Any, value: Any) -> Any:
+    """Add to an element that others may change at the same time; gives the value before."""
 
 
 @library_function
 def _add_entry(rows: Any, columns: Any, values: Any, count: Any, i: Any, j: Any, x: Any) -> None:
     """``A[i, j] += x`` of a builder of sparse matrices; beyond its capacity it only counts."""
-    place = atomic_add(count[0], 1)
-    if place < rows.shape[0]:
-        rows[place] = i
-        columns[place] = j
-        values[place] = x
+    element = atomic_add(count[0], 1)
+    if element < rows.shape[0]:
+        rows[element] = i
+        columns[element] = j
+        values[element] = x
 
 
 @kernel_only
-def atomic_sub(place: Any, value: Any) -> Any:
-    """Subtract from a place; gives the value before."""
+def atomic_sub(element: Any, value: Any) -> Any:
+    """Subtract from an element; gives the value before."""
 
 
 @kernel_only
-def atomic_mul(place: Any, value: Any) -> Any:
-    """Multiply a place; gives the value before."""
+def atomic_mul(element: Any, value: Any) -> Any:
+    """Multiply an element; gives the value before."""
 
 
 @kernel_only
-def atomic_min(place: Any, value: Any) -> Any:
-    """Lower a place to ``value`` if that is less; gives the value before, which wins at a tie."""
+def atomic_min(element: Any, value: Any) -> Any:
+    """Lower an element to ``value`` if that is less; gives the value before. It wins at a tie."""
 
 
 @kernel_only
-def atomic_max(place: Any, value: Any) -> Any:
-    """Raise a place to ``value`` if that is more; gives the value before, which wins at a tie."""
+def atomic_max(element: Any, value: Any) -> Any:
+    """Raise an element to ``value`` if that is more; gives the value before. It wins at a tie."""
 
 
 @kernel_only
-def atomic_and(place: Any, value: Any) -> Any:
+def atomic_and(element: Any, value: Any) -> Any:
     """Bitwise and, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_or(place: Any, value: Any) -> Any:
+def atomic_or(element: Any, value: Any) -> Any:
     """Bitwise or, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_xor(place: Any, value: Any) -> Any:
+def atomic_xor(element: Any, value: Any) -> Any:
     """Bitwise exclusive or, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_exchange(place: Any, value: Any) -> Any:
-    """Store into a place; gives the value before."""
+def atomic_exchange(element: Any, value: Any) -> Any:
+    """Store into an element; gives the value before."""
 
 
 @kernel_only
-def atomic_cas(place: Any, expected: Any, desired: Any) -> Any:
-    """Store ``desired`` into a scalar place if it holds ``expected``; gives the value before."""
+def atomic_cas(element: Any, expected: Any, desired: Any) -> Any:
+    """Store ``desired`` into a scalar element if it holds ``expected``; gives the value before."""
 
 
 @kernel_only
-def volatile_load(place: Any) -> Any:
-    """The value that a place holds now."""
+def volatile_load(element: Any) -> Any:
+    """The value that an element holds now."""
 
 
 @kernel_only

@@ -1,4 +1,4 @@
-"""The names of the language's library, in one place: what ``octants`` re-exports."""
+"""The names of the language's library: what ``octants`` re-exports."""
 
 from __future__ import annotations
 

@@ -94,12 +94,12 @@ def _list_active(
         total += active
     count[0] = total
     for s in range((candidates + SEGMENT - 1) // SEGMENT):
-        place = starts[s]
+        position = starts[s]
         for k in range(s * SEGMENT, min_(candidates, (s + 1) * SEGMENT)):
             cell = _cell_of(k, parents, level)
             if flags[cell] != 0:
-                cells[place] = cell
-                place += 1
+                cells[position] = cell
+                position += 1
 
 
 @library_function
@@ -122,9 +122,9 @@ def _list_elements(
     count[0] = total
     for s in range(candidates):
         number = _cell_of(s, parents, level)
-        place = starts[s]
+        position = starts[s]
         for k in range(min_(lengths[number], most)):
-            cells[place + k] = _element_of(number, k, level)
+            cells[position + k] = _element_of(number, k, level)
 
 
 @kernel_only

@@ -37,14 +37,14 @@ class CacheEntry:
     """The cache files of one specialised kernel."""
 
     def __init__(
-        self, store: Store, hash_code: Callable[[], Digest], name: str, place: str
+        self, store: Store, hash_code: Callable[[], Digest], name: str, location: str
     ) -> None:
         self._store = store
         self._hash_code = hash_code
         self._digest: Digest | None = hash_code()
         self._code_key = self._digest.text
         self._name = name
-        self._place = place
+        self._location = location
         self.key = ""
         self._objects: list[Callable[[], Any]] = []
 
@@ -124,7 +124,7 @@ class CacheEntry:
         content = pickling.to_bytes(value, name)
         if content is not None and source_version.is_current():
             file = self._file(self.key, part)
-            self._store.write(file, content, kernel=self._name, place=self._place, part=part)
+            self._store.write(file, content, kernel=self._name, location=self._location, part=part)
 
     @property
     def _manifest_file(self) -> str:
@@ -170,8 +170,8 @@ def open_entry(
         return digest
 
     code = function.__code__
-    place = f"{code.co_filename}:{code.co_firstlineno}"
-    return CacheEntry(store, hash_code, function.__qualname__, place)
+    location = f"{code.co_filename}:{code.co_firstlineno}"
+    return CacheEntry(store, hash_code, function.__qualname__, location)
 
 
 def _environment(chosen: Options) -> str:

@@ -10,8 +10,8 @@ stand at the top level of a kernel, or directly in one another or in ``if static
             part                                        segment 3
     after                                       segment 4
 
-A segment is a kernel of its own, with the parameters of the whole. A loop is no place to cut where
-something leaves it, or where its body has no loop and calls nothing. Where a segment needs
+A segment is a kernel of its own, with the parameters of the whole. A loop is not cut if
+something leaves it, or if its body has no loop and calls nothing. Where a segment needs
 variables of another one, other than extents and constants, the kernel cannot be cut.
 """
 

@@ -15,8 +15,8 @@ from octants.types.scalars import f32, i32
 class SparseMatrixBuilder:
     """Collects the entries of a sparse matrix; kernels add to it by ``A[i, j] += value``.
 
-    It is passed to a parameter ``A: qd.types.sparse_matrix_builder()``. Entries of the same place
-    are summed up by `build`, which makes the matrix and empties the builder.
+    It is passed to a parameter ``A: qd.types.sparse_matrix_builder()``. Entries of one position are
+    summed up by `build`, which makes the matrix and empties the builder.
 
     Args:
         num_rows: the rows of the matrix.
@@ -77,7 +77,7 @@ class SparseMatrixBuilder:
             print(f"[{row}, {column}] = {value:g}")
 
     def build(self, dtype: Any = None, _format: str = "CSR") -> SparseMatrix:
-        """The matrix of the entries, those of one place summed up; the builder is empty then.
+        """The matrix of the entries, those of one position summed up; the builder is empty then.
 
         Args:
             dtype: the type of its values; the builder's if left out.

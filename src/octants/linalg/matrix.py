@@ -90,7 +90,7 @@ class SparseMatrix:
     # -- entries --------------------------------------------------------------------------------
 
     def set_entries(self, rows: Any, columns: Any, values: Any) -> None:
-        """Make this the matrix of the values at rows and columns; those of one place are summed."""
+        """Make this the matrix of the values at rows and columns; values at one position add up."""
         kind = getattr(sparse(), _FORMATS[self.storage_format])
         numbers = np.asarray(values, self.dtype.numpy)
         self.scipy = kind((numbers, (rows, columns)), shape=self.shape, dtype=self.dtype.numpy)
@@ -113,9 +113,9 @@ class SparseMatrix:
         return float(self.scipy[self._checked(index)])
 
     def __setitem__(self, index: tuple[int, int], value: float) -> None:
-        place = self._checked(index)
+        position = self._checked(index)
         changed = self.scipy.tolil()
-        changed[place] = value
+        changed[position] = value
         self.scipy = changed.asformat(self.scipy.format)
         self.source = None
 

@@ -283,8 +283,8 @@ def _kernels(dtype: DType) -> _Kernels:
     @kernel
     def dot(a: template(), b: template()) -> dtype:  # type: ignore[valid-type]
         total = cast(0, dtype)
-        for place in grouped(a):
-            product = a[place] * b[place]
+        for index in grouped(a):
+            product = a[index] * b[index]
             if static(len(a.element_shape) > 0):
                 total += product.sum()
             else:
@@ -298,7 +298,7 @@ def _kernels(dtype: DType) -> _Kernels:
         b: template(),  # type: ignore[valid-type]
         factor: dtype,  # type: ignore[valid-type]
     ):
-        for place in grouped(target):
-            target[place] = a[place] + factor * b[place]
+        for index in grouped(target):
+            target[index] = a[index] + factor * b[index]
 
     return _Kernels(dot, combine)

@@ -49,17 +49,17 @@ def information(store: Store) -> Iterator[str]:
 
 
 def kernels(store: Store) -> Iterator[str]:
-    """A line for each kernel: when it was used, its bytes on disk, its name and place."""
+    """A line for each kernel: when it was used, its bytes on disk, its name and location."""
     groups: dict[tuple[str, str], list[CacheFile]] = defaultdict(list)
     for entry in store.entries():
-        if "place" in entry.head:
-            groups[entry.head["kernel"], entry.head["place"]].append(entry)
+        if "location" in entry.head:
+            groups[entry.head["kernel"], entry.head["location"]].append(entry)
     last_used = sorted(groups.items(), key=lambda group: -max(each.used for each in group[1]))
-    for (name, place), entries in last_used:
+    for (name, location), entries in last_used:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(each.used for each in entries)))
         nbytes = size_text(sum(each.nbytes for each in entries))
         variants = sum(each.head.get("part") == "facts" for each in entries)
-        yield f"{used}  {nbytes:>9}  {name} ({variants})  {place}"
+        yield f"{used}  {nbytes:>9}  {name} ({variants})  {location}"
 
 
 def clear(store: Store) -> Iterator[str]:

@@ -16,7 +16,7 @@ from octants.ui.vertex_arrays import each, rows
 class GUI:
     """A canvas of shapes, as programs with a window draw on it; no window opens.
 
-    Places are in the unit square, with y upwards; colours are 0xRRGGBB; radii are in pixels.
+    Points are in the unit square, with y upwards; colours are 0xRRGGBB; radii are in pixels.
 
     Args:
         name: The title; it is not shown.
@@ -104,22 +104,22 @@ class GUI:
         palette: Any = None,
         palette_indices: Any = None,
     ) -> None:
-        """Discs at places of shape (n, 2); radii and colours are one, or one for each.
+        """Discs at points of shape (n, 2); radii and colours are one, or one for each.
 
         With a palette, a list of colours, `palette_indices` of shape (n,) chooses from it.
         """
-        places = rows(pos)
-        shades = each(color, len(places))
+        points = rows(pos)
+        shades = each(color, len(points))
         if palette is not None:
             shades = to_array(palette)[to_array(palette_indices).astype(int).ravel()]
-        self._canvas().circles(places, each(radius, len(places)), from_hex(shades))
+        self._canvas().circles(points, each(radius, len(points)), from_hex(shades))
 
     def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
         """A straight line, as wide as two radii."""
         self.lines([to_array(begin)], [to_array(end)], radius, color)
 
     def lines(self, begin: Any, end: Any, radius: Any = 1, color: Any = 0xFFFFFF) -> None:
-        """Lines between places of shape (n, 2)."""
+        """Lines between points of shape (n, 2)."""
         ends = np.stack([rows(begin), rows(end)], 1)
         shades = from_hex(each(color, len(ends)))
         self._canvas().lines(ends, 2 * each(radius, len(ends)), shades)
@@ -140,7 +140,7 @@ class GUI:
         self._canvas().rectangle(topleft, bottomright, radius, from_hex(color))
 
     def text(self, content: str, pos: Any, font_size: int = 15, color: int = 0xFFFFFF) -> None:
-        """Text whose upper left corner is at a place."""
+        """Text whose upper left corner is at a point."""
         self._canvas().text(content, pos, font_size, from_hex(color))
 
     def arrow(
@@ -152,7 +152,7 @@ class GUI:
     def arrows(
         self, orig: Any, direction: Any, radius: float = 1, color: Any = 0xFFFFFF, **tip: Any
     ) -> None:
-        """Arrows from places along directions, both of shape (n, 2)."""
+        """Arrows from points along directions, both of shape (n, 2)."""
         begins, ways = rows(orig), rows(direction)[:, :2]
         self.lines(begins, begins + ways, radius, color)
         for sign in (1.0, -1.0):
@@ -180,7 +180,7 @@ class GUI:
     def vector_field(
         self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
     ) -> None:
-        """Arrows along a field of vectors, one for `arrow_spacing` places in each direction."""
+        """Arrows along a field of vectors, one for `arrow_spacing` points in each direction."""
         ways = to_array(vector_field)[::arrow_spacing, ::arrow_spacing]
         longest = float(np.abs(ways).max()) or 1.0
         self.arrow_field(ways * (arrow_spacing / max(self.res) / longest), color=color)
@@ -256,7 +256,7 @@ class Widget:
 
 
 def _grid(shape: Sequence[int], bound: float) -> Any:
-    """The places of the points of a grid, of shape (points, 2), in the order of the elements."""
+    """The points of a grid, of shape (points, 2), in the order of the elements."""
     cells = np.indices(shape[:2]).reshape(2, -1).T
     return (cells + bound) / (np.array(shape[:2]) + 2 * bound - 1)
 
@@ -284,7 +284,7 @@ def colour_map(values: Any, normalize: bool) -> Any:
         span = float(np.ptp(values)) or 1.0
         values = (values - values.min()) / span
     stops = np.array([[0.05, 0.03, 0.53], [0.80, 0.28, 0.47], [0.94, 0.98, 0.13]])
-    place = np.clip(values, 0.0, 1.0) * (len(stops) - 1)
-    low = np.minimum(place.astype(int), len(stops) - 2)
-    part = (place - low)[..., None]
+    position = np.clip(values, 0.0, 1.0) * (len(stops) - 1)
+    low = np.minimum(position.astype(int), len(stops) - 2)
+    part = (position - low)[..., None]
     return (1.0 - part) * stops[low] + part * stops[low + 1]

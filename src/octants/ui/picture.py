@@ -202,8 +202,8 @@ class Picture:
 
     def _pixels(self, positions: Any) -> Array:
         """Positions of shape (.., 2) or more in the unit square as pixels of shape (.., 2)."""
-        places = np.asarray(to_array(positions), float)[..., :2]
-        pixels: Array = np.array([0, self.height]) + places * np.array([self.width, -self.height])
+        points = np.asarray(to_array(positions), float)[..., :2]
+        pixels: Array = np.array([0, self.height]) + points * np.array([self.width, -self.height])
         return pixels
 
 

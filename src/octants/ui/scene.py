@@ -79,22 +79,22 @@ class Camera:
         """Do nothing: there is no user who moves the camera."""
 
     def get_view_matrix(self) -> Array:
-        """The matrix from the world to the camera, of shape (4, 4), for rows of places."""
+        """The matrix from the world to the camera, of shape (4, 4), for rows of points."""
         right, up, back = self._axes()
         matrix = np.eye(4)
         matrix[:3, 0], matrix[:3, 1], matrix[:3, 2] = right, up, back
         matrix[3, :3] = -self.curr_position @ matrix[:3, :3]
         return matrix
 
-    def project(self, places: Array, aspect: float) -> tuple[Array, Array, Array]:
-        """Where places of shape (n, 3) are seen in the unit square.
+    def project(self, points: Array, aspect: float) -> tuple[Array, Array, Array]:
+        """Where points of shape (n, 3) are seen in the unit square.
 
         Returns:
-            The places in the picture (n, 2), how far away they are (n,), and how long a unit of
+            The points in the picture (n, 2), how far away they are (n,), and how long a unit of
             length looks there, in heights of the picture (n,).
         """
         right, up, back = self._axes()
-        away = places - self.curr_position
+        away = points - self.curr_position
         x, y, depth = away @ right, away @ up, -(away @ back)
         if self._mode is ProjectionMode.Orthogonal:
             width = self._sides["right"] - self._sides["left"]
@@ -102,7 +102,7 @@ class Camera:
             seen = np.stack(
                 [(x - self._sides["left"]) / width, (y - self._sides["bottom"]) / height], 1
             )
-            return seen, depth, np.full(len(places), 1.0 / height)
+            return seen, depth, np.full(len(points), 1.0 / height)
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = 0.5 / (np.tan(np.radians(self._fov) / 2.0) * depth)
         return np.stack([0.5 + scale * x / aspect, 0.5 + scale * y], 1), depth, scale
@@ -171,7 +171,7 @@ class Scene:
         self.ambient = float(np.mean(color))
 
     def point_light(self, pos: Any, color: Any) -> None:
-        """Light from a place."""
+        """Light from a point."""
         self.lights.append(np.asarray(pos, float))
 
     def particles(
@@ -184,12 +184,12 @@ class Scene:
         index_offset: int = 0,
         index_count: int | None = None,
     ) -> None:
-        """Balls at places of shape (n, 3)."""
-        places = rows(centers)
-        shades = colours(color, per_vertex_color, len(places))
-        radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(places))
-        chosen = groups(None, len(places), 1, index_offset, index_count)
-        self.shapes.append(Shapes(places[chosen], radii[chosen[:, 0]], shades[chosen[:, 0]]))
+        """Balls at points of shape (n, 3)."""
+        points = rows(centers)
+        shades = colours(color, per_vertex_color, len(points))
+        radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(points))
+        chosen = groups(None, len(points), 1, index_offset, index_count)
+        self.shapes.append(Shapes(points[chosen], radii[chosen[:, 0]], shades[chosen[:, 0]]))
 
     def lines(
         self,
@@ -203,12 +203,12 @@ class Scene:
         index_offset: int = 0,
         index_count: int | None = None,
     ) -> None:
-        """Lines between pairs of places of shape (n, 3), or those that `indices` name."""
+        """Lines between pairs of points of shape (n, 3), or those that `indices` name."""
         every = rows(vertices)
         shades = colours(color, per_vertex_color, len(every))
-        places = _some(every, vertex_offset, vertex_count)
+        points = _some(every, vertex_offset, vertex_count)
         shades = _some(shades, vertex_offset, vertex_count)
-        self._add(places, shades, groups(indices, len(places), 2, index_offset, index_count), width)
+        self._add(points, shades, groups(indices, len(points), 2, index_offset, index_count), width)
 
     def mesh(
         self,
@@ -224,17 +224,17 @@ class Scene:
         index_count: int | None = None,
         show_wireframe: bool = False,
     ) -> None:
-        """Triangles of places of shape (n, 3), or those that `indices` name."""
+        """Triangles of points of shape (n, 3), or those that `indices` name."""
         every = rows(vertices)
         shades = colours(color, per_vertex_color, len(every))
-        places = _some(every, vertex_offset, vertex_count)
+        points = _some(every, vertex_offset, vertex_count)
         shades = _some(shades, vertex_offset, vertex_count)
-        corners = groups(indices, len(places), 3, index_offset, index_count)
+        corners = groups(indices, len(points), 3, index_offset, index_count)
         if show_wireframe:
             for sides in ([0, 1], [1, 2], [2, 0]):
-                self._add(places, shades, corners[:, sides], 1.0)
+                self._add(points, shades, corners[:, sides], 1.0)
         else:
-            self._add(places, shades, corners, 0.0)
+            self._add(points, shades, corners, 0.0)
 
     def mesh_instance(
         self, vertices: Any, *arguments: Any, transforms: Any = None, **named: Any
@@ -246,9 +246,9 @@ class Scene:
             self.mesh(vertices, *arguments, **named)
             return
         matrices = to_array(transforms).reshape(-1, 4, 4)
-        places = rows(vertices)
+        points = rows(vertices)
         for matrix in matrices[first : None if count is None else first + count]:
-            self.mesh(places @ matrix[:3, :3] + matrix[3, :3], *arguments, **named)
+            self.mesh(points @ matrix[:3, :3] + matrix[3, :3], *arguments, **named)
 
     def draw(self, picture: Picture) -> None:
         """Draw everything into a picture, and empty the scene for the next frame."""
@@ -263,36 +263,36 @@ class Scene:
         flat: list[tuple[Array, Array, Array, Array]] = []
         for shapes in self.shapes:
             number, corners, _ = shapes.corners.shape
-            places, depth, scale = self.camera.project(shapes.corners.reshape(-1, 3), aspect)
+            points, depth, scale = self.camera.project(shapes.corners.reshape(-1, 3), aspect)
             depth = depth.reshape(number, corners)
             shown = self.camera.sees(depth).all(axis=1)
             sizes = shapes.sizes
             if corners == 1:
                 sizes = np.maximum(0.5, sizes * scale * picture.height)
             colours = from_floats(shapes.lit(self.ambient, self.lights))
-            places = places.reshape(number, corners, 2)
-            flat.append((places[shown], sizes[shown], colours[shown], depth[shown].mean(axis=1)))
+            points = points.reshape(number, corners, 2)
+            flat.append((points[shown], sizes[shown], colours[shown], depth[shown].mean(axis=1)))
         far = np.concatenate([depth for _, _, _, depth in flat])
         kinds = np.repeat(np.arange(len(flat)), [len(depth) for _, _, _, depth in flat])
         rows = np.concatenate([np.arange(len(depth)) for _, _, _, depth in flat])
         order = np.argsort(-far, kind="stable")
         breaks = np.flatnonzero(np.diff(kinds[order])) + 1
         for run in np.split(order, breaks) if len(order) else ():
-            places, sizes, colours, _ = (column[rows[run]] for column in flat[kinds[run[0]]])
-            _put(picture, places, sizes, colours)
+            points, sizes, colours, _ = (column[rows[run]] for column in flat[kinds[run[0]]])
+            _put(picture, points, sizes, colours)
 
-    def _add(self, places: Array, shades: Array, corners: Array, size: float) -> None:
+    def _add(self, points: Array, shades: Array, corners: Array, size: float) -> None:
         sizes = np.full(len(corners), size)
-        self.shapes.append(Shapes(places[corners], sizes, shades[corners[:, 0]]))
+        self.shapes.append(Shapes(points[corners], sizes, shades[corners[:, 0]]))
 
 
-def _put(picture: Picture, places: Array, sizes: Array, colours: Array) -> None:
-    if places.shape[1] == 1:
-        picture.circles(places[:, 0], sizes, colours)
-    elif places.shape[1] == 2:
-        picture.lines(places, sizes, colours)
+def _put(picture: Picture, points: Array, sizes: Array, colours: Array) -> None:
+    if points.shape[1] == 1:
+        picture.circles(points[:, 0], sizes, colours)
+    elif points.shape[1] == 2:
+        picture.lines(points, sizes, colours)
     else:
-        picture.polygons(places, colours)
+        picture.polygons(points, colours)
 
 
 def _some(values: Array, first: int, number: int | None) -> Array:

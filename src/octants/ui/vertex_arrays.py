@@ -1,4 +1,4 @@
-"""Arguments that canvases and scenes share: places, colours and indices of vertices."""
+"""Arguments that canvases and scenes share: points, colours and indices of vertices."""
 
 from __future__ import annotations
 

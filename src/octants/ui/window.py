@@ -117,7 +117,7 @@ class Window:
 class Canvas:
     """What is drawn in a window.
 
-    Places are in the unit square, with y upwards; colours are floats from 0 to 1; radii and widths
+    Points are in the unit square, with y upwards; colours are floats from 0 to 1; radii and widths
     are fractions of the height.
 
     Args:
@@ -164,7 +164,7 @@ class Canvas:
         per_vertex_color: Any = None,
         per_vertex_radius: Any = None,
     ) -> None:
-        """Discs at places of shape (n, 2)."""
+        """Discs at points of shape (n, 2)."""
         positions = rows(centers)
         shades = colours(color, per_vertex_color, len(positions))
         radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(positions))
@@ -178,7 +178,7 @@ class Canvas:
         color: Any = GREY,
         per_vertex_color: Any = None,
     ) -> None:
-        """Lines between pairs of places of shape (n, 2), or those that `indices` name."""
+        """Lines between pairs of points of shape (n, 2), or those that `indices` name."""
         positions = rows(vertices)
         shades = colours(color, per_vertex_color, len(positions))
         pairs = groups(indices, len(positions), 2)
@@ -188,7 +188,7 @@ class Canvas:
     def triangles(
         self, vertices: Any, color: Any = GREY, indices: Any = None, per_vertex_color: Any = None
     ) -> None:
-        """Filled triangles of places of shape (n, 2), or those that `indices` name."""
+        """Filled triangles of points of shape (n, 2), or those that `indices` name."""
         positions = rows(vertices)
         shades = colours(color, per_vertex_color, len(positions))
         corners = groups(indices, len(positions), 3)

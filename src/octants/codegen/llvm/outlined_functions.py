@@ -1,6 +1,6 @@
 """Outline integer code that occurs many times in a module into functions.
 
-Each loop that is reversed in blocks computes the positions of its checkpoints, in several places.
+Each loop that is reversed in blocks computes the positions of its checkpoints, several times.
 Inline that would be a third of a kernel with many loops. 64-bit divisions take long enough for the
 cost of a call to make no difference.
 """

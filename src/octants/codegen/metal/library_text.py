@@ -51,12 +51,12 @@ struct Thread {{
     uint in_grid, in_block, block, blocks, lane, subgroup;
 }};
 
-template <class Place, class Word>
-static inline Word exchange_if(Place place, Word expected, Word value)
+template <class Address, class Word>
+static inline Word exchange_if(Address address, Word expected, Word value)
 {{
     Word found = expected;
     while (!atomic_compare_exchange_weak_explicit(
-        place, &found, value, memory_order_relaxed, memory_order_relaxed)) {{
+        address, &found, value, memory_order_relaxed, memory_order_relaxed)) {{
         if (found != expected) break;
     }}
     return found;

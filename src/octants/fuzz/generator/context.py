@@ -240,7 +240,7 @@ class Context:
         self.serial = False
         self.random_allowed = shared.has_random
         self.depth = 0
-        self.run_time_loops = 0  # around this place
+        self.run_time_loops = 0  # around this point
         self.loops: list[bool] = []  # of each enclosing loop, whether `continue` is safe
         self.nesting = 0
         self.returns: Callable[[Context], str] | None = None

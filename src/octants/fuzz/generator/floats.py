@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import places, vectors
+from octants.fuzz.generator import elements, vectors
 from octants.fuzz.generator.context import Context, Expr
 from octants.fuzz.generator.shaping import tame, two
 
@@ -51,14 +51,14 @@ def _table(c: Context, _: int) -> Expr | None:
 
 
 def _load(c: Context, _: int) -> Expr | None:
-    return places.load(c, "f")
+    return elements.load(c, "f")
 
 
 def _component(c: Context, _: int) -> Expr | None:
     variable = c.recent(c.variables("f", None))
     if variable is None:
         return None
-    text = variable.name + places.component(c, variable.shape)
+    text = variable.name + elements.component(c, variable.shape)
     return Expr(text, variable.low, variable.high)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import places
+from octants.fuzz.generator import elements
 from octants.fuzz.generator.context import Context, Expr
 from octants.fuzz.generator.shaping import modulo, two, within
 
@@ -60,7 +60,7 @@ def _constant(c: Context, _: int) -> Expr | None:
 
 
 def _load(c: Context, _: int) -> Expr | None:
-    return places.load(c, "i")
+    return elements.load(c, "i")
 
 
 def _from_float(c: Context, depth: int) -> Expr | None:

@@ -57,7 +57,7 @@ def _made(shared: Shared, array: ArrayInfo) -> list[str]:
 
 
 def _tree(shared: Shared, array: ArrayInfo) -> str:
-    """A place in a tree, axis by axis in any order, some of them in two steps."""
+    """A path in a tree, axis by axis in any order, some of them in two steps."""
     rng = shared.rng
     node = "qd.root"
     for axis in rng.choice(ORDERS[len(array.shape)]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import places, vectors
+from octants.fuzz.generator import elements, vectors
 from octants.fuzz.generator.context import ArrayInfo, Context, Role
 from octants.fuzz.generator.shaping import fitting, within
 
@@ -13,8 +13,8 @@ Maker = Callable[[Context], "bool | None"]
 
 
 def store(c: Context, array: ArrayInfo, role: Role) -> None:
-    """A store into, or an update of, a place that the work item owns."""
-    place = array.at(places.position(c, array, role))
+    """A store into, or an update of, an element that the work item owns."""
+    element = array.at(elements.position(c, array, role))
     updates = c.chance(0.35)
     symbol = c.pick(["+=", "-="]) if updates else "="
     if array.element_shape and c.chance(0.5):
@@ -22,18 +22,20 @@ def store(c: Context, array: ArrayInfo, role: Role) -> None:
         value = f"0.3 * ({value})" if updates else value
     else:
         if array.element_shape:
-            place += places.component(c, array.element_shape)
+            element += elements.component(c, array.element_shape)
         value = fitting(c, 1.0 if updates else min(array.high, LOCAL)).text
     if not updates and array.sort == "f" and c.chance(0.15):
         symbol, value = "*=", value if array.element_shape else fitting(c, 1.0).text
-        if array.element_shape and "[" not in place.split("]", 1)[1]:
+        if array.element_shape and "[" not in element.split("]", 1)[1]:
             value = f"0.4 * ({value})"
     c.note({"=": "store", "*=": "*= on an array"}.get(symbol, "+= on an array"))
-    c.emit(f"{place} {symbol} {value}")
+    c.emit(f"{element} {symbol} {value}")
 
 
 def _store(c: Context) -> bool | None:
-    options = places.writable(c, "f", ("own", "free")) + places.writable(c, "d", ("own", "free"))
+    options = elements.writable(c, "f", ("own", "free")) + elements.writable(
+        c, "d", ("own", "free")
+    )
     if not options:
         return None
     store(c, *c.pick(options))
@@ -42,14 +44,14 @@ def _store(c: Context) -> bool | None:
 
 def accumulate(c: Context, array: ArrayInfo, role: Role) -> None:
     """An atomic of the kind that the task does on this array."""
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     if array.element_shape:
         whole = role.fn == "add" and c.chance(0.4)
         if whole:
             c.note("atomic on a vector")
-            c.emit(f"{place} += 0.5 * ({vectors.expression(c, array.element_shape)})")
+            c.emit(f"{element} += 0.5 * ({vectors.expression(c, array.element_shape)})")
             return
-        place += places.component(c, array.element_shape)
+        element += elements.component(c, array.element_shape)
     value = fitting(c, 2.0).text
     c.note(f"atomic_{role.fn}")
     if role.fn == "mul":
@@ -57,10 +59,10 @@ def accumulate(c: Context, array: ArrayInfo, role: Role) -> None:
     elif role.fn in ("min", "max"):
         value = f"{value}{tie_breaker(c)}"
     elif role.fn == "add" and c.chance(0.5):
-        c.emit(f"{place} {c.pick(['+=', '+=', '-='])} {value}")
+        c.emit(f"{element} {c.pick(['+=', '+=', '-='])} {value}")
         return
     name = c.pick(["add", "sub"]) if role.fn == "add" else role.fn
-    c.emit(f"qd.atomic_{name}({place}, {value})")
+    c.emit(f"qd.atomic_{name}({element}, {value})")
 
 
 def tie_breaker(c: Context) -> str:
@@ -70,7 +72,7 @@ def tie_breaker(c: Context) -> str:
 
 
 def _accumulate(c: Context) -> bool | None:
-    options = places.writable(c, "f", ("accumulate",))
+    options = elements.writable(c, "f", ("accumulate",))
     if not options:
         return None
     accumulate(c, *c.pick(options))
@@ -78,42 +80,46 @@ def _accumulate(c: Context) -> bool | None:
 
 
 def _store_integer(c: Context) -> bool | None:
-    options = places.writable(c, "i", ("own", "free"))
+    options = elements.writable(c, "i", ("own", "free"))
     if not options:
         return None
     array, role = c.pick(options)
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     value = within(c, c.whole(2), int(array.high) + 1).text
     c.note("store of an integer")
-    c.emit(f"{place} = {value}")
+    c.emit(f"{element} = {value}")
     return True
 
 
 def _count(c: Context) -> bool | None:
     """An integer atomic."""
-    options = places.writable(c, "i", ("accumulate",))
+    options = elements.writable(c, "i", ("accumulate",))
     if not options:
         return None
     array, role = c.pick(options)
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     value = within(c, c.whole(1), 3).text
     c.note(f"integer atomic_{role.fn}")
-    c.emit(f"{place} += {value}" if role.fn == "add" else f"qd.atomic_{role.fn}({place}, {value})")
+    c.emit(
+        f"{element} += {value}" if role.fn == "add" else f"qd.atomic_{role.fn}({element}, {value})"
+    )
     return True
 
 
 def _take(c: Context) -> bool | None:
-    """The value that an atomic on an owned place returns."""
-    options = [(a, r) for a, r in places.writable(c, "f", ("own", "free")) if not a.element_shape]
+    """The value that an atomic on an owned element returns."""
+    options = [(a, r) for a, r in elements.writable(c, "f", ("own", "free")) if not a.element_shape]
     if not options or c.chance(0.5):
         return None
     array, role = c.pick(options)
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     value = fitting(c, 1.0).text
     variable = c.declare("s", "f", -10.0, 10.0)
     variable.frozen = True
     c.note("result of an atomic")
-    c.emit(f"{variable.name} = qd.atomic_{c.pick(['add', 'sub', 'max', 'min'])}({place}, {value})")
+    c.emit(
+        f"{variable.name} = qd.atomic_{c.pick(['add', 'sub', 'max', 'min'])}({element}, {value})"
+    )
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import loops, memory, places, vectors
+from octants.fuzz.generator import elements, loops, memory, vectors
 from octants.fuzz.generator.context import Context, Variable
 from octants.fuzz.generator.shaping import fitting, within
 
@@ -146,12 +146,12 @@ def _assign_vector(c: Context) -> bool | None:
     elif kind == "update":
         c.emit(f"{variable.name} *= {fitting(c, 1.0).text}")
     else:
-        place = variable.name + places.component(c, variable.shape)
+        target = variable.name + elements.component(c, variable.shape)
         c.note("component assignment")
         if kind == "component":
-            c.emit(f"{place} = {fitting(c, vectors.LIMIT).text}")
+            c.emit(f"{target} = {fitting(c, vectors.LIMIT).text}")
         else:
-            c.emit(f"{place} {c.pick(['+=', '*=', '-='])} {fitting(c, 0.7).text}")
+            c.emit(f"{target} {c.pick(['+=', '*=', '-='])} {fitting(c, 0.7).text}")
     if c.loops:
         c.note("carried vector")
     return True

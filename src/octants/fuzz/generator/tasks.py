@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from octants.fuzz.generator import memory, places, shaping, structs, vectors, widths
+from octants.fuzz.generator import elements, memory, shaping, structs, vectors, widths
 from octants.fuzz.generator.context import ArrayInfo, Context, Domain, Role, Variable
 from octants.fuzz.generator.shaping import fitting, within
 
@@ -193,8 +193,8 @@ def _accumulate_local(c: Context, variable: Variable) -> None:
         if c.chance(0.5):
             c.emit(f"{variable.name} += 0.3 * ({vectors.expression(c, variable.shape)})")
         else:
-            place = ", ".join(str(c.integer(0, extent - 1)) for extent in variable.shape)
-            c.emit(f"{variable.name}[{place}] += {fitting(c, 1.0).text}")
+            index = ", ".join(str(c.integer(0, extent - 1)) for extent in variable.shape)
+            c.emit(f"{variable.name}[{index}] += {fitting(c, 1.0).text}")
         variable.low, variable.high = -20.0, 20.0
     elif variable.sort == "i":
         c.emit(f"{variable.name} += {within(c, c.whole(1), 3).text}")
@@ -222,8 +222,8 @@ def _assign_by_one(c: Context, variable: Variable) -> None:
 
 def _finish(c: Context) -> None:
     """Store something that depends on the locals, so that gradients flow."""
-    own = places.writable(c, "f", ("own",))
-    shared = places.writable(c, "f", ("accumulate",))
+    own = elements.writable(c, "f", ("own",))
+    shared = elements.writable(c, "f", ("accumulate",))
     made = False
     for array, role in own:
         if c.chance(0.5) or (not made and not shared):
@@ -244,35 +244,35 @@ def _mixture(c: Context) -> str:
     for variable in c.variables("f", None)[-1:]:
         terms.append(f"0.3 * {variable.name}.sum()")
     terms.append(fitting(c, 1.0, 1).text)
-    loaded = places.load(c, "f")
+    loaded = elements.load(c, "f")
     if loaded is not None and c.chance(0.7):
         terms.append(f"0.4 * {shaping.tame(c, loaded, 2.0).text}")
     return " + ".join(terms)
 
 
 def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     c.note("store")
     if array.element_shape and c.chance(0.5):
         vector = vectors.expression(c, array.element_shape)
-        c.emit(f"{place} = 0.6 * ({vector}) + 0.3 * qd.sin({_mixture(c)})")
+        c.emit(f"{element} = 0.6 * ({vector}) + 0.3 * qd.sin({_mixture(c)})")
         return
     if array.element_shape:
-        place += places.component(c, array.element_shape)
-    c.emit(f"{place} = {_mixture(c)}")
+        element += elements.component(c, array.element_shape)
+    c.emit(f"{element} = {_mixture(c)}")
 
 
 def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     if array.element_shape:
-        place += places.component(c, array.element_shape)
+        element += elements.component(c, array.element_shape)
     c.note(f"atomic_{role.fn}")
     if role.fn == "add":
-        c.emit(f"{place} += {_mixture(c)}")
+        c.emit(f"{element} += {_mixture(c)}")
     elif role.fn == "mul":
-        c.emit(f"qd.atomic_mul({place}, 0.8 + 0.2 * qd.sin({_mixture(c)}))")
+        c.emit(f"qd.atomic_mul({element}, 0.8 + 0.2 * qd.sin({_mixture(c)}))")
     else:
-        c.emit(f"qd.atomic_{role.fn}({place}, {_mixture(c)}{memory.tie_breaker(c)})")
+        c.emit(f"qd.atomic_{role.fn}({element}, {_mixture(c)}{memory.tie_breaker(c)})")
 
 
 def _product(extents: tuple[int, ...]) -> int:

@@ -24,14 +24,14 @@ def declare(shared: Shared) -> list[str]:
             shared.features["views of one ndarray"] += 1
         else:
             made.append(Base(shared.fresh("b")))
-        _place(array, made[-1], is_later, rng)
+        _assign_elements(array, made[-1], is_later, rng)
         shared.features["view of an ndarray"] += 1
         if array.constant and rng.random() < 0.4:
             shared.arrays.append(_overlapping(shared, array))
     return []
 
 
-def _place(array: ArrayInfo, base: Base, is_later: bool, rng: random.Random) -> None:
+def _assign_elements(array: ArrayInfo, base: Base, is_later: bool, rng: random.Random) -> None:
     """Give a view elements of its own, with a gap on either side."""
     first = base.size + rng.choice([0, 0, 1, 2, 3])
     base.size = first + array.shape[0] + rng.choice([0, 0, 1, 2])

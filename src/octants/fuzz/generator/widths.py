@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from octants.fuzz.generator import places
+from octants.fuzz.generator import elements
 from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Productions, Shared, Variable
 from octants.fuzz.generator.shaping import fitting, modulo
 
@@ -66,12 +66,12 @@ def _literal(c: Context, _: int) -> str:
 
 
 def _load(c: Context, _: int) -> str | None:
-    options = places.readable(c, "w")
+    options = elements.readable(c, "w")
     if not options:
         return None
     array, role = c.pick(options)
     c.note("load of an integer of any width")
-    return array.at(places.position(c, array, role))
+    return array.at(elements.position(c, array, role))
 
 
 def _arithmetic(c: Context, depth: int) -> str:
@@ -201,15 +201,15 @@ def _assign(c: Context) -> bool | None:
 
 def _write(c: Context) -> bool | None:
     """A store to, or an update of, what the work item owns."""
-    options = places.writable(c, "w", ("own", "free"))
+    options = elements.writable(c, "w", ("own", "free"))
     if not options:
         return None
     array, role = c.pick(options)
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     symbol = c.pick(["=", "=", "+=", "-=", "&=", "|=", "^="])
     c.note(f"{symbol} on an array of {array.dtype[3:]}")
     c.note(f"{symbol} on an array of integers")
-    c.emit(f"{place} {symbol} {fitted(c, expression(c), array.dtype[3:])}")
+    c.emit(f"{element} {symbol} {fitted(c, expression(c), array.dtype[3:])}")
     return True
 
 
@@ -246,16 +246,16 @@ ATOMICS = {"add": ("add", "sub")}
 
 def _atomic(c: Context) -> bool | None:
     """An atomic of the kind that the task does on this array, or any on what it owns."""
-    shared = places.writable(c, "w", ("accumulate",))
-    owned = places.writable(c, "w", ("own", "free"))
+    shared = elements.writable(c, "w", ("accumulate",))
+    owned = elements.writable(c, "w", ("own", "free"))
     if not shared and not owned:
         return None
     array, role = c.pick(shared or owned)
-    place = array.at(places.position(c, array, role))
+    element = array.at(elements.position(c, array, role))
     fn = role.fn if shared else c.pick(FNS)
     fn = c.pick(ATOMICS.get(fn, (fn,)))
     c.note(f"atomic_{fn} of integers")
-    call = f"qd.atomic_{fn}({place}, {expression(c, 1)})"
+    call = f"qd.atomic_{fn}({element}, {expression(c, 1)})"
     if shared or c.chance(0.5):
         c.emit(call)
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from octants.fuzz.generator import places, vectors
+from octants.fuzz.generator import elements, vectors
 from octants.fuzz.generator.context import (
     ArrayInfo,
     Context,
@@ -105,29 +105,29 @@ def _large(c: Context, _: int) -> Expr | None:
     return Expr(f"qd.min({inner.text} * {number}, 2) % {size}", 0, size - 1)
 
 
-# -- places ----------------------------------------------------------------------------------------
+# -- elements --------------------------------------------------------------------------------------
 
 
 def _store_around(c: Context) -> bool | None:
-    """A store or an update of an own place, by an index that wraps."""
+    """A store or an update of an own element, by an index that wraps."""
     options = [
         (array, role)
-        for array, role in places.writable(c, "f", ("own",))
+        for array, role in elements.writable(c, "f", ("own",))
         if len(role.rows) == role.axes
     ]
     if not options:
         return None
     array, role = c.pick(options)
     rows = [alias(c, row) if c.chance(0.6) else row for row in role.rows]
-    rest = places.position(c, array, Role("own", (), role.axes)) if _has_more(array, role) else ""
-    place = array.at(", ".join([*rows, *([rest] if rest else [])]))
+    rest = elements.position(c, array, Role("own", (), role.axes)) if _has_more(array, role) else ""
+    element = array.at(", ".join([*rows, *([rest] if rest else [])]))
     symbol = c.pick(["=", "+=", "-="])
-    c.note("place by an index that wraps")
+    c.note("element by an index that wraps")
     if array.element_shape:
         value = f"0.3 * ({vectors.expression(c, array.element_shape)})"
     else:
         value = fitting(c, 1.0).text
-    c.emit(f"{place} {symbol} {value}")
+    c.emit(f"{element} {symbol} {value}")
     return True
 
 
@@ -175,7 +175,7 @@ def _is_untouched(c: Context, array: ArrayInfo) -> bool:
 
 
 def _touch(c: Context, flat: ArrayInfo, index: str) -> None:
-    """Update, overwrite, or carry on what stands at an own place."""
+    """Update, overwrite, or carry on what stands at an own element."""
     value = fitting(c, 1.0).text
     c.emit(
         c.pick(

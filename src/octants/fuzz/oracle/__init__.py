@@ -2,5 +2,5 @@
 
 It shares no code with the compiler, except for the definition of random bits (`ir.draws`). A
 number carries its type, its value (rounded after every operation), a bound on how far a sound
-implementation may be from that value, its tangent and its place on the tape.
+implementation may be from that value, its tangent and its position on the tape.
 """

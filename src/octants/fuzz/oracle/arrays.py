@@ -21,18 +21,18 @@ CONVERTED = frozenset(("+", "-", "&", "|", "^", "min", "max"))
 
 
 class Sums:
-    """How large the terms are that the loop in progress has added up in each place.
+    """How large the terms are that the loop in progress has added up in each element.
 
     Added in another order, partial sums may be as large as all of the terms together. Serial loops
-    sum up in a register what they add to a place.
+    sum up in a register what they add to an element.
     """
 
     def __init__(self) -> None:
         self.epoch = -1
         self.sizes: dict[Any, tuple[float, float]] = {}
 
-    def unordered(self, place: Any, fn: str, before: Num, operand: Num, after: Num) -> Num:
-        """What an update of a place gives where the order of work items is free.
+    def unordered(self, element: Any, fn: str, before: Num, operand: Num, after: Num) -> Num:
+        """What an update of an element gives where the order of work items is free.
 
         It has more error; and there is no winner between equals.
         """
@@ -46,21 +46,21 @@ class Sums:
         STATE.has_sums = True
         sizes = abs(after.value), abs(after.tangent)
         if fn != "*":
-            sizes = self._extend(place, before, operand)
+            sizes = self._extend(element, before, operand)
         roundoff = after.type.roundoff
         result = Num(after.type, after.value, after.error + roundoff * sizes[0])
         result.node, result.tangent = after.node, after.tangent
         result.tangent_error = after.tangent_error + roundoff * sizes[1]
         return result
 
-    def _extend(self, place: Any, before: Num, operand: Num) -> tuple[float, float]:
+    def _extend(self, element: Any, before: Num, operand: Num) -> tuple[float, float]:
         """The sizes of the terms so far, of the values and of the tangents."""
         if self.epoch != STATE.epoch:
             self.epoch = STATE.epoch
             self.sizes = {}
-        value, tangent = self.sizes.get(place, (abs(before.value), abs(before.tangent)))
-        self.sizes[place] = value + abs(operand.value), tangent + abs(operand.tangent)
-        return self.sizes[place]
+        value, tangent = self.sizes.get(element, (abs(before.value), abs(before.tangent)))
+        self.sizes[element] = value + abs(operand.value), tangent + abs(operand.tangent)
+        return self.sizes[element]
 
 
 class Array:
@@ -108,10 +108,10 @@ class Array:
             raise IllDefined("wrong number of indices")
         offset = 0
         for position, extent in zip(indices, self.shape, strict=True):
-            place = lift(position).__index__()
-            if not 0 <= place < extent:
-                raise IllDefined(f"index {place} of {extent}")
-            offset = offset * extent + place
+            number = lift(position).__index__()
+            if not 0 <= number < extent:
+                raise IllDefined(f"index {number} of {extent}")
+            offset = offset * extent + number
         return offset * self.width
 
     def read(self, offset: int) -> Num:
@@ -207,7 +207,7 @@ class View:
     def subview(self, first: Any, size: Any) -> View:
         return View(self, first, size)
 
-    def place(self, index: Any) -> int:
+    def number_of(self, index: Any) -> int:
         """The index in the ndarray."""
         (position,) = _flatten(index)
         number = lift(position).__index__()
@@ -220,10 +220,10 @@ class View:
             first = 0 if index.start is None else lift(index.start).__index__()
             last = self.shape[0] if index.stop is None else lift(index.stop).__index__()
             return View(self, first, last - first)
-        return self.array[self.place(index)]
+        return self.array[self.number_of(index)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.array[self.place(index)] = value
+        self.array[self.number_of(index)] = value
 
     def __iter__(self) -> Iterator[Num]:
         return (lift(k) for k in range(self.shape[0]))
@@ -266,7 +266,7 @@ def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> 
     if isinstance(target, Element):
         return target.array.update(target.base + target._offset(index), fn, value, used)
     if isinstance(target, View):
-        target, index = target.array, target.place(index)
+        target, index = target.array, target.number_of(index)
     if isinstance(target, Array):
         offset = target.offset(index)
         if not target.element_shape:

@@ -64,10 +64,10 @@ class Matrix:
             raise IllDefined("wrong number of component indices")
         offset = 0
         for position, extent in zip(indices, self.shape, strict=True):
-            place = int(lift(position).__index__())
-            if not 0 <= place < extent:
+            number = int(lift(position).__index__())
+            if not 0 <= number < extent:
                 raise IllDefined("component index out of range")
-            offset = offset * extent + place
+            offset = offset * extent + number
         return offset
 
     def __getitem__(self, index: Any) -> Any:
@@ -86,8 +86,8 @@ class Matrix:
         ]
         items = [self._at(i, j) for i in picked[0] for j in picked[1]]
         lengths = [
-            len(places)
-            for places, part in zip(picked, index, strict=True)
+            len(numbers)
+            for numbers, part in zip(picked, index, strict=True)
             if isinstance(part, slice)
         ]
         return Matrix(items, tuple(lengths))

@@ -36,7 +36,7 @@ class RaceWatch:
         self.epoch = -1
         self.accesses: dict[Any, Accesses] = {}
 
-    def note(self, place: Any, mode: str, stored: Num | None = None) -> None:
+    def note(self, element: Any, mode: str, stored: Num | None = None) -> None:
         """Note an access of the work item in progress.
 
         Raises:
@@ -49,16 +49,16 @@ class RaceWatch:
         if self.epoch != STATE.epoch:
             self.epoch = STATE.epoch
             self.accesses = {}
-        found = self.accesses.setdefault(place, Accesses())
+        found = self.accesses.setdefault(element, Accesses())
         found.items.setdefault(mode, set()).add(item)
         if mode == "write":
             found.stored.add(_identity(stored))
         for other in found.others(item):
-            _judge(place, found, mode, other)
+            _judge(element, found, mode, other)
 
 
-def _judge(place: Any, found: Accesses, mode: str, other: str) -> None:
-    """Raise what is wrong with accesses in two modes to one place, by two work items."""
+def _judge(element: Any, found: Accesses, mode: str, other: str) -> None:
+    """Raise what is wrong with accesses in two modes to one element, by two work items."""
     if mode == other == "read":
         return
     if mode == other == "write" and len(found.stored) == 1:
@@ -67,9 +67,9 @@ def _judge(place: Any, found: Accesses, mode: str, other: str) -> None:
         return
     if mode in _PLAIN or other in _PLAIN:
         if not STATE.order:
-            raise Race(f"race: {other} and {mode} {place}")
+            raise Race(f"race: {other} and {mode} {element}")
     elif mode != other or mode == "use":
-        raise IllDefined(f"order of updates: {other} and {mode} {place}")
+        raise IllDefined(f"order of updates: {other} and {mode} {element}")
 
 
 def _is_derived(identity: Any) -> bool:

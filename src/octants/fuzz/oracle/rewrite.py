@@ -53,8 +53,8 @@ def bound_names(nodes: list[ast.stmt]) -> set[str]:
 def assigned_names(nodes: list[ast.stmt]) -> set[str]:
     """The names that statements bind, or change a component of."""
     parts = [part for node in nodes for part in ast.walk(node)]
-    places = [p for p in parts if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
-    return bound_names(nodes) | {p.value.id for p in places if isinstance(p.value, ast.Name)}
+    stored = [p for p in parts if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
+    return bound_names(nodes) | {p.value.id for p in stored if isinstance(p.value, ast.Name)}
 
 
 class FunctionRewriter(ast.NodeTransformer):
@@ -65,7 +65,7 @@ class FunctionRewriter(ast.NodeTransformer):
         self.is_kernel = is_kernel
         self.outer_names: set[str] = set()
         self.shared: set[str] = set()
-        self.loops = 0  # around this place, so that a loop here runs in order
+        self.loops = 0  # around this point, so that a loop here runs in order
 
     def run(self) -> None:
         function = self.function
@@ -156,8 +156,10 @@ class FunctionRewriter(ast.NodeTransformer):
         if isinstance(target, ast.Tuple):
             return self._unpack(target, value)
         if isinstance(target, ast.Subscript):
-            place = ast.Subscript(self._container(target), self.visit(target.slice), ast.Store())
-            return ast.Assign(targets=[place], value=value)
+            target_element = ast.Subscript(
+                self._container(target), self.visit(target.slice), ast.Store()
+            )
+            return ast.Assign(targets=[target_element], value=value)
         return ast.Assign(targets=[self.visit(target)], value=value)
 
     def _chain(self, node: ast.Assign) -> list[ast.stmt]:
@@ -179,12 +181,14 @@ class FunctionRewriter(ast.NodeTransformer):
         if isinstance(node.target, ast.Name):
             return self._bind_update(node.target.id, symbol, value)
         assert isinstance(node.target, ast.Subscript | ast.Attribute)
-        where, index = self._place(node.target, symbol)
+        where, index = self._target(node.target, symbol)
         if isinstance(node.target.value, ast.Attribute):  # the value may assign to this member
             return ast.Expr(_call("update_then", index, ast.Constant(symbol), value, where))
         return ast.Expr(_call("update", where, index, ast.Constant(symbol), value))
 
-    def _place(self, target: ast.Subscript | ast.Attribute, mode: str = "write") -> tuple[Any, Any]:
+    def _target(
+        self, target: ast.Subscript | ast.Attribute, mode: str = "write"
+    ) -> tuple[Any, Any]:
         if isinstance(target, ast.Attribute):
             return self.visit(target.value), ast.Constant(target.attr)
         return self._container(target, mode), self.visit(target.slice)
@@ -216,12 +220,12 @@ class FunctionRewriter(ast.NodeTransformer):
     def _unpack(self, target: ast.Tuple, value: Any) -> Any:
         names = [element.id for element in target.elts if isinstance(element, ast.Name)]
         if len(names) < len(target.elts):
-            return self._unpack_places(target, value)
+            return self._unpack_targets(target, value)
         listed = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
         scope = ast.Name("_s", ast.Load())
         return ast.Assign(targets=[target], value=_call("assign_all", scope, listed, value))
 
-    def _unpack_places(self, target: ast.Tuple, value: Any) -> list[ast.stmt]:
+    def _unpack_targets(self, target: ast.Tuple, value: Any) -> list[ast.stmt]:
         """Unpacking where some targets are members or components."""
         held = [f"_value{k}" for k in range(len(target.elts))]
         names = ast.Tuple([ast.Name(name, ast.Store()) for name in held], ast.Store())
@@ -274,7 +278,7 @@ class FunctionRewriter(ast.NodeTransformer):
             target = node.args[0]
             assert isinstance(target, ast.Subscript | ast.Attribute)
             fn = ast.Constant(name[len("atomic_") :])
-            where, index = self._place(target)
+            where, index = self._target(target)
             return _call("atomic", where, index, fn, self.visit(node.args[1]), ast.Constant(used))
         return self.generic_visit(node)
 

@@ -23,8 +23,8 @@ declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
 define amdgpu_kernel void @octants_begin(
     ptr addrspace(4) byref([1 x i64]) align 8 %p,
     ptr addrspace(4) byref([{_WORDS} x i64]) align 8 %l) nounwind {{
-  %place = getelementptr i8, ptr addrspace(4) %l, i64 {abi.LAUNCH_STOP}
-  %stop = load ptr addrspace(1), ptr addrspace(4) %place, align 8
+  %stop_address = getelementptr i8, ptr addrspace(4) %l, i64 {abi.LAUNCH_STOP}
+  %stop = load ptr addrspace(1), ptr addrspace(4) %stop_address, align 8
   %number.at = getelementptr i8, ptr addrspace(1) %stop, i64 {abi.STOP_NUMBER}
   %number = load i64, ptr addrspace(1) %number.at, align 8
   %is.on = icmp eq i64 %number, 0
@@ -45,8 +45,8 @@ define amdgpu_kernel void @octants_{name}_{size}(
     ptr addrspace(4) byref([6 x i64]) align 8 %p,
     ptr addrspace(4) byref([{words} x i64]) align 8 %l) nounwind
     "amdgpu-flat-work-group-size"="1,256" {{
-  %place = getelementptr i8, ptr addrspace(4) %l, i64 {stop}
-  %stop = load ptr addrspace(1), ptr addrspace(4) %place, align 8
+  %stop_address = getelementptr i8, ptr addrspace(4) %l, i64 {stop}
+  %stop = load ptr addrspace(1), ptr addrspace(4) %stop_address, align 8
   %number.at = getelementptr i8, ptr addrspace(1) %stop, i64 {number}
   %number = load i64, ptr addrspace(1) %number.at, align 8
   %is.on = icmp eq i64 %number, 0

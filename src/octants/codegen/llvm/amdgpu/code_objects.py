@@ -136,10 +136,10 @@ class _Linker:
         table = _dynamic_table(found, len(names[0]))
         start = self._append(".dynamic", _DYNAMIC, table, 8, _ALLOCATE | _WRITE, link=dynamic + 2)
         end = len(self._image)
-        placed = self._symbols(kernels, names[1])
-        self._image[found["symbols"] : found["symbols"] + len(placed)] = placed
+        symbol_table = self._symbols(kernels, names[1])
+        self._image[found["symbols"] : found["symbols"] + len(symbol_table)] = symbol_table
         self._relocate()
-        self._append_symbols(placed, names[0])
+        self._append_symbols(symbol_table, names[0])
         self._write_heads(
             [
                 (_LOAD, _R, 0, constants_end, _PAGE),

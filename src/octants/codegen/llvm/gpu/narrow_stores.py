@@ -20,7 +20,7 @@ import re
 
 _STORE = re.compile(
     r"^[ \t]*(?P<guard>@!?%p\d+\s+)?(?P<name>st[.\w:]*\.b(?P<bits>8|16|32))\s+"
-    r"(?P<place>\[[^\]]*\]),\s*(?P<values>\{[^}]*\}|%\w+);",
+    r"(?P<address>\[[^\]]*\]),\s*(?P<values>\{[^}]*\}|%\w+);",
     re.MULTILINE,
 )
 _REGISTER = re.compile(r"%(rd|rs|r)\d+")
@@ -49,4 +49,4 @@ def _narrowed(store: re.Match[str]) -> str:
     if not parts:
         return store[0]
     guard = store["guard"] or ""
-    return f"\t{{ {''.join(parts)}{guard}{store['name']} {store['place']}, {values}; }}"
+    return f"\t{{ {''.join(parts)}{guard}{store['name']} {store['address']}, {values}; }}"

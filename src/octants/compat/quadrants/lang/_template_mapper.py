@@ -1,4 +1,4 @@
-"""``quadrants.lang._template_mapper``: only a place for a flag.
+"""``quadrants.lang._template_mapper``: only holds a flag.
 
 ``genesis/__init__.py`` turns checks of Quadrants off by
 ``qd.lang._template_mapper.__builtins__["__debug__"] = ...``. Octants has no such checks, and this
