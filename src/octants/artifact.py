@@ -129,13 +129,13 @@ class Dispatch:
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
-    tape. If its work items cannot `can_retry` when that is too small, it gets a large one.
-    `needs` says what decides how much of it they need, `domain_needs` what decides bounds that the
-    device computes; None where that is unknown. Those beside each other of different sides may
-    run at the same time; 0 stands for none. There may be `waves` times the threads that the device
-    holds at once: each wave begins where the one before ends. Where the threads of a block add up
-    `sums` together, large blocks are better. Where the code is written for subgroups of so many
-    `lanes`, all of them are to be whole; 0: it is not.
+    tape. If its work items cannot `can_retry` when that is too small, it gets a large one. `needs`
+    says what decides how much of it they need, `domain_needs` what decides bounds that the device
+    computes; None where that is unknown. Dispatches that follow each other and belong to different
+    groups of concurrent tasks may run at the same time; `group` 0 stands for none. There may be
+    `waves` times the threads that the device holds at once: each wave begins where the one before
+    ends. Where the threads of a block add up `sums` together, large blocks are better. Where the
+    code is written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
     """
 
     entry: str
@@ -147,7 +147,7 @@ class Dispatch:
     can_retry: bool = True
     needs: TapeSizeInputs | None = None
     domain_needs: TapeSizeInputs | None = None
-    side: int = 0
+    group: int = 0
     waves: int = 1
     sums: bool = False
     lanes: int = 0

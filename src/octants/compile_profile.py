@@ -152,7 +152,7 @@ def profiled() -> Iterator[Profile]:
         _active.remove(profile)
 
 
-def is_asked_for() -> bool:
+def is_requested() -> bool:
     """Whether somebody wants to see what is compiled: then nothing is taken from the cache."""
     return bool(_active)
 

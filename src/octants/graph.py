@@ -29,7 +29,7 @@ from octants.lang.syntax import do_while as do_while
 from octants.lang.syntax import parallel as parallel
 from octants.lang.syntax import parallel_context as parallel_context
 from octants.runtime.arguments.parameters import has_interface, is_torch
-from octants.runtime.capture import Capture, CommandReplay, captures, own_capture
+from octants.runtime.capture import Capture, CommandReplay, captures, thread_capture
 
 if TYPE_CHECKING:
     from octants.graph_builder import Arg as Arg
@@ -87,7 +87,7 @@ class Graph:
             self._end("`init`, `reset` or the end of a field came after its capture")
         if driver.state.recorder is not None:
             raise GraphUnderTape("replayed").at(None)
-        if own_capture() is not None:
+        if thread_capture() is not None:
             raise NestedCapture().at(None)
         with self._lock:
             for array in self._foreign:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from octants import interpreter
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.codegen import arithmetic, memory
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.llvm import operations
@@ -169,7 +169,7 @@ def test_it_is_shared_and_pruned_and_memory_is_read_again() -> None:
 
 def test_analyses_know_its_operands() -> None:
     module = parse(TEXT)
-    forms = AffineForms(module.tasks[0])
+    forms = AffineExpressions(module.tasks[0])
     found = [op for op in module.walk() if op.NAME == "midpoint"]
     assert not any(forms.is_uniform(op.result) for op in found)
 

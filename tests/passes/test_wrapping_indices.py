@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.aliasing_writes import ElementAliasing
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -292,7 +292,7 @@ def test_expressions_wrap_as_their_types_do(bits: int) -> None:
     domain = Builder()
     domain.yield_([domain.constant(0, kind), domain.constant(9, kind)])
     b.yield_()
-    forms = AffineForms(Task("t", b.block, domain.block))
+    forms = AffineExpressions(Task("t", b.block, domain.block))
     assert (forms.form(zero).terms, forms.form(zero).constant) == ({}, 0)
     assert (forms.form(again).terms, forms.form(again).constant) == ({item: 1}, 0)
 

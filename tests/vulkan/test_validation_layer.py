@@ -71,7 +71,7 @@ def test_what_is_doubtful_is_a_warning() -> None:
     validation: Any = Validation()
     validation._said.append((0x100, "this is slow"))
     with pytest.warns(OctantsWarning, match="Vulkan: this is slow"):
-        validation.tell()
+        validation.report()
 
 
 def test_without_debug_there_is_no_layer() -> None:

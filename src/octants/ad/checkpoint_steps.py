@@ -217,7 +217,7 @@ class StepRunner:
         return {key for key, first in self.touched.items() if first < step}
 
     @contextlib.contextmanager
-    def numbers_kept(self) -> Iterator[None]:
+    def launch_numbers_restored(self) -> Iterator[None]:
         """Restore the last launch numbers of kernels at the end of the context."""
         numbers = {each: each.number for each in self._kernels}
         try:

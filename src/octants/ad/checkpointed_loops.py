@@ -299,7 +299,7 @@ class LoopEntry:
             ledger.note_change(memory)
         end = self._steps
         try:
-            with self._runner.numbers_kept():
+            with self._runner.launch_numbers_restored():
                 while end:
                     end = self._reverse_before(end)
         finally:

@@ -177,7 +177,7 @@ class MemoryOverlaps:
 
     def see_host_write(self, array: Tensor, region: tuple[int, ...]) -> None:
         """Note that the host writes the elements of an array at a region."""
-        if not self._spans or array.own_identity is not None:
+        if not self._spans or array.explicit_identity is not None:
             return
         alias = self._alias_of(array, array.describe())
         known = self._known.get(alias.key)

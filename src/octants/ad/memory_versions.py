@@ -84,9 +84,9 @@ class Content:
         if region is None or not self.pieces or any(part is None for part, _ in self.pieces):
             return bool(self.pieces) and self.left == ()
         return all(
-            not intersect((box,), self.region)
-            or any(contains(part, (box,)) for part, _ in self.pieces)
-            for box in region
+            not intersect((ranges,), self.region)
+            or any(contains(part, (ranges,)) for part, _ in self.pieces)
+            for ranges in region
         )
 
 

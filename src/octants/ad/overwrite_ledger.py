@@ -57,18 +57,18 @@ MemoryRows = Mapping[Any, Rows]
 def cut(
     memory: TapedMemory, region: ArrayRegion, write: ArrayRegion
 ) -> tuple[ArrayRegion, ArrayRegion]:
-    """Split a region by a write to some boxes of its array.
+    """Split a region by a write to some index ranges of its array.
 
     Returns:
         What the write ends, and what it leaves.
     """
     assert write
     rank = len(write[0])
-    boxes, ended = memory.boxes(region, rank), memory.boxes(write, rank)
-    left = without(boxes, ended)
+    parts, ended = memory.index_ranges(region, rank), memory.index_ranges(write, rank)
+    left = without(parts, ended)
     if not left or len(left) > _MAX_BOXES:
         return region, ()
-    return common(boxes, ended), left
+    return common(parts, ended), left
 
 
 class DeferredEntry(Protocol):

@@ -18,7 +18,7 @@ class SavedCopies:
     `writer` is the kernel that was about to overwrite the contents, ``"a host write"``, or empty
     for an array of numpy or torch, which is copied when it is read. `reader` is the kernel whose
     reverse needs the copies. `copies` is their number, `nbytes` their total size, and `region` the
-    elements in the last one: boxes of inclusive index intervals for each axis, or None for the
+    elements in the last one: index ranges (inclusive, for each axis), or None for the
     whole array. If `array` is empty, the entry counts the logs of what atomics returned.
     """
 
@@ -51,7 +51,7 @@ def describe(region: ArrayRegion) -> str:
     """A region in slice notation."""
     if region is None:
         return "[...]"
-    return " ".join(f"[{', '.join(_slice(*interval) for interval in box)}]" for box in region)
+    return " ".join(f"[{', '.join(_slice(*interval) for interval in ranges)}]" for ranges in region)
 
 
 def _slice(low: int, high: int) -> str:

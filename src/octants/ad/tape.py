@@ -29,7 +29,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
-from octants.launch.alias_free import on_own_arrays
+from octants.launch.alias_free import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
@@ -248,7 +248,7 @@ class Tape:
     def _launch_on_slow_path(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch after saving the needed contents that it overwrites."""
         memories = memories_of(given, arguments)
-        is_own = on_own_arrays(given, arguments)
+        is_own = has_distinct_arrays(given, arguments)
         specialisation = given if is_own else differentiable(given, memories)
         try:
             plan = self._plan(specialisation)

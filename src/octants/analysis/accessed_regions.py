@@ -3,7 +3,7 @@
 The result is a generated function: index ranges are computed from constants, scalar arguments,
 extents, and the bounds of loops; an index that depends on anything else covers its whole axis. If
 an integer leaves 32 bits on the way, whole arrays count. Neighbouring constant indices form one
-interval, and if an array still has many boxes, the closest are joined.
+interval, and if an array still has many index ranges, the closest are joined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Value
 
 _COUNTING = ("i32", "i64")
-_MOST_BOXES = 6
+_MOST_REGIONS = 6
 
 
 def make_regions(
@@ -43,7 +43,7 @@ def make_regions(
 
 
 Interval = tuple[str, str]
-Box = tuple[Interval, ...]
+Ranges = tuple[Interval, ...]
 _EVERYTHING = ("0", "FAR")
 
 
@@ -64,7 +64,7 @@ class _Generator:
         self.lines: list[str] = []
         self.names: list[str] = []
         self.intervals: dict[Value, Interval | None] = {}
-        self.boxes: dict[tuple[Array, bool], list[Box] | None] = {}
+        self.regions: dict[tuple[Array, bool], list[Ranges] | None] = {}
 
     def generate(self) -> Regions:
         for task in self.module.tasks:
@@ -92,10 +92,10 @@ class _Generator:
         return "{" + ", ".join(entries) + "}"
 
     def region(self, array: Array, written: bool, everything: bool) -> str:
-        boxes = self.boxes.get((array, written), [])
-        if boxes is None or (everything and boxes):
+        regions = self.regions.get((array, written), [])
+        if regions is None or (everything and regions):
             return "None"
-        return _tuple(_tuple(f"({low}, {high})" for low, high in box) for box in boxes)
+        return _tuple(_tuple(f"({low}, {high})" for low, high in ranges) for ranges in regions)
 
     # -- accesses -------------------------------------------------------------------------------
 
@@ -124,25 +124,25 @@ class _Generator:
         indices = op.indices[: array.rank]
         # An atomic reads, too.
         if op in self.reads if self.reads is not None else not isinstance(op, ops.Store):
-            self.add_box(array, False, indices)
+            self.add_access(array, False, indices)
         if not isinstance(op, ops.Load):
-            self.add_box(array, True, indices)
+            self.add_access(array, True, indices)
 
-    def add_box(self, array: Array, written: bool, indices: Iterable[Value]) -> None:
-        """Note an access."""
+    def add_access(self, array: Array, written: bool, indices: Iterable[Value]) -> None:
+        """Add the elements that an access may touch to the region of its array."""
         intervals = [self.get(index) for index in indices]
-        boxes = self.boxes.setdefault((array, written), [])
-        if boxes is None:
+        regions = self.regions.setdefault((array, written), [])
+        if regions is None:
             return
         if not any(intervals):
-            self.boxes[array, written] = None
+            self.regions[array, written] = None
             return
-        add(boxes, tuple(interval or _EVERYTHING for interval in intervals), _merged)
-        if len(boxes) > _MOST_BOXES:
-            one, other = min(itertools.combinations(boxes, 2), key=_distance)
-            boxes.remove(one)
-            boxes.remove(other)
-            add(boxes, tuple(map(self.hull, one, other)), _merged)
+        add(regions, tuple(interval or _EVERYTHING for interval in intervals), _merged)
+        if len(regions) > _MOST_REGIONS:
+            one, other = min(itertools.combinations(regions, 2), key=_distance)
+            regions.remove(one)
+            regions.remove(other)
+            add(regions, tuple(map(self.hull, one, other)), _merged)
 
     def hull(self, one: Interval, other: Interval) -> Interval:
         """The interval that contains two intervals."""
@@ -238,15 +238,15 @@ def _is_constant(*ends: str) -> bool:
     return all(end.startswith("(") for end in ends)
 
 
-def _merged(one: Box, other: Box) -> Box | None:
-    """The box that two boxes form together, if their text shows that they do."""
+def _merged(one: Ranges, other: Ranges) -> Ranges | None:
+    """The index ranges that two form together, if their text shows that they do."""
     different = [axis for axis, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1]
     if not different:
         return one
     axis = different[0]
     if len(different) > 1 or not _is_constant(*one[axis], *other[axis]):
         return None
-    (low, high), (first, last) = (sorted(map(_number, box[axis])) for box in (one, other))
+    (low, high), (first, last) = (sorted(map(_number, ranges[axis])) for ranges in (one, other))
     if low > last + 1 or first > high + 1:
         return None
     return (*one[:axis], (f"({min(low, first)})", f"({max(high, last)})"), *one[axis + 1 :])
@@ -256,8 +256,8 @@ def _number(end: str) -> int:
     return int(end[1:-1])
 
 
-def _distance(pair: tuple[Box, Box]) -> int:
-    """How different two boxes are: fewer axes count less, and so do later ones."""
+def _distance(pair: tuple[Ranges, Ranges]) -> int:
+    """How different two index ranges are: few axes count less than many, and so do later ones."""
     axes = enumerate(zip(*map(reversed, pair), strict=True))
     return sum(4**axis for axis, (one, other) in axes if one != other)
 

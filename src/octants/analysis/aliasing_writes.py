@@ -1,7 +1,7 @@
 """Decides which accesses of a task may alias: within a work item, and between work items.
 
-Indices are compared as affine expressions modulo 2^32, since they wrap: see `affine_forms` and
-`in_bounds`.
+Indices are compared as affine expressions modulo 2^32, since they wrap: see
+`affine_expressions` and `in_bounds`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class ElementAliasing(EqualIndices):
 
     def number(self, index: Value) -> int | Value:
         """The number that an index is, if it is a constant; else the index."""
-        form = self.form(index)
-        return index if form.terms else form.constant
+        expression = self.expression(index)
+        return index if expression.terms else expression.constant
 
     def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
         """Whether no two work items have these pairs of indices equal."""

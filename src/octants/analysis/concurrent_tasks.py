@@ -41,7 +41,7 @@ def _block(task: Task) -> tuple[bool, int]:
 
 
 def _group(task: Task) -> int:
-    return int(task.options.get("side") or 0)
+    return int(task.options.get("group") or 0)
 
 
 def _are_independent(tasks: Sequence[Task]) -> bool:

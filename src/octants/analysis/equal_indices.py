@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable
 
 from octants.analysis.affine import Affine
-from octants.analysis.affine_forms import INDEX_TYPES
+from octants.analysis.affine_expressions import INDEX_TYPES
 from octants.analysis.in_bounds import InBounds
 from octants.ir import ops
 from octants.ir.core import Task, Value
@@ -33,12 +33,12 @@ class EqualIndices(InBounds):
         """
         if not (self.is_steady(one) and self.is_steady(other)) or one.type is not other.type:
             return False
-        if one is other or not self.form(one).plus(self.form(other), -1).terms:
+        if one is other or not self.expression(one).plus(self.expression(other), -1).terms:
             return True
         first, second = self._split(one), self._split(other)
         if first is None or second is None or first[1] != second[1]:
             return False
-        difference = self.form(first[0]).plus(self.form(second[0]), -1)
+        difference = self.expression(first[0]).plus(self.expression(second[0]), -1)
         return not difference.terms and abs(difference.constant) <= 1
 
     def _agreeing(self, one: Value, other: Value, *, exact: bool) -> set[Value]:
@@ -65,8 +65,8 @@ class EqualIndices(InBounds):
             if gap is None or not self._is_decided(atom, one.terms[atom], gap, one.bits, exact):
                 break
             found.add(atom)
-            if self.definitions.get(atom) is not None and atom not in self.form(atom).terms:
-                found |= self._peel(self.form(atom), self.form(atom), exact=False)
+            if self.definitions.get(atom) is not None and atom not in self.expression(atom).terms:
+                found |= self._peel(self.expression(atom), self.expression(atom), exact=False)
             one, other = rest, other_rest
         return found
 
@@ -111,7 +111,7 @@ class EqualIndices(InBounds):
 
     def _is_plain(self, quotient: Value) -> bool:
         """Whether the steps of a quotient, times a size, are those of one number, or known."""
-        terms = self.form(quotient).terms
+        terms = self.expression(quotient).terms
         varying = [(atom, c) for atom, c in terms.items() if not self.is_uniform(atom)]
         if len(varying) == 1:
             ((atom, factor),) = varying
@@ -128,25 +128,25 @@ class EqualIndices(InBounds):
         digit = self._digit(value)
         if digit is not None:
             return digit.size == size
-        form = self.form(value)
-        counters = [atom for atom in form.terms if atom in self._counters]
+        expression = self.expression(value)
+        counters = [atom for atom in expression.terms if atom in self._counters]
         if len(counters) != 1:
             return False
         lower, upper = self._counters[counters[0]]
         least = self.integer(lower)
         if least.terms or least.constant != 0 or self.size_of(upper) != size:
             return False
-        forwards = Affine(0, {counters[0]: 1}, form.bits)
-        last = self.integer(upper).within(form.bits).plus(Affine(1), -1)
-        return form in (forwards, last.plus(forwards, -1))
+        forwards = Affine(0, {counters[0]: 1}, expression.bits)
+        last = self.integer(upper).within(expression.bits).plus(Affine(1), -1)
+        return expression in (forwards, last.plus(forwards, -1))
 
     def determined(self, value: Value, by: set[Value]) -> bool:
         """Whether ``value`` follows from others: it, its atoms, or its quotient and remainder."""
         if value in by:
             return True
-        form = self.form(value)
-        if form.terms and value not in form.terms:
-            varying = [atom for atom in form.terms if not self.is_uniform(atom)]
+        expression = self.expression(value)
+        if expression.terms and value not in expression.terms:
+            varying = [atom for atom in expression.terms if not self.is_uniform(atom)]
             return all(self.determined(atom, by) for atom in varying)
         parts = self._quotients().get(value, ())
         return any(self.determined(q, by) and self.determined(r, by) for q, r, _ in parts)

@@ -17,7 +17,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Literal
 
-from octants.analysis.affine_forms import INDEX_TYPES, LARGEST_EXTENT, AffineForms, Interval
+from octants.analysis.affine_expressions import (
+    INDEX_TYPES,
+    LARGEST_EXTENT,
+    AffineExpressions,
+    Interval,
+)
 from octants.ir import ops
 from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
@@ -38,7 +43,7 @@ class _Digit:
     last: int
 
 
-class InBounds(AffineForms):
+class InBounds(AffineExpressions):
     """The values of one task, with the facts that steady accesses imply."""
 
     def __init__(self, task: Task) -> None:
@@ -79,14 +84,14 @@ class InBounds(AffineForms):
                 self._note_spans(index, extent, Counter(atoms))
 
     def _note_spans(self, index: Value, extent: int, atoms: Counter[Value | None]) -> None:
-        for atom, coefficient in self.form(index).terms.items():
+        for atom, coefficient in self.expression(index).terms.items():
             if atoms.get(atom) == 1:
                 span = (extent - 1) // abs(coefficient)
                 self._spans[atom] = min(self._spans.get(atom, span), span)
 
     def _atoms(self, value: Value, counters: set[Value]) -> Iterator[Value | None]:
         """The numbers that make up an index, besides uniform ones; None for anything else."""
-        for atom in self.form(value).terms:
+        for atom in self.expression(value).terms:
             if self.is_uniform(atom):
                 continue
             if atom is self.item or atom in counters or self._digit(atom) is not None:
@@ -216,9 +221,9 @@ class InBounds(AffineForms):
         """
         value = self.source(value)
         op = self.definitions.get(value)
-        form = self.integer(value)
-        if not form.terms:
-            return form.constant
+        expression = self.integer(value)
+        if not expression.terms:
+            return expression.constant
         if isinstance(op, ops.Binary) and op.fn == "max":
             for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
                 zero = self.integer(one)

@@ -1,4 +1,4 @@
-"""Regions of arrays, as unions of boxes of index ranges: what a launch may read or write."""
+"""Regions of arrays, as unions of index ranges: what a launch may read or write."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from octants.lazy_dataclass import dataclass
 
 IndexRanges = tuple[tuple[int, int], ...]
 ArrayRegion = tuple[IndexRanges, ...] | None
-"""A union of boxes, each an inclusive interval of indices for each axis; None is the whole array.
+"""A union of index ranges; None is the whole array.
 
-A box with an empty interval has no elements.
+Index ranges are an inclusive interval for each axis. With an empty interval they have no elements.
 """
 
 LARGEST_INDEX = 2**31 - 1
-AnyBox = TypeVar("AnyBox")
+AnyRanges = TypeVar("AnyRanges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +49,23 @@ def unite(one: ArrayRegion, other: ArrayRegion) -> ArrayRegion:
 
 
 def contains(region: ArrayRegion, part: ArrayRegion) -> bool:
-    """Whether each box of ``part`` surely lies in a box of ``region``."""
+    """Whether all index ranges of ``part`` surely lie in index ranges of ``region``."""
     if region is None or part is None:
         return region is None
-    return all(any(_encloses(box, inner) for box in region) for inner in part)
+    return all(any(_encloses(ranges, inner) for ranges in region) for inner in part)
 
 
-def _encloses(box: IndexRanges, inner: IndexRanges) -> bool:
-    return all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, box, strict=True))
+def _encloses(ranges: IndexRanges, inner: IndexRanges) -> bool:
+    return all(b[0] <= a[0] and a[1] <= b[1] for a, b in zip(inner, ranges, strict=True))
 
 
 def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tuple[IndexRanges, ...]:
-    """The boxes of the intersection of two regions."""
+    """The index ranges of the intersection of two regions."""
     found = {
-        tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(box, cut, strict=True)): None
-        for box in one
+        tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(ranges, cut, strict=True)): None
+        for ranges in one
         for cut in other
-        if _overlap(box, cut)
+        if _overlap(ranges, cut)
     }
     return tuple(found)
 
@@ -73,52 +73,54 @@ def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tupl
 def without(
     region: tuple[IndexRanges, ...], taken: tuple[IndexRanges, ...]
 ) -> tuple[IndexRanges, ...]:
-    """The boxes of a region minus another region."""
+    """The index ranges of a region minus another region."""
     for cut in taken:
-        region = tuple(rest for box in region for rest in _without(box, cut))
+        region = tuple(rest for ranges in region for rest in _without(ranges, cut))
     return region
 
 
-def _without(box: IndexRanges, cut: IndexRanges) -> list[IndexRanges]:
-    if not _overlap(box, cut):
-        return [box]
+def _without(ranges: IndexRanges, cut: IndexRanges) -> list[IndexRanges]:
+    if not _overlap(ranges, cut):
+        return [ranges]
     found = []
-    for axis, ((low, high), (first, last)) in enumerate(zip(box, cut, strict=True)):
+    for axis, ((low, high), (first, last)) in enumerate(zip(ranges, cut, strict=True)):
         if low < first:
-            found.append((*box[:axis], (low, first - 1), *box[axis + 1 :]))
+            found.append((*ranges[:axis], (low, first - 1), *ranges[axis + 1 :]))
         if last < high:
-            found.append((*box[:axis], (last + 1, high), *box[axis + 1 :]))
-        box = (*box[:axis], (max(low, first), min(high, last)), *box[axis + 1 :])
+            found.append((*ranges[:axis], (last + 1, high), *ranges[axis + 1 :]))
+        ranges = (*ranges[:axis], (max(low, first), min(high, last)), *ranges[axis + 1 :])
     return found
 
 
 def tidy(region: ArrayRegion) -> ArrayRegion:
-    """The same elements in fewer boxes: boxes that form one box are merged."""
+    """The same elements in fewer index ranges: those that are one together are merged."""
     if region is None or len(region) < 2:
         return region
-    boxes: list[IndexRanges] = []
-    for box in region:
-        add(boxes, box, _merged)
-    return tuple(boxes)
+    parts: list[IndexRanges] = []
+    for ranges in region:
+        add(parts, ranges, _merged)
+    return tuple(parts)
 
 
 def add(
-    boxes: list[AnyBox], box: AnyBox, merged: Callable[[AnyBox, AnyBox], AnyBox | None]
+    parts: list[AnyRanges],
+    ranges: AnyRanges,
+    merged: Callable[[AnyRanges, AnyRanges], AnyRanges | None],
 ) -> None:
-    """Add a box to a list, after merging it with those that ``merged`` can join with it."""
+    """Add index ranges to a list, after merging them with those that ``merged`` can join."""
     position = 0
-    while position < len(boxes):
-        joined = merged(boxes[position], box)
+    while position < len(parts):
+        joined = merged(parts[position], ranges)
         if joined is None:
             position += 1
         else:
-            del boxes[position]
-            box, position = joined, 0
-    boxes.append(box)
+            del parts[position]
+            ranges, position = joined, 0
+    parts.append(ranges)
 
 
 def _merged(one: IndexRanges, other: IndexRanges) -> IndexRanges | None:
-    """The box that two boxes form together, if they do."""
+    """The index ranges that two form together, if they do."""
     pairs = list(zip(one, other, strict=True))
     different = [axis for axis, (a, b) in enumerate(pairs) if a != b]
     if not different:
@@ -144,8 +146,8 @@ def rows_of(region: ArrayRegion) -> Rows:
     """The rows in which a region lies."""
     if not region or not region[0]:
         return None
-    first = min(box[0][0] for box in region)
-    last = max(box[0][1] for box in region)
+    first = min(ranges[0][0] for ranges in region)
+    last = max(ranges[0][1] for ranges in region)
     return range(first, last + 1) if last - first < _MOST_ROWS else None
 
 

@@ -121,7 +121,7 @@ class PairLoops:
     def _sums(self, loop: ops.For, known: set[Value]) -> Iterator[Operation]:
         """The updates of a loop whose indices follow from its counter."""
         following = self.following(loop.body, {*known, loop.body.args[0]})
-        for op in _own_updates(loop.body):
+        for op in _updates_outside_loops(loop.body):
             if self.is_sum(op) and following.issuperset(op.indices):
                 seen = self._may_be_in(op.ref, self._observed)
                 if not seen and not known.issuperset(op.indices):
@@ -163,14 +163,14 @@ def numbers_of(block: Block) -> dict[Value, Any]:
     return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
 
 
-def _own_updates(block: Block) -> Iterator[ops.Atomic]:
+def _updates_outside_loops(block: Block) -> Iterator[ops.Atomic]:
     """The atomics of a block and its ifs, without those of its loops."""
     for op in block.ops:
         if isinstance(op, ops.Atomic):
             yield op
         elif isinstance(op, ops.If):
             for region in op.regions:
-                yield from _own_updates(region)
+                yield from _updates_outside_loops(region)
 
 
 def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:

@@ -162,21 +162,21 @@ class RowPartition(InBounds):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._sides: dict[Operation, dict[Value, bool]] = {}
-        self._find_sides(task.body, {})
+        self._conditions: dict[Operation, dict[Value, bool]] = {}
+        self._find_conditions(task.body, {})
         assert task.domain is not None
         lower, self._upper = task.domain.yielded[:2]
         self._lower = self.integer(lower)
 
-    def _find_sides(self, block: Block, sides: dict[Value, bool]) -> None:
+    def _find_conditions(self, block: Block, conditions: dict[Value, bool]) -> None:
         """Note the conditions around each operation, and whether they hold."""
         for op in block.ops:
-            self._sides[op] = sides
+            self._conditions[op] = conditions
             for region in op.regions:
-                inner = sides
+                inner = conditions
                 if isinstance(op, ops.If):
-                    inner = {**sides, op.condition: region is op.then}
-                self._find_sides(region, inner)
+                    inner = {**conditions, op.condition: region is op.then}
+                self._find_conditions(region, inner)
 
     def alternating(self, accesses: list[ops.Access]) -> AlternatingChunks | None:
         """The chunks by which workers alternate at accesses to one array; None if they cannot."""
@@ -204,15 +204,15 @@ class RowPartition(InBounds):
 
     def row(self, value: Value, access: Operation) -> Row | None:
         """An index of an access as a row."""
-        form = self.form(value)
-        for atom, coefficient in form.terms.items():
+        expression = self.expression(value)
+        for atom, coefficient in expression.terms.items():
             found = self._atom(atom, access) if coefficient > 0 else None
             if found is None:
                 continue
-            rest = self.interval(form.without(atom))
+            rest = self.interval(expression.without(atom))
             if found.wraps and (coefficient != 1 or rest != (0, 0)):
                 return None
-            if self._wraps(atom, coefficient, rest[1] - rest[0], form.bits):
+            if self._wraps(atom, coefficient, rest[1] - rest[0], expression.bits):
                 return None
             return found.moved(*rest, coefficient)
         return None
@@ -228,7 +228,7 @@ class RowPartition(InBounds):
             return Row()
         op = self.definitions.get(atom)
         if isinstance(op, ops.If):
-            holds = self._sides[access].get(op.condition)
+            holds = self._conditions[access].get(op.condition)
             if holds is None:
                 return None
             side = op.then if holds else op.orelse
@@ -241,14 +241,14 @@ class RowPartition(InBounds):
                 return None
             return replace(row, divisors=(*row.divisors, op.rhs))
         if op.fn in ("min", "max"):
-            sides = ((op.lhs, op.rhs), (op.rhs, op.lhs))
-            clamped = (self._clamped(op.fn, self._whole_row(a, access), b) for a, b in sides)
+            conditions = ((op.lhs, op.rhs), (op.rhs, op.lhs))
+            clamped = (self._clamped(op.fn, self._whole_row(a, access), b) for a, b in conditions)
             return next((row for row in clamped if row is not None), None)
         return self._wrapped(self._whole_row(op.lhs, access), op.rhs) if op.fn == "mod" else None
 
     def _whole_row(self, value: Value, access: Operation) -> Row | None:
         """The row of a number that does not wrap before it is divided or compared."""
-        atom = self.form(value).terms.get(value)
+        atom = self.expression(value).terms.get(value)
         is_integer = atom is not None or value not in self.integer(value).terms
         return self.row(value, access) if is_integer else None
 

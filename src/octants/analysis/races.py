@@ -1,9 +1,9 @@
 """Finds data races: two work items access one element, and at least one of them stores plainly.
 
 A pair of accesses is harmless if it is proved that two work items never access one element by it:
-by the affine forms of the indices (`aliasing_writes`), or because the indices of all work items,
-computed one by one (`enumeration`), are different. If these show that two work items do, the pair
-is a certain race; otherwise only a launch can tell, whose memory or arguments decide.
+by the affine expressions of the indices (`aliasing_writes`), or because the indices of all work
+items, computed one by one (`enumeration`), are different. If these show that two work items do, the
+pair is a certain race; otherwise only a launch can tell, whose memory or arguments decide.
 
 Which pairs matter depends on the purpose. For a launch without a derivative, a plain store beside
 another access makes the result undefined; but it is harmless if all store the same value, and
@@ -120,7 +120,7 @@ class Races(ElementAliasing):
                 yield RacePair(change, read, items if first.exact and second.exact else None)
 
     def _never_race(self, one: ops.Access, other: ops.Access) -> bool:
-        """Whether the affine forms of the indices prove that no two work items race."""
+        """Whether the affine expressions of the indices prove that no two work items race."""
         pairs = tuple(zip(one.indices, other.indices, strict=True))
         if pairs not in self._proven:
             numbers = [tuple(map(self.number, pair)) for pair in pairs]

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.noalias import never_alias
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
@@ -121,9 +121,11 @@ def find_scattered(task: Task) -> set[Operation]:
     updates = _unread_updates(task.body)
     if not updates:
         return set()
-    forms = AffineForms(task)
+    affine = AffineExpressions(task)
     found: set[Operation] = {
-        op for op in updates if all(forms.item not in forms.form(i).terms for i in op.indices)
+        op
+        for op in updates
+        if all(affine.item not in affine.expression(i).terms for i in op.indices)
     }
     return found if len(found) <= _FEW else set()
 
@@ -144,7 +146,7 @@ def _unread_updates(block: Block) -> list[ops.Atomic]:
 class _Finder:
     def __init__(self, task: Task, noalias: bool) -> None:
         self.noalias = noalias
-        self.forms = AffineForms(task)
+        self.affine = AffineExpressions(task)
         self.used = {value for op in task.body.walk() for value in op.operands}
         self.accesses: dict[ArrayRef, list[ops.Access]] = {}
         for op in task.body.walk():
@@ -196,8 +198,8 @@ class _Finder:
 
     def _is_uniform(self, value: Value) -> bool:
         """Whether all work items see the same value, also after the task; it may be in memory."""
-        op = self.forms.definitions.get(value)
-        if self.forms.is_uniform(value):
+        op = self.affine.definitions.get(value)
+        if self.affine.is_uniform(value):
             return True
         if isinstance(op, ops.Load):
             is_unchanged = all(never_alias(op.ref, ref, self.noalias) for ref in self.written)
@@ -206,13 +208,13 @@ class _Finder:
 
     def _key(self, index: Value) -> object:
         """A key that equal indices share."""
-        op = self.forms.definitions.get(index)
+        op = self.affine.definitions.get(index)
         return op.value if isinstance(op, ops.Constant) else index
 
     def _slice(self, indices: list[Value]) -> Iterator[Operation]:
         """The operations that compute uniform values, in order."""
         for index in indices:
-            op = self.forms.definitions[index]
+            op = self.affine.definitions[index]
             yield from self._slice(op.operands)
             yield op
 
@@ -234,4 +236,4 @@ class _Finder:
         if self._function(op) == fn:
             return True
         reads = isinstance(op, ops.Load)
-        return reads and all(self.forms.precedes(op, update) for update in self.accesses[target])
+        return reads and all(self.affine.precedes(op, update) for update in self.accesses[target])

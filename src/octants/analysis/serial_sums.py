@@ -84,18 +84,18 @@ class _AdditionChain:
 
         That is so if each use of a value in between is a step of the chain.
         """
-        return self._reaches(end, self._uses.end, 0) and all(
+        return self._is_sum_chain(end, self._uses.end, 0) and all(
             sorted(map(id, self._uses.users[value])) == sorted(map(id, steps))
             for value, steps in self._steps.items()
         )
 
-    def _reaches(self, value: Value, user: Operation, depth: int) -> bool:
+    def _is_sum_chain(self, value: Value, user: Operation, depth: int) -> bool:
         """Whether additions lead to a value; if so, notes its user."""
         if value in self._others or depth > _DEEPEST:
             return False
         if value is not self._start and value not in self._steps:
             paths = self._uses.sources(value)
-            if not any(all(self._reaches(*one, depth + 1) for one in path) for path in paths):
+            if not any(all(self._is_sum_chain(*one, depth + 1) for one in path) for path in paths):
                 self._others.add(value)
                 return False
         self._steps.setdefault(value, []).append(user)

@@ -73,7 +73,7 @@ class Uniformity:
         self.has_unknown_base |= any(map(self.varies, (*chosen, *bases, *terms, *self._backwards)))
         sizes = {slot.size for record in _records(block) for slot in record.slots}
         if len(sizes) > 1:
-            sides = filter(_has_sides_with_records, block.walk())
+            sides = filter(_both_branches_push, block.walk())
             self.has_unknown_base |= any(map(self.diverges, sides))
 
     def varies(self, value: Value) -> bool:
@@ -246,7 +246,7 @@ class Uniformity:
         return found
 
 
-def _has_sides_with_records(op: Operation) -> bool:
+def _both_branches_push(op: Operation) -> bool:
     """Whether both branches of an `if` push records."""
     return isinstance(op, ops.If) and all(map(_records, op.regions))
 

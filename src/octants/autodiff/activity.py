@@ -63,7 +63,7 @@ class ActivityFlow:
         return reachable(chosen, self.backward)
 
 
-def reach_through(
+def propagate_activity(
     flows: Iterable[ActivityFlow],
     is_active: Callable[[Array], bool],
     passes_on: Callable[[Array], bool],

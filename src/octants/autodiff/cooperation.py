@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.autodiff import subgroups
-from octants.autodiff.activity import ActivityFlow, reach_through
+from octants.autodiff.activity import ActivityFlow, propagate_activity
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
 from octants.ir.cooperation import cooperates, is_cooperative, shared_arrays
@@ -94,7 +94,7 @@ def shared_with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[
         return set()
     flows = [ActivityFlow(task.body)]
     varied, useful = (
-        reach_through(flows, is_active, arrays.__contains__, backward=backward)[1]
+        propagate_activity(flows, is_active, arrays.__contains__, backward=backward)[1]
         for backward in (False, True)
     )
     return varied & useful

@@ -6,7 +6,7 @@ It runs as the reverse kernel does, so that it counts what that kernel records.
 
 from __future__ import annotations
 
-from octants.autodiff.record_counts import records_below
+from octants.autodiff.record_counts import count_records_below
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import (
@@ -57,7 +57,7 @@ def count_records(reverse: Module) -> Counting:
     counter = _PushCounter({record: k for k, record in enumerate(records)}, counts, stored)
     for task in module.tasks:
         for record in records:
-            counter.below.update(records_below(task.body, record))
+            counter.base_counts.update(count_records_below(task.body, record))
         counter.rewrite(task.body)
     storable = frozenset(op.record for op in stored)
     return Counting(module, records, counts, around, storable)
@@ -96,7 +96,7 @@ class _PushCounter:
         self.numbers = numbers
         self.counts = counts
         self.stored = stored
-        self.below: dict[Operation, Value] = {}
+        self.base_counts: dict[Operation, Value] = {}
 
     def rewrite(self, block: Block) -> None:
         """Drop the changes of adjoints, and count pushes and pops, in place."""
@@ -120,8 +120,8 @@ class _PushCounter:
             self._update(builder, "add", first + 2, one)
             return
         held = builder.binary("add", builder.cast(op.index, i64), one)
-        if op in self.below:
-            held = builder.binary("add", held, self.below[op])
+        if op in self.base_counts:
+            held = builder.binary("add", held, self.base_counts[op])
         self._update(builder, "max", first, held)
         self._update(builder, "add", first + (3 if op in self.stored else 1), one)
 

@@ -6,7 +6,7 @@ shows that a value was read back.
 
 from __future__ import annotations
 
-from octants.autodiff.activity import ActivityFlow, reach_through
+from octants.autodiff.activity import ActivityFlow, propagate_activity
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Space, Value
 
@@ -16,8 +16,8 @@ _OUTER = (Space.FIELD, Space.NDARRAY)
 def ends_within(module: Module) -> list[Array]:
     """The arrays without adjoints between an input with an adjoint and an output with one."""
     flows = [ActivityFlow(task.body) for task in module.tasks]
-    varied = _reach(flows, backward=False)
-    useful = _reach(flows, backward=True)
+    varied = _dependent_values(flows, backward=False)
+    useful = _dependent_values(flows, backward=True)
     writes = (ops.Store, ops.Atomic)
     written = [op for flow in flows for op in flow.operations if isinstance(op, writes)]
     loaded = {
@@ -49,7 +49,7 @@ def _forwarded(flows: list[ActivityFlow], useful: set[Value]) -> set[object]:
     return {(op.x, op.location) for op in casts if op.result in last}
 
 
-def _reach(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
+def _dependent_values(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
     """The values that depend on arrays with adjoints, or those that such arrays depend on."""
 
     def is_active(array: Array) -> bool:
@@ -57,7 +57,7 @@ def _reach(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
             return False
         return array.has(Companion.ADJOINT) or (backward and array.space is Space.RETURN)
 
-    return reach_through(flows, is_active, _passes_on, backward=backward)[0]
+    return propagate_activity(flows, is_active, _passes_on, backward=backward)[0]
 
 
 def _passes_on(array: Array) -> bool:

@@ -14,7 +14,7 @@ from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64
 
 
-def records_below(block: Block, record: Record) -> dict[Operation, Value]:
+def count_records_below(block: Block, record: Record) -> dict[Operation, Value]:
     """Let a block count the records of a loop below the base of each push.
 
     Args:
@@ -33,13 +33,13 @@ def records_below(block: Block, record: Record) -> dict[Operation, Value]:
 
 
 class _Counter:
-    """Adds counts to a block; `below` maps positions to counts, `found` pushes to counts."""
+    """Adds counts to a block; `counts` maps positions to counts, `found` pushes to counts."""
 
     def __init__(self, block: Block, record: Record) -> None:
         self.record = record
         self.start = Builder(Block())
         self.zero = self.start.constant(0, i64)
-        self.below: dict[Value, Value] = {}
+        self.counts: dict[Value, Value] = {}
         self.found: dict[Operation, Value] = {}
         self.positions = _positions(block, record)
         self.has_stacked = any(
@@ -61,18 +61,18 @@ class _Counter:
             builder.block.ops.append(op)
             op.results = [*op.results, *counts]
             if op.results and op.results[0] in self.positions and not op.REGIONS:
-                self.below[op.results[0]] = self._after(builder, op)
+                self.counts[op.results[0]] = self._after(builder, op)
         block.ops[:] = builder.block.ops
 
     def _of(self, position: Value) -> Value:
-        return self.below.get(position, self.zero)
+        return self.counts.get(position, self.zero)
 
     def _after(self, builder: Builder, op: Operation) -> Value:
         """The records below the position that an operation computes."""
         if isinstance(op, ops.RecordEnd):
-            below = self._of(op.base)
+            counts = self._of(op.base)
             is_own = op.record is self.record
-            return builder.binary("add", below, op.count) if is_own else below
+            return builder.binary("add", counts, op.count) if is_own else counts
         if isinstance(op, ops.Select):
             return builder.select(op.condition, self._of(op.on_true), self._of(op.on_false))
         assert isinstance(op, ops.Binary)
@@ -84,14 +84,14 @@ class _Counter:
             return []
         indices = [k for k, value in enumerate(op.results) if value in self.positions]
         counts = [Value(i64) for _ in indices]
-        self.below.update(zip((op.results[k] for k in indices), counts, strict=True))
+        self.counts.update(zip((op.results[k] for k in indices), counts, strict=True))
         if isinstance(op, (ops.For, ops.While)):
             first = len(op.body.args) - len(op.inits)
             op.inits = [*op.inits, *(self._of(op.inits[k]) for k in indices)]
             for region in op.regions:
                 added = [Value(i64) for _ in indices]
                 args = (region.args[first + k] for k in indices)
-                self.below.update(zip(args, added, strict=True))
+                self.counts.update(zip(args, added, strict=True))
                 region.args += added
         return counts
 

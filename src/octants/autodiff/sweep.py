@@ -214,18 +214,18 @@ class Sweep:
         Returns:
             What the if yields besides its results.
         """
-        blocks, more, sides = [], [], self.high_water.sides()
+        blocks, more, branches = [], [], self.high_water.branches()
         for branch in (op.then, op.orelse):
             block = Block()
-            with sides.side(), self.builder.into(block):
+            with branches.branch(), self.builder.into(block):
                 more = emit(branch)
                 self.builder.yield_([*self.values.mapped(branch.yielded), *more])
             blocks.append(block)
-        sides.join(blocks)
+        branches.join(blocks)
         new = self.builder.if_(self.values[op.condition], *blocks)
         own, end = len(op.results), len(op.results) + len(more)
         self.values.bind_all(op.results, new.results)
-        sides.note(new.results[end:])
+        branches.note(new.results[end:])
         return new.results[own:end]
 
     def _if(self, op: ops.If) -> None:

@@ -172,15 +172,15 @@ class HighWaterMarks:
 
     # -- branches ----------------------------------------------------------------------------------
 
-    def sides(self) -> Sides:
+    def branches(self) -> Branches:
         """Begin an if."""
-        return Sides(self)
+        return Branches(self)
 
 
-class Sides:
+class Branches:
     """The high-water marks of the two branches of an if, which are emitted one after the other.
 
-    Call `side` around each branch, `join` before the if is built, and `note` after it.
+    Call `branch` around each branch, `join` before the if is built, and `note` after it.
     """
 
     def __init__(self, high_water: HighWaterMarks) -> None:
@@ -190,7 +190,7 @@ class Sides:
         self._keys: list[Operation | None] = []
 
     @contextmanager
-    def side(self) -> Iterator[None]:
+    def branch(self) -> Iterator[None]:
         """Emit one branch inside the context."""
         self._marks._current = self._around and HighWaterMark(self._around.position)
         yield

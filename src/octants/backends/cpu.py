@@ -100,7 +100,7 @@ def host_target() -> Target:
     identity = processor()
     if identity is None:
         return backend.host_target()
-    kept = current.kept("target", f"{identity} {BACKEND.version()}", _host_target)
+    kept = current.cached_bytes("target", f"{identity} {BACKEND.version()}", _host_target)
     arch, triple, cpu_name, features = kept.decode().split("\n")
     return Target(arch, triple, cpu_name, features)
 

@@ -12,7 +12,7 @@ from octants.backends.base import NEAR_BYTES, Backend
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
-from octants.compile_profile import is_asked_for, stage
+from octants.compile_profile import is_requested, stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
@@ -89,7 +89,7 @@ class CudaBackend(Backend):
         if not artifact.dispatches:
             return Making(artifact)
         found = context.context_of(launch_context.driver_library(), chosen.device)
-        linking = modules.Linking(found, artifact.code, in_thread=not is_asked_for())
+        linking = modules.Linking(found, artifact.code, in_thread=not is_requested())
 
         def finish() -> Artifact:
             with stage("driver", module.name) as note:
@@ -98,7 +98,7 @@ class CudaBackend(Backend):
             return dataclasses.replace(artifact, binary=binary)
 
         making = Making(artifact, finish)
-        if is_asked_for():
+        if is_requested():
             making.result()
         return making
 

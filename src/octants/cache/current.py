@@ -48,12 +48,12 @@ def store_of(chosen: Options) -> Store:
     )
 
 
-def kept(
+def cached_bytes(
     part: str, key: str, make: Callable[[], bytes], accept: Callable[[bytes], bool] | None = None
 ) -> bytes:
-    """Something that depends on the version of Octants and on ``key``: found, or made and kept.
+    """Bytes that depend on the version of Octants and on ``key``: read, or made and stored.
 
-    What is found and not accepted is replaced. Nothing is kept of what has no bytes.
+    Bytes that ``accept`` refuses are made again. Empty bytes are not stored.
     """
     if _InUse.store is None:
         return make()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.noalias import never_alias
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.ir import ops
@@ -36,18 +36,18 @@ def find_copies(task: Task, noalias: bool, collected: Collection[Operation]) -> 
             left -= nbytes
     if noalias or not small:
         return small
-    forms, accesses = (
-        AffineForms(task),
+    affine, accesses = (
+        AffineExpressions(task),
         [op for op in task.body.walk() if isinstance(op, ops.Access)],
     )
-    return [target for target in small if _is_last(target, accesses, forms)]
+    return [target for target in small if _is_last(target, accesses, affine)]
 
 
-def _is_last(target: ArrayRef, accesses: list[ops.Access], forms: AffineForms) -> bool:
+def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpressions) -> bool:
     """Return whether no access behind the update may touch the target's memory."""
     own = [op for op in accesses if op.ref == target]
     return all(
-        forms.precedes(other, update)
+        affine.precedes(other, update)
         for other in accesses
         if other not in own and not never_alias(other.ref, target)
         for update in own

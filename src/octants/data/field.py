@@ -61,7 +61,7 @@ class Field(Tensor[E], FieldHandle):
     ) -> None:
         super().__init__()
         if primal is not None:
-            self.own_identity = None
+            self.explicit_identity = None
         self.dtype = dtype
         self.element_shape = element_shape
         self.name = name

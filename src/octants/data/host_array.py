@@ -94,13 +94,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     octants_number: int
     """A number that no other array has; the name is one that no object of a program has."""
 
-    own_identity: int | None
+    explicit_identity: int | None
     """The `identity` of a primal that only launches and announced writes change, and that shares
     memory with no other array; None once the memory was exported, and for companions."""
 
     def __init__(self) -> None:
         self.octants_number = next(_identities)
-        self.own_identity: int | None = self.octants_number
+        self.explicit_identity: int | None = self.octants_number
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -389,9 +389,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     def note_export(self) -> None:
         """Note that others see the memory from now on, and may pass it as another array."""
-        if self.primal.own_identity is not None:
+        if self.primal.explicit_identity is not None:
             events.before_share(self.primal)
-            self.primal.own_identity = None
+            self.primal.explicit_identity = None
 
     # -- protocols ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.capture import captures, own_capture, refuse_read, uncaptured
+from octants.runtime.capture import captures, refuse_read, thread_capture, uncaptured
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory.array_access import (
     HOST,
@@ -182,14 +182,14 @@ class Window:
             values = values.reshape([extent for split in parts for _, extent in split])
         if region or not _repeat(self._parts, values):
             self._parts[self._locate(region)] = values
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.wrote(self._at(region), values)
 
     def clear(self) -> None:
         """Set all elements to zero."""
         self._parts.fill(0)
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.wrote(self._parts, 0)
 
@@ -217,12 +217,12 @@ class Window:
     def stands_like(self, other: Window) -> bool:
         """Whether what `save` gives can be written to another window without the host."""
         same = self._parts.shape == other._parts.shape and self._splits == other._splits
-        return same and (self.parts is not HOST or own_capture() is not None)
+        return same and (self.parts is not HOST or thread_capture() is not None)
 
     def save(self) -> Any:
         """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
         copy = np.array(self._parts, order="C")
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.saved(self._parts, copy)
         return copy.reshape(self.shape)

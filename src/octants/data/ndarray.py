@@ -64,7 +64,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
     ) -> None:
         super().__init__()
         if primal is not None or imported is not None:
-            self.own_identity = None
+            self.explicit_identity = None
         self.imported = imported
         self.is_read_only = imported is not None and imported.is_read_only
         self.dtype = dtype

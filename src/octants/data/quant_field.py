@@ -61,7 +61,7 @@ class QuantField(Tensor, QuantHandle):
     """
 
     _kind = "quantised field"
-    own_identity: int | None
+    explicit_identity: int | None
 
     def __init__(
         self, kind: QuantType, element_shape: tuple[int, ...] = (), name: str = ""
@@ -71,7 +71,7 @@ class QuantField(Tensor, QuantHandle):
         self.dtype = kind.dtype
         self.element_shape = element_shape
         self.name = name
-        self.own_identity = None
+        self.explicit_identity = None
         self.word_slots: WordSlots | None = None
         self._is_reserved = False
         self._runtime = current.runtime()

@@ -1,6 +1,6 @@
 """Blocks whose loops may run at the same time: `stream_parallel`, and the sections of a region.
 
-    with graph.parallel_context():      tasks of the sections have the options `side`, the number
+    with graph.parallel_context():      tasks of the sections have the options `group`, the number
         with graph.parallel():          of their section, and `region`, that of their region;
             ...                         `analysis.concurrent_tasks` decides which overlap
 
@@ -53,7 +53,7 @@ def _check(context: Context, node: ast.With, call: ast.Call, name: str) -> None:
     """That a block is given nothing, and stands at the top level."""
     if call.args or call.keywords or node.items[0].optional_vars:
         context.fail(WrongStreamBlock("takes no arguments, and has no value for `as`", name), node)
-    if context.side or (context.in_region and name == "graph.parallel_context"):
+    if context.group or (context.in_region and name == "graph.parallel_context"):
         context.fail(WrongStreamBlock("cannot be nested", name), node)
     if not context.is_top_level and name == "stream_parallel":
         context.fail(WrongStreamBlock("stands in a loop or a condition", name), node)

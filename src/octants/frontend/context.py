@@ -99,8 +99,8 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self._conditions = 0  # how many conditions that are known, but not static, are around
-        self.side = 0  # which block of `concurrent_blocks` is around, counted from 1; 0: none
-        self._sides = 0
+        self.group = 0  # the enclosing block of `concurrent_blocks`, counted from 1; 0: none
+        self._groups = 0
         self.in_region = False  # whether a region of sections is around, and no section
         self._is_section = False  # whether the block around is a section of a region
         self.regions = 0  # how many regions have begun
@@ -213,12 +213,12 @@ class Context:
 
     def hidden(self, number: HostNumber, dtype: DType, limits: str = "") -> Value:
         """A number that each launch evaluates, as a run-time value; see `HostNumbers.value`."""
-        is_computed = number.sides is not None and dtype in (i32, i64)
+        is_computed = number.operation is not None and dtype in (i32, i64)
         if is_computed or limits:
             self.numbers.demand(number, dtype, limits)
-        if is_computed and number.sides is not None:
-            fn, *sides = number.sides
-            return self.builder.binary(fn, *(self.constant(side, dtype) for side in sides))
+        if is_computed and number.operation is not None:
+            fn, *operands = number.operation
+            return self.builder.binary(fn, *(self.constant(operand, dtype) for operand in operands))
 
         def declare(name: str, position: int) -> Any:
             source = ArgumentSource(self.first_hidden + position)
@@ -345,21 +345,21 @@ class Context:
     @contextmanager
     def beside(self) -> Iterator[None]:
         """Build loops that may run at the same time as others; see `concurrent_blocks`."""
-        self._sides += 1
-        self.side, self._is_section = self._sides, self.in_region
+        self._groups += 1
+        self.group, self._is_section = self._groups, self.in_region
         self.in_region = False
         try:
             yield
         finally:
-            self.side, self.in_region = 0, self._is_section
+            self.group, self.in_region = 0, self._is_section
 
     @property
     def concurrency(self) -> dict[str, Any]:
         """The options of a loop that say which others it may overlap."""
-        if not self.side:
+        if not self.group:
             return {}
         region = {"region": self.regions} if self._is_section else {}
-        return {"side": self.side, **region}
+        return {"group": self.group, **region}
 
     @contextmanager
     def sections(self) -> Iterator[None]:

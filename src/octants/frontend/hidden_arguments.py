@@ -40,8 +40,8 @@ def _arithmetic(symbol: str, gives: Callable[[type, type], type]) -> tuple[Any, 
     def combined(left: Any, right: Any) -> HostNumber:
         kinds, texts = zip(*map(_parts, (left, right)), strict=True)
         kind, fn = gives(*kinds), _RING.get(symbol)
-        sides = (fn, left, right) if kind is int and fn is not None else None
-        return HostNumber(f"({texts[0]} {symbol} {texts[1]})", kind, sides)
+        operation = (fn, left, right) if kind is int and fn is not None else None
+        return HostNumber(f"({texts[0]} {symbol} {texts[1]})", kind, operation)
 
     return combined, lambda self, other: combined(other, self)
 
@@ -68,16 +68,18 @@ class HostNumber:
     """A number that each launch evaluates: its expression, and its Python type.
 
     In the expression, ``r0``, ``r1``, ... are the numbers that were read. A sum, difference or
-    product of integers has its function and `sides`: kernels compute it, so that it is seen how it
-    depends on others.
+    product of integers has its `operation`: its function and its operands. Kernels compute it, so
+    that it is seen how it depends on other numbers.
     """
 
-    __slots__ = ("kind", "sides", "text")
+    __slots__ = ("kind", "operation", "text")
 
-    def __init__(self, text: str, kind: type, sides: tuple[str, Any, Any] | None = None) -> None:
+    def __init__(
+        self, text: str, kind: type, operation: tuple[str, Any, Any] | None = None
+    ) -> None:
         self.text = text
         self.kind = kind
-        self.sides = sides
+        self.operation = operation
 
     __add__, __radd__ = _arithmetic("+", _widest)
     __sub__, __rsub__ = _arithmetic("-", _widest)

@@ -116,7 +116,7 @@ def _update(
         return _moved_back(context, word, whole, held, _packing(reference).slots[0])
 
     before = build.load(word.array, word.indices)
-    if context.item is None and not context.side:
+    if context.item is None and not context.group:
         build.store(word.array, word.indices, changed(before))
     else:
         before = _exchange_loop(context, word, before, changed)

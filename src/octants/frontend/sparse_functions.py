@@ -268,11 +268,13 @@ def list_method(context: Context, node: ast.Call) -> Any:
         context.fail(WrongArgumentValue(call.attr, problem), node)
     if call.attr == "append":
         info = _checked(context, node, "append", block, ("dynamic",))
-        return Found(_append(context, node, info, index, target, args[0]))
-    return Found((length if call.attr == "length" else deactivate)(context, node, block, index))
+        return MethodResult(_append(context, node, info, index, target, args[0]))
+    return MethodResult(
+        (length if call.attr == "length" else deactivate)(context, node, block, index)
+    )
 
 
-class Found:
+class MethodResult:
     """The result of a call that was a method of a list."""
 
     def __init__(self, value: Any) -> None:

@@ -165,15 +165,15 @@ class Block:
 
     def walk(self) -> Iterator[Operation]:
         """Every operation, those of nested regions after the one that holds them."""
-        below: list[Iterator[Operation]] = [iter(self.ops)]
-        while below:
-            for op in below[-1]:
+        pending: list[Iterator[Operation]] = [iter(self.ops)]
+        while pending:
+            for op in pending[-1]:
                 yield op
                 if op.REGIONS:
-                    below.extend(iter(region.ops) for region in reversed(op.regions))
+                    pending.extend(iter(region.ops) for region in reversed(op.regions))
                     break
             else:
-                below.pop()
+                pending.pop()
 
 
 def operand() -> Any:

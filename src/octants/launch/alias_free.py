@@ -30,13 +30,13 @@ def identities_of(specialisation: Specialisation) -> Identities | None:
 
     It returns None for a launch that is not alias-free. None if no launch of the kernel is.
     """
-    if "own" not in specialisation.fast_paths:
-        specialisation.fast_paths["own"] = _make(specialisation)
-    found: Identities | None = specialisation.fast_paths["own"]
+    if "identities" not in specialisation.fast_paths:
+        specialisation.fast_paths["identities"] = _make(specialisation)
+    found: Identities | None = specialisation.fast_paths["identities"]
     return found
 
 
-def on_own_arrays(specialisation: Specialisation, arguments: Sequence[Any]) -> bool:
+def has_distinct_arrays(specialisation: Specialisation, arguments: Sequence[Any]) -> bool:
     """Whether a launch is alias-free."""
     identities = identities_of(specialisation)
     return identities is not None and identities(*arguments) is not None
@@ -57,12 +57,12 @@ def _make(specialisation: Specialisation) -> Identities | None:
         if isinstance(source, FieldSource):
             fields.append(source.field)
             scope[f"f{position}"] = weakref.ref(source.field)
-            values.append(f"f{position}().own_identity")
+            values.append(f"f{position}().explicit_identity")
             continue
         leaf = specialisation.leaf(position)
-        if specialisation.forms[leaf.position, leaf.path] != "own":
+        if specialisation.kinds[leaf.position, leaf.path] != "octants":
             return None
-        values.append(f"{leaf.expression}.own_identity")
+        values.append(f"{leaf.expression}.explicit_identity")
     if len(set(map(id, fields))) < len(fields) or not all(isinstance(x, Tensor) for x in fields):
         return None
     text = _SOURCE.format(

@@ -16,7 +16,7 @@ from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.launch.profiled_launch import profiled
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.arguments.binding import Binding, Form
+from octants.runtime.arguments.binding import ArrayKind, Binding
 from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
@@ -61,7 +61,7 @@ class Owner(Protocol):
     count: int
     wants_graph: bool
     leaves: dict[tuple[int, tuple[str, ...]], Leaf]
-    forms: dict[tuple[int, tuple[str, ...]], Form]
+    kinds: dict[tuple[int, tuple[str, ...]], ArrayKind]
     structs: list[FrozenStruct]
 
     @property
@@ -140,7 +140,7 @@ class BoundKernelCode:
             [*owner.sources, *[TemporarySource()] * added],
             owner.count,
             owner.leaves,
-            owner.forms,
+            owner.kinds,
             refs(compiled.results),
             dict(zip(refs(spots), offsets, strict=True)),
             [arrays[number] for number in compiled.written],

@@ -157,7 +157,7 @@ def open_entry(
         chosen: The options.
     """
     store = current.store()
-    is_watched = chosen.shows_compilation or compile_profile.is_asked_for()
+    is_watched = chosen.shows_compilation or compile_profile.is_requested()
     if store is None or is_watched or not backend_of(chosen.arch).compiles:
         return None
 

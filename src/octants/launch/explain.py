@@ -251,7 +251,7 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
             checkpoints=held,
             runs=1 + has_log + sum(_ratio(numbers[one]) for one in chain if one in runners),
             is_log=record.name == LOG,
-            storing=_storing(counting, record, numbers[record], parents),
+            storing=_describe_storing(counting, record, numbers[record], parents),
             stored=stored,
         )
     return list(found.values())
@@ -293,7 +293,7 @@ def _beside(records: list[Record], name: str) -> dict[Record, Record]:
     return found
 
 
-def _storing(
+def _describe_storing(
     counting: Counting, record: Record, row: list[int], parents: Mapping[Record, Record]
 ) -> Storing:
     """Whether the records of an inner loop are stored with the outer one, and why."""

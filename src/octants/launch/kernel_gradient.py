@@ -11,7 +11,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
-from octants.launch.alias_free import on_own_arrays
+from octants.launch.alias_free import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
@@ -145,7 +145,7 @@ class Gradient(Generic[P]):
         if not specialisation.has_gradients and not chosen.argument_gradients:
             raise NothingHasGradient(self.kernel.name).at(None)
         merged = specialisation
-        if not on_own_arrays(specialisation, arguments):
+        if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
         return Reversal(specialisation, merged, reverse)

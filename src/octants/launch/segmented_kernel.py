@@ -49,7 +49,7 @@ class SegmentedKernel(Kernel):
     def _launch(self, *arguments: Any) -> Any:
         run = _Run(self, arguments)
         try:
-            steps = [] if capture.own_capture() is not None else run.chosen(self._steps)
+            steps = [] if capture.thread_capture() is not None else run.chosen(self._steps)
         except Exception:  # it comes again when the whole is built
             steps = []
         if not steps:

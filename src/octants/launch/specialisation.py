@@ -39,7 +39,7 @@ from octants.launch.specialisation_guards import (
 )
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.arguments.binding import Form, form_of
+from octants.runtime.arguments.binding import ArrayKind, kind_of
 from octants.runtime.arguments.conversions import is_read_only
 from octants.runtime.arguments.frozen_structs import frozen_structs
 from octants.runtime.arguments.parameters import Leaf
@@ -166,12 +166,12 @@ class Specialisation:
         leaves = signature.leaves()
         self.leaves = {(leaf.position, leaf.path): leaf for leaf in leaves}
         device = driver.device()
-        self.forms: dict[tuple[int, tuple[str, ...]], Form] = {
-            key: form_of(leaf.value(arguments), device) for key, leaf in self.leaves.items()
+        self.kinds: dict[tuple[int, tuple[str, ...]], ArrayKind] = {
+            key: kind_of(leaf.value(arguments), device) for key, leaf in self.leaves.items()
         }
         self.wants_graph: bool = kernel.wants_graph
         if self.wants_graph:
-            _check_fits_graph(signature, leaves, self.forms)
+            _check_fits_graph(signature, leaves, self.kinds)
         self.kept: list[Any] = [_keep(leaf.value(arguments)) for leaf in leaves]
         self.structs = frozen_structs(leaves, arguments)
         self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
@@ -185,7 +185,7 @@ class Specialisation:
         self._prefix: tuple[Any, ...] = ()
         function: FunctionType = kernel.function
         self._cache_entry = open_entry(function, lambda: self.types, signature.returns, chosen)
-        self._facts, reads = self._found() or self._built()
+        self._facts, reads = self._load_from_cache() or self._build_from_source()
         if self._cache_entry is not None:
             self._cache_entry.release()
         warn_at_spans(self._facts.warnings)
@@ -199,7 +199,7 @@ class Specialisation:
         """Append the hidden arguments to those of the user."""
         for each in self.hidden:
             leaf = Leaf(self.signature.kernel, "a global", self.count, (), ScalarType(each.dtype))
-            self.leaves[self.count, ()], self.forms[self.count, ()] = leaf, ""
+            self.leaves[self.count, ()], self.kinds[self.count, ()] = leaf, ""
             self.count += 1
 
     def _watch(self, reads: Sequence[Read], arguments: Sequence[Any]) -> None:
@@ -217,7 +217,7 @@ class Specialisation:
         terms = hidden_terms(sight, self.hidden)
         self.evaluate = make_evaluation(terms, self.hidden)
         self.is_valid = make_guard(_with_hidden(guard_terms(sight), terms))
-        self.kept += sight.own_fields()
+        self.kept += sight.fields_held_weakly()
         forget = functools.partial(_forget, weakref.ref(self))
         self._ends = [
             weakref.ref(value, forget) for value in sight.ends() if reference_to(value) is not None
@@ -246,7 +246,7 @@ class Specialisation:
 
     # -- finding it, or building it -------------------------------------------------------------
 
-    def _found(self) -> tuple[Facts, Sequence[Read]] | None:
+    def _load_from_cache(self) -> tuple[Facts, Sequence[Read]] | None:
         """Load the kernel from the cache; None if it is not there."""
         reads = None if self._cache_entry is None else self._cache_entry.find_reads()
         facts = (
@@ -259,7 +259,7 @@ class Specialisation:
         fits = make_guard(hidden_terms(Sight(reads, self.kernel.function, ()), facts.hidden))
         return (facts, reads) if fits is None or fits() else None
 
-    def _built(self) -> tuple[Facts, Sequence[Read]]:
+    def _build_from_source(self) -> tuple[Facts, Sequence[Read]]:
         """Build the kernel from its source."""
         built = self._build()
         self.module = built.module
@@ -345,10 +345,10 @@ class Specialisation:
         found: _Made | None = self.programs.get(key)
         if found is None:
             with deep_recursion(self.signature.kernel), Uncollected():
-                found = self.programs[key] = self._recalled(key, make)
+                found = self.programs[key] = self._cached_or_made(key, make)
         return found
 
-    def _recalled(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
+    def _cached_or_made(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
         part = " ".join(map(str, (*self._prefix, *key)))
         if self._cache_entry is None:
             return self._made(key, make)
@@ -437,8 +437,8 @@ class Specialisation:
     def with_log(self) -> Specialisation:
         """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
-        form: Form = "numpy" if driver.device().shares_memory else "own"
-        added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], form)
+        kind: ArrayKind = "numpy" if driver.device().shares_memory else "octants"
+        added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], kind)
         clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
         return clone
 
@@ -455,7 +455,7 @@ class Specialisation:
         """
         clone = self.with_module(key, make)
         clone._held = _nothing
-        given = iter(clone._append_arguments(names, "own"))
+        given = iter(clone._append_arguments(names, "octants"))
         arrays = self.remember((*key, "arrays"), lambda: tuple(clone.module.arrays))
         sources: list[ArraySource] = list(self.sources)
         for array in arrays[len(sources) :]:
@@ -466,14 +466,14 @@ class Specialisation:
         )
         return clone
 
-    def _append_arguments(self, names: Sequence[str], form: Form) -> list[ArgumentSource]:
+    def _append_arguments(self, names: Sequence[str], kind: ArrayKind) -> list[ArgumentSource]:
         """Add arrays to the arguments of a clone."""
         first = self.count
         self.count = first + len(names)
-        self.leaves, self.forms = dict(self.leaves), dict(self.forms)
+        self.leaves, self.kinds = dict(self.leaves), dict(self.kinds)
         for position, name in enumerate(names, first):
             leaf = Leaf(self.signature.kernel, name, position, (), AnyTensor())
-            self.leaves[position, ()], self.forms[position, ()] = leaf, form
+            self.leaves[position, ()], self.kinds[position, ()] = leaf, kind
         return [ArgumentSource(position) for position in range(first, self.count)]
 
     def run(self, arguments: Sequence[Any]) -> Any:
@@ -502,14 +502,16 @@ class Specialisation:
 
 
 def _check_fits_graph(
-    signature: Signature, leaves: Sequence[Leaf], forms: Mapping[tuple[int, tuple[str, ...]], Form]
+    signature: Signature,
+    leaves: Sequence[Leaf],
+    kinds: Mapping[tuple[int, tuple[str, ...]], ArrayKind],
 ) -> None:
     """Refuse arguments and results that ``graph=True`` does not allow."""
     if signature.returns:
         raise GraphReturns(signature.kernel).at(None)
     for leaf in leaves:
         is_array = not isinstance(leaf.annotation, ScalarType)
-        if is_array and forms[leaf.position, leaf.path] == "staged":
+        if is_array and kinds[leaf.position, leaf.path] == "staged":
             raise HostArrayInGraph(signature.kernel, leaf.name).at(None)
 
 
@@ -534,7 +536,7 @@ def _keep(value: Any) -> Any:
     parts = tuple(parts_of(value))
     if parts:
         return tuple(map(_keep, parts))
-    is_named = form_of(value, driver.device()) == "" and not isinstance(
+    is_named = kind_of(value, driver.device()) == "" and not isinstance(
         value, (int, float, np.generic)
     )
     return value if is_named and reference_to(value) is None else None

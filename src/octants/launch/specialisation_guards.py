@@ -138,7 +138,7 @@ class Sight:
         others = [value for value in self._anchored.values() if not isinstance(value, FieldHandle)]
         return [*others, *(field for field in used if self.anchors(field))]
 
-    def own_fields(self) -> list[Any]:
+    def fields_held_weakly(self) -> list[Any]:
         """The fields that the kernel uses, and that nothing else may keep alive."""
         used = [read.value for read in self.reads if read.kind == "field"]
         return [field for field in used if not self.anchors(field)]

@@ -42,7 +42,7 @@ class TapedMemory:
     @property
     def may_share(self) -> bool:
         """Whether other arrays may share the memory: it is imported, or was exported."""
-        return getattr(self.array, "own_identity", None) is None
+        return getattr(self.array, "explicit_identity", None) is None
 
     def companion_array(self, companion: Companion) -> StoredArray:
         """The derivative of an array that has one; that of a tensor is created if need be."""
@@ -84,7 +84,7 @@ class TapedMemory:
         """The parts of a region, one for each range of indices."""
         whole = self._whole()
         assert whole is not None
-        return [whole] if region is None else [whole[_slices(box)] for box in region]
+        return [whole] if region is None else [whole[_slices(ranges)] for ranges in region]
 
     def covers(self, region: ArrayRegion) -> bool:
         """Whether a region includes all elements."""
@@ -92,8 +92,8 @@ class TapedMemory:
             return True
         ends = [extent - 1 for extent in self.shape]
         return any(
-            all(low <= 0 and end <= high for (low, high), end in zip(box, ends, strict=False))
-            for box in region
+            all(low <= 0 and end <= high for (low, high), end in zip(ranges, ends, strict=False))
+            for ranges in region
         )
 
     @property
@@ -103,7 +103,7 @@ class TapedMemory:
         shape = (array.elements if isinstance(array, ForeignArray) else array).shape
         return tuple(shape)
 
-    def boxes(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
+    def index_ranges(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
         """The index ranges of a region within the array's bounds; ``rank`` is the number of its
         axes.
         """
@@ -142,7 +142,7 @@ class TapedMemory:
 
     def restore_part(self, saved: Any, region: ArrayRegion) -> None:
         """Write back a region of what `snapshot` returned for the whole array."""
-        parts = None if region is None else [saved[_slices(box)] for box in region]
+        parts = None if region is None else [saved[_slices(ranges)] for ranges in region]
         self.restore(saved if parts is None else parts, region)
 
     def holds(self, saved: Any, region: ArrayRegion = None) -> bool:
@@ -164,9 +164,9 @@ class TapedMemory:
         return True
 
 
-def _slices(box: IndexRanges) -> tuple[Any, ...]:
+def _slices(ranges: IndexRanges) -> tuple[Any, ...]:
     """The index of a range; an ellipsis at the end makes the result a view at any rank."""
-    return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in box), Ellipsis)
+    return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in ranges), Ellipsis)
 
 
 def memory_of(array: Any, name: str) -> TapedMemory:

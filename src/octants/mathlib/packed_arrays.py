@@ -26,7 +26,7 @@ def load(packing: Packing, slot: Slot, words: Array) -> Array:
 def store(packing: Packing, slots: Sequence[Slot], words: Array, numbers: Sequence[Array]) -> Array:
     """The words with other numbers in some slots."""
     flat = [array.reshape(-1) for array in (words, *numbers)]
-    found: Array = _storing(packing, tuple(slots))(*flat)
+    found: Array = _describe_storing(packing, tuple(slots))(*flat)
     return np.asarray(found.reshape(words.shape))
 
 
@@ -39,7 +39,7 @@ def _loading(packing: Packing, slot: Slot) -> Callable[..., Any]:
 
 
 @functools.cache
-def _storing(packing: Packing, slots: tuple[Slot, ...]) -> Callable[..., Any]:
+def _describe_storing(packing: Packing, slots: tuple[Slot, ...]) -> Callable[..., Any]:
     builder = Builder()
     block = Block([Value(packing.word), *(Value(slot.kind.dtype) for slot in slots)])
     with builder.into(block):

@@ -140,7 +140,7 @@ class _Collector:
                 elif op.orders_memory:
                     return []  # others look at what was added so far
         found: dict[Address, None] = {}
-        for op in _own_atomics(loop.regions[-1]):
+        for op in _atomics_outside_loops(loop.regions[-1]):
             address = op.array, op.companion, tuple(op.indices)
             may = self._is_sum(op) and defined.isdisjoint(op.indices)
             if may and all(self._commutes(other, op) for other in accesses):
@@ -236,7 +236,7 @@ class _Collector:
         return _Sum(builder.binary(op.fn, before.total, value), yes)
 
     def _adds(self, op: ops.If, sums: dict[Address, _Sum]) -> bool:
-        inside = (own for region in op.regions for own in _own_atomics(region))
+        inside = (own for region in op.regions for own in _atomics_outside_loops(region))
         return any(_address_of(own) in sums and self._is_sum(own) for own in inside)
 
     def _thread_if(self, op: ops.If, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
@@ -247,14 +247,14 @@ class _Collector:
         return _paired(list(sums), results)
 
 
-def _own_atomics(block: Block) -> Iterator[ops.Atomic]:
+def _atomics_outside_loops(block: Block) -> Iterator[ops.Atomic]:
     """The atomics of a block and its ifs, not those of its loops."""
     for op in block.ops:
         if isinstance(op, ops.Atomic):
             yield op
         elif isinstance(op, ops.If):
             for region in op.regions:
-                yield from _own_atomics(region)
+                yield from _atomics_outside_loops(region)
 
 
 def _address_of(op: Operation) -> Address | None:

@@ -95,7 +95,7 @@ can.
 
 from __future__ import annotations
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -190,26 +190,26 @@ def _are_plain_sums(task: Task, updates: list[Operation], noalias: bool) -> bool
 
 def _are_shared_sums(task: Task, updates: list[Operation], noalias: bool) -> bool:
     """Whether all of them add to uniform addresses whose values before are unused."""
-    forms = AffineForms(task)
+    affine = AffineExpressions(task)
     used = {value for op in task.body.walk() for value in op.operands}
     for op in updates:
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub") or op.result in used:
             return False
-        if not all(map(forms.is_uniform, op.indices)):
+        if not all(map(affine.is_uniform, op.indices)):
             return False
     known = set(updates)
     others = [op for op in task.body.walk() if isinstance(op, ops.Access) and op not in known]
-    return not any(_conflicts(forms, op, other, noalias) for op in updates for other in others)
+    return not any(_conflicts(affine, op, other, noalias) for op in updates for other in others)
 
 
-def _conflicts(forms: AffineForms, op: Operation, other: ops.Access, noalias: bool) -> bool:
+def _conflicts(affine: AffineExpressions, op: Operation, other: ops.Access, noalias: bool) -> bool:
     """Whether an access and a delayed update of its work item may touch one location."""
     assert isinstance(op, ops.Atomic)
     if op.companion is not other.companion or other.array is op.array:
         return other.companion is op.companion
     if noalias or not may_overlap(op.array, other.array):
         return False
-    return not (isinstance(other, ops.Load) and forms.precedes(other, op))
+    return not (isinstance(other, ops.Load) and affine.precedes(other, op))
 
 
 # -- how -------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class _Chunks:
     def __init__(self, module: Module, task: Task, updates: list[Operation]) -> None:
         self.module = module
         self.task = task
-        self.forms = AffineForms(task)
+        self.affine = AffineExpressions(task)
         self.bounds = make_bounds(task)
         module.arrays.append(self.bounds)
         self.sums: dict[object, tuple[Array, Array, ops.Atomic]] = {}
@@ -246,7 +246,7 @@ class _Chunks:
 
     def _key(self, op: ops.Atomic) -> object:
         """A key that is equal for two updates of the same element."""
-        definitions = [(index, self.forms.definitions.get(index)) for index in op.indices]
+        definitions = [(index, self.affine.definitions.get(index)) for index in op.indices]
         indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
         return op.array, op.companion, tuple(indices)
 
@@ -321,7 +321,7 @@ class _Chunks:
         values: dict[Value, Value] = {}
 
         def compute(value: Value) -> None:
-            op = self.forms.definitions[value]
+            op = self.affine.definitions[value]
             for operand in op.operands:
                 compute(operand)
             if value not in values:

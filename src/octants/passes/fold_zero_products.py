@@ -60,7 +60,7 @@ class _Known:
         kept: list[Operation] = []
         for op in block.ops:
             replace_operands(op, lambda value: self.same.get(value, value))
-            same = self._found(op)
+            same = self._existing_value(op)
             if same is not None:
                 self.same[op.results[0]] = same
                 continue
@@ -69,7 +69,7 @@ class _Known:
                 self.visit(region)
         block.ops[:] = kept
 
-    def _found(self, op: Operation) -> Value | None:
+    def _existing_value(self, op: Operation) -> Value | None:
         """The value that an operation gives, if it is one that is there."""
         if isinstance(op, ops.Constant):
             if op.result.type.is_float and op.value == 0:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
@@ -75,7 +75,7 @@ class OrderedParts:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._forms = AffineForms(task)
+        self._affine = AffineExpressions(task)
         self._uniform_sums: dict[DType, Sums] = {}
         self._numbers: dict[object, int] = {}
         self._targets: dict[ArrayRef, Sums] = {}
@@ -101,7 +101,7 @@ class OrderedParts:
 
     def _key(self, op: ops.Atomic) -> object:
         """A key that is equal for two updates of the same element."""
-        definitions = [(index, self._forms.definitions.get(index)) for index in op.indices]
+        definitions = [(index, self._affine.definitions.get(index)) for index in op.indices]
         indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
         return op.array, op.companion, tuple(indices)
 
@@ -121,7 +121,7 @@ class OrderedParts:
         """What does the task's work: its bounds, its work items, and the sums of their parts."""
         tasks, bounds = list[Task](), None
         assert self._task.domain is not None
-        if not all(map(self._forms.is_uniform, self._task.domain.yielded)):
+        if not all(map(self._affine.is_uniform, self._task.domain.yielded)):
             bounds = make_bounds(self._task)
             module.arrays.append(bounds)
             tasks.append(store_bounds(self._task, bounds))
@@ -252,7 +252,7 @@ class OrderedParts:
 
     def _recompute(self, builder: Builder, value: Value, values: dict[Value, Value]) -> None:
         """Compute a value that is one for all work items again."""
-        op = self._forms.definitions[value]
+        op = self._affine.definitions[value]
         for operand in op.operands:
             self._recompute(builder, operand, values)
         if value not in values:

@@ -56,7 +56,7 @@ def skip_updates(module: Module) -> None:
     """Rewrite the updates of integers in parallel tasks whose results nothing uses, in place."""
     for task in module.tasks:
         if task.is_parallel and any(map(_is_idempotent, task.body.walk())):
-            found = _found(task)
+            found = _find_redundant_candidates(task)
             if found:
                 _rewrite(task.body, found)
 
@@ -67,7 +67,7 @@ def _is_idempotent(op: Operation) -> bool:
     return op.array.dtype is not u1 and not op.array.dtype.is_float
 
 
-def _found(task: Task) -> set[Operation]:
+def _find_redundant_candidates(task: Task) -> set[Operation]:
     """The updates of elements that differ between work items, and whose results are not used."""
     used = {value for op in task.body.walk() for value in op.operands}
     varying = {*task.body.args} | {

@@ -6,7 +6,7 @@ axis that each work item accesses at its own index.
 
 from __future__ import annotations
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
@@ -61,23 +61,23 @@ class ItemNumbers:
     def _number(self) -> _Numbering | None:
         task = self._task
         assert task.domain is not None
-        forms = AffineForms(task)
-        lower, upper = (forms.integer(value) for value in task.domain.yielded[:2])
+        affine = AffineExpressions(task)
+        lower, upper = (affine.integer(value) for value in task.domain.yielded[:2])
         if not lower.terms and not upper.terms:
             return _Numbering(-lower.constant, upper.constant - lower.constant)
-        found = [each for op in task.body.ops for each in _numberings(op, forms)]
+        found = [each for op in task.body.ops for each in _numberings(op, affine)]
         known = [each for each in found if isinstance(each.extent, int)]
         return next(iter([*known, *found]), None)
 
 
-def _numberings(op: Operation, forms: AffineForms) -> list[_Numbering]:
+def _numberings(op: Operation, affine: AffineExpressions) -> list[_Numbering]:
     """By the axes of an access that is made at the index of the work item, or so much more."""
     if not isinstance(op, ops.Access) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
-    assert forms.item is not None
+    assert affine.item is not None
     shape = op.array.fixed_shape
     return [
-        _Numbering(form.constant, shape[axis] if shape is not None else (op.array, axis))
-        for axis, form in enumerate(map(forms.form, op.indices[: op.array.rank]))
-        if form.terms == {forms.item: 1} and form.bits == forms.item.type.bits
+        _Numbering(expression.constant, shape[axis] if shape is not None else (op.array, axis))
+        for axis, expression in enumerate(map(affine.expression, op.indices[: op.array.rank]))
+        if expression.terms == {affine.item: 1} and expression.bits == affine.item.type.bits
     ]

@@ -223,7 +223,7 @@ class Capture:
 @contextmanager
 def uncaptured() -> Iterator[None]:
     """Exclude the work of a ``with`` block from the active capture."""
-    capture = own_capture()
+    capture = thread_capture()
     if capture is None:
         yield
         return
@@ -231,7 +231,7 @@ def uncaptured() -> Iterator[None]:
         yield
 
 
-def own_capture() -> Capture | None:
+def thread_capture() -> Capture | None:
     """The active capture of the calling thread; None without one."""
     if not captures:
         return None
@@ -243,13 +243,13 @@ def own_capture() -> Capture | None:
 
 def launched(run: Callable[[int], None], *launch: Any) -> bool:
     """Add a launch to the active capture, if there is one; see `Capture.launched`."""
-    capture = own_capture()
+    capture = thread_capture()
     return capture is not None and capture.launched(run, *launch)
 
 
 def refuse(what: str, advice: str) -> None:
     """End the active capture of this thread with an error; do nothing without one."""
-    capture = own_capture()
+    capture = thread_capture()
     if capture is not None:
         capture.refuse(what, advice)
 
@@ -268,7 +268,7 @@ def noted(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any) -> None:
-        capture = own_capture()
+        capture = thread_capture()
         if capture is None:
             method(self, *arguments)
         else:

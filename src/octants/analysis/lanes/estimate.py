@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
 from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
@@ -93,7 +93,7 @@ class LaneCost:
         self._lanes = lanes
         self._width = vectors.lanes
         self._costs = vectors.costs
-        self._forms = AffineForms(task)
+        self._affine = AffineExpressions(task)
         self._updates = updates
         self._capacity_tests = set(_capacity_tests(task.body))
         self._constants = {
@@ -286,10 +286,10 @@ class LaneCost:
         for index, stride in zip(indices, _strides(array, companion, len(indices)), strict=True):
             if not varies(index):
                 continue
-            form = self._forms.form(index)
-            if stride is None or any(varies(v) for v in form.terms if v not in counters):
+            expression = self._affine.expression(index)
+            if stride is None or any(varies(v) for v in expression.terms if v not in counters):
                 return None
-            total += stride * sum(form.terms.get(counter, 0) for counter in counters)
+            total += stride * sum(expression.terms.get(counter, 0) for counter in counters)
         return total
 
     # -- what LLVM vectorises on its own ----------------------------------------------------------

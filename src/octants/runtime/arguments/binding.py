@@ -1,4 +1,4 @@
-"""The sources of a kernel's arrays in a launch, and the forms of array arguments."""
+"""The sources of a kernel's arrays in a launch, and the kinds of array arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Binding:
     """The sources of a kernel's arrays in a launch, from which the launch function is generated.
 
     `sources` is parallel to `arrays`. `leaves` maps the (position, path) of an argument to its
-    leaf, `forms` to the form of the array that is given there. `results` are read back after the
+    leaf, `kinds` to the kind of the array that is given there. `results` are read back after the
     launch, in order. `persistent` has the offsets of arrays in storage of the caller. `written` are
     the arrays whose primal contents the code may change. `accessed` is everything that it touches:
     a gradient that it does not access is not created. `structs` are frozen structs among the
@@ -45,7 +45,7 @@ class Binding:
     sources: Sequence[ArraySource]
     count: int
     leaves: Mapping[tuple[int, tuple[str, ...]], Leaf]
-    forms: Mapping[tuple[int, tuple[str, ...]], Form]
+    kinds: Mapping[tuple[int, tuple[str, ...]], ArrayKind]
     results: Sequence[ArrayRef] = ()
     persistent: Mapping[ArrayRef, int] = field(default_factory=dict)
     written: Collection[Array] = ()
@@ -64,10 +64,10 @@ class Binding:
         assert isinstance(source, ArgumentSource)
         return self.leaves[source.position, source.path]
 
-    def form(self, array: Array) -> Form:
+    def kind(self, array: Array) -> ArrayKind:
         source = self.source(array)
         assert isinstance(source, ArgumentSource)
-        return self.forms[source.position, source.path]
+        return self.kinds[source.position, source.path]
 
     def change(self, array: Array) -> int:
         """When the address of an ndarray changes; see `runtime.parameter_blocks.segments`."""
@@ -83,10 +83,10 @@ class Binding:
         }
 
 
-Form = str
-"""The form of an array argument:
+ArrayKind = str
+"""What an array argument is:
 
-* "own": an ndarray of Octants;
+* "octants": an ndarray of Octants;
 * "numpy" or "torch": an array of that library in memory that kernels can access;
 * "copied": a numpy array that kernels cannot access, which a native copy replaces;
 * "staged": an array of the host, which is copied to the device's memory;
@@ -94,10 +94,10 @@ Form = str
 """
 
 
-def form_of(value: Any, device: Device) -> Form:
-    """The form of an argument; "" for anything but an array."""
+def kind_of(value: Any, device: Device) -> ArrayKind:
+    """What an argument is; "" for anything but an array."""
     if isinstance(value, NdarrayHandle):
-        return "own"
+        return "octants"
     if isinstance(value, np.ndarray):
         if not device.shares_memory:
             return "staged"

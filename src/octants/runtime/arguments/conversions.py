@@ -164,11 +164,11 @@ def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:
     return tensor.grad
 
 
-def strides_of(form: str, value: Any, companion: Companion) -> tuple[int, ...]:
+def strides_of(kind: str, value: Any, companion: Companion) -> tuple[int, ...]:
     """The strides of an array in bytes, or those of the gradient of a tensor, which must exist."""
-    if form == "torch":
+    if kind == "torch":
         return torch_strides(value if companion is Companion.PRIMAL else value.grad)
-    return interface_strides(value) if form == "interface" else tuple(value.strides)
+    return interface_strides(value) if kind == "interface" else tuple(value.strides)
 
 
 def torch_strides(tensor: Any) -> tuple[int, ...]:

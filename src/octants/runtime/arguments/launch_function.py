@@ -124,9 +124,9 @@ def make_launch(
     }
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
-    if "staged" in binding.forms.values():
+    if "staged" in binding.kinds.values():
         return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
-    return _on_native_copies(binding, launch) if "copied" in binding.forms.values() else launch
+    return _on_native_copies(binding, launch) if "copied" in binding.kinds.values() else launch
 
 
 def _refuse_results() -> None:
@@ -151,7 +151,7 @@ def _staged_leaves(binding: Binding) -> list[StagedLeaf]:
             (array, Companion.ADJOINT) in binding.accessed,
         )
         for array in binding.arrays
-        if array.space is Space.NDARRAY and binding.form(array) == "staged"
+        if array.space is Space.NDARRAY and binding.kind(array) == "staged"
     ]
 
 
@@ -160,6 +160,6 @@ def _on_native_copies(binding: Binding, launch: Callable[..., Any]) -> Callable[
     leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
     for array in binding.arrays:
         if array.space is Space.NDARRAY:
-            is_copied = binding.form(array) == "copied"
+            is_copied = binding.kind(array) == "copied"
             leaves[is_copied].append((binding.leaf(array), array in binding.written))
     return launch_on_native_copies(launch, leaves[True], leaves[False], replace)

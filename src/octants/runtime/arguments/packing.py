@@ -187,7 +187,10 @@ class Layout:
         if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
             return False
         array = self.binding.arrays[slot.array]
-        if array.space is not Space.NDARRAY or self.binding.form(array) not in ("own", "staged"):
+        if array.space is not Space.NDARRAY or self.binding.kind(array) not in (
+            "octants",
+            "staged",
+        ):
             return False
         assert next(iter(array.layouts)) is Companion.PRIMAL
         if slot.kind == "pointer":
@@ -210,7 +213,7 @@ class Layout:
                 self._strides(array, slot.companion)
         else:
             address = self._address(array, slot.companion)
-            is_own = array.space is Space.NDARRAY and self.binding.form(array) == "own"
+            is_own = array.space is Space.NDARRAY and self.binding.kind(array) == "octants"
             change = self.binding.change(array) if is_own else LAUNCH
             self._add("Q", address, CONSTANT if address.isdigit() else change)
 
@@ -218,8 +221,8 @@ class Layout:
         """An extent of an array."""
         if array.fixed_shape is not None:
             return str(array.fixed_shape[axis])
-        value, form = self.binding.leaf(array).expression, self.binding.form(array)
-        shape = f"interface({value})['shape']" if form == "interface" else f"{value}.shape"
+        value, kind = self.binding.leaf(array).expression, self.binding.kind(array)
+        shape = f"interface({value})['shape']" if kind == "interface" else f"{value}.shape"
         return f"{shape}[{axis}]"
 
     def _temporary(self, array: Array, other: Array, axis: int) -> str:
@@ -239,10 +242,10 @@ class Layout:
             return
         leaf, name = self.binding.leaf(array), f"strides{len(self._pieces)}"
         is_written = companion is Companion.PRIMAL and array in self.binding.written
-        form = self.binding.form(array)
+        kind = self.binding.kind(array)
 
         def strides(value: Any) -> tuple[int, ...]:
-            found = strides_of(form, value, companion)
+            found = strides_of(kind, value, companion)
             if is_written and overlaps_itself(value.shape, found, array.dtype.size):
                 raise leaf.error(
                     "the kernel writes this array, whose elements share memory with each other",
@@ -289,18 +292,18 @@ class Layout:
         source = self.binding.source(array)
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
-        value, form = self.binding.leaf(array).expression, self.binding.form(array)
+        value, kind = self.binding.leaf(array).expression, self.binding.kind(array)
         if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
-            return f"with_gradient({value})" if form == "torch" else "0"
+            return f"with_gradient({value})" if kind == "torch" else "0"
         self.scope[companion.name] = companion
-        if form in ("own", "staged"):
+        if kind in ("octants", "staged"):
             return f"{value}.address({companion.name})"
         if not self.device.shares_memory:
             name, leaf = f"address{len(self._pieces)}", self.binding.leaf(array)
             strided = isinstance(array.layouts[companion], Strided)
             self.scope[name] = functools.partial(device_address, self.device, leaf, strided)
             return f"{name}({value}, {companion.name})"
-        if form == "torch":
+        if kind == "torch":
             strided = isinstance(array.layouts[companion], Strided)
             return f"torch_{'strided_' * strided}address({value}, {companion.name})"
         return f"numpy_address({value})"
@@ -339,8 +342,8 @@ class Layout:
     def _check_array(self, array: Array, arguments: Sequence[Any]) -> None:
         """Check that an array has memory, and indices that fit an i32."""
         leaf = self.binding.leaf(array)
-        value, form = leaf.value(arguments), self.binding.form(array)
-        if form == "own":
+        value, kind = leaf.value(arguments), self.binding.kind(array)
+        if kind == "octants":
             value.address(Companion.PRIMAL)
-        shape = interface(value)["shape"] if form == "interface" else value.shape
+        shape = interface(value)["shape"] if kind == "interface" else value.shape
         check_extents(leaf, shape[: array.rank])

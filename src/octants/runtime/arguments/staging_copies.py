@@ -165,7 +165,7 @@ def _piece(
     piece = pieces.get(key)
     if piece is None:
         dtype = elements.dtype.newbyteorder("=")
-        copy = _kept_copy(kept, elements.shape, dtype, sent.rank)
+        copy = _take_retained_copy(kept, elements.shape, dtype, sent.rank)
         if copy is None:
             check_extents(sent.leaf, elements.shape[: sent.rank])
             copy = DeviceArray(device, elements.shape, dtype, sent.rank)
@@ -174,7 +174,7 @@ def _piece(
     return piece
 
 
-def _kept_copy(
+def _take_retained_copy(
     kept: list[DeviceArray], shape: tuple[int, ...], dtype: np.dtype[Any], rank: int
 ) -> DeviceArray | None:
     for position, copy in enumerate(kept):

@@ -16,7 +16,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError, OctantsError
-from octants.runtime.capture import noted, own_capture, refuse_read
+from octants.runtime.capture import noted, refuse_read, thread_capture
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
 from octants.runtime.memory.host import HostAllocation, HostMemory, address_of, allocate
@@ -77,7 +77,7 @@ class DiscreteMemory(HostMemory):
 
     def allocate(self, nbytes: int, _: str = "", /) -> DiscreteAllocation:  # type: ignore[override]
         allocation = DiscreteAllocation(self, allocate(nbytes))
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation

@@ -265,10 +265,10 @@ def context_of(library: Library, ordinal: int) -> Context:
     Raises:
         OctantsRuntimeError: the GPU cannot be used.
     """
-    made = library.find_kept("context", ordinal)
+    made = library.find_shared_object("context", ordinal)
     if made is None:
         _check_number(library, ordinal)
-        made = library.kept("context", ordinal, lambda: Context(library, ordinal))
+        made = library.shared_object("context", ordinal, lambda: Context(library, ordinal))
     context: Context = made
     return context
 

@@ -49,7 +49,7 @@ class _Launches:
     ) -> None:
         self.frame = frame
         self.replayed: dict[bytes, c_void_p] = {}
-        self.has_sides = any(step.action.dispatch.side for step in frame.steps)
+        self.has_concurrent_groups = any(step.action.dispatch.group for step in frame.steps)
         self._machine, self._view, self._slots = machine, view, slots
         actions = [step.action for step in frame.steps]
         bounds = [action.dispatch.bounds for action in actions if action.bounds is not None]
@@ -59,7 +59,7 @@ class _Launches:
         self._awaited = _SAME
         self._graphs: list[DriverGraph] = []
         # Random numbers depend on the number of the launch, which is not among the arguments.
-        self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_sides)
+        self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_concurrent_groups)
 
     def resize(self) -> None:
         """Set up the launch for the present arguments."""
@@ -111,11 +111,11 @@ class _Launches:
         if self.frame.stream is not stream:
             self.frame.move(stream)
         for step in self.frame.steps:
-            side = step.action.dispatch.side
-            if side and side not in beside:
-                beside[side] = stream.side(side)
-                streams.order(stream, beside[side])
-            while beside and not side:
+            group = step.action.dispatch.group
+            if group and group not in beside:
+                beside[group] = stream.group_stream(group)
+                streams.order(stream, beside[group])
+            while beside and not group:
                 streams.order(beside.popitem()[1], stream)
             if not step.is_empty:
                 step.launch()
@@ -143,7 +143,7 @@ def make_launcher(
     own = _Launches(machine, artifact, frame, view, slots)
     arguments: Any = view[_SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
-    replayed, prepare, has_sides = own.replayed, own.prepare, own.has_sides
+    replayed, prepare, has_concurrent_groups = own.replayed, own.prepare, own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions
     watches, report = versions.watches, versions.reporter(artifact.writes, slots)
     note = machine.context.launched.append
@@ -154,7 +154,7 @@ def make_launcher(
         note(name)
         if watches:
             report(view)
-        if streams.is_busy or has_sides or frame.stream is not default:
+        if streams.is_busy or has_concurrent_groups or frame.stream is not default:
             own.launch_in_streams()
             return
         given = bytes(arguments)

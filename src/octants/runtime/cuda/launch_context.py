@@ -49,11 +49,11 @@ class LaunchContext(GpuDevice):
         super().__init__()
         self.library = library or driver_library()
         self.context: Context = context_of(self.library, ordinal)
-        context, kept = self.context, self.library.kept
+        context, shared = self.context, self.library.shared_object
         context.begin()
-        self.memory: DeviceMemory = kept("memory", ordinal, lambda: DeviceMemory(context))
+        self.memory: DeviceMemory = shared("memory", ordinal, lambda: DeviceMemory(context))
         self.pending = Pending()
-        staging: PinnedStaging = kept("staging", ordinal, lambda: PinnedStaging(context))
+        staging: PinnedStaging = shared("staging", ordinal, lambda: PinnedStaging(context))
         self.streams = Streams(context, self.memory, staging)
         self.messages = MessageQueue(
             self.memory, self.streams.default.transfers, self.pending, self.wait_for_launches

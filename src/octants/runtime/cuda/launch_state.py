@@ -157,8 +157,10 @@ class LaunchState:
         """Set up the launch for another stream."""
         self.stream = stream
         for step in self.steps:
-            side = step.action.dispatch.side
-            step.configuration.stream = stream.side(side).handle if side else stream.handle
+            group = step.action.dispatch.group
+            step.configuration.stream = (
+                stream.group_stream(group).handle if group else stream.handle
+            )
             if step.action.is_computed or step.action.is_single:
                 step.words[abi.LAUNCH_BOUNDS // 8] = stream.bounds()
         if self._large:

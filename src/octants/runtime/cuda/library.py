@@ -292,7 +292,7 @@ class Library:
         self.check_version()
         for symbol in self.symbols:
             setattr(self, symbol.partition("_v2")[0], find(symbol))
-        self._kept: dict[tuple[str, int], Any] = {}
+        self._shared_objects: dict[tuple[str, int], Any] = {}
         self._start: threading.Thread | None = None
         self._started: int | None = None
 
@@ -349,15 +349,15 @@ class Library:
     def __getattr__(self, name: str) -> Callable[..., int]:
         raise AttributeError(f"no function `{name}` of CUDA is used")
 
-    def kept(self, what: str, ordinal: int, make: Callable[[], Any]) -> Any:
+    def shared_object(self, what: str, ordinal: int, make: Callable[[], Any]) -> Any:
         """An object that a GPU has one of, created on first use, alive until the process ends."""
-        if (what, ordinal) not in self._kept:
-            self._kept[what, ordinal] = make()
-        return self._kept[what, ordinal]
+        if (what, ordinal) not in self._shared_objects:
+            self._shared_objects[what, ordinal] = make()
+        return self._shared_objects[what, ordinal]
 
-    def find_kept(self, what: str, ordinal: int) -> Any:
+    def find_shared_object(self, what: str, ordinal: int) -> Any:
         """The same object; None if it has not been created."""
-        return self._kept.get((what, ordinal))
+        return self._shared_objects.get((what, ordinal))
 
     def name_of(self, status: int) -> str:
         """The name of a status: ``CUDA_ERROR_INVALID_VALUE``."""

@@ -110,7 +110,7 @@ class DeviceMemory:
         size = max(1, nbytes)
         with self._context.active():
             self._free_dropped()
-            address = self._ask(size) or self._ask_again(size)
+            address = self._try_allocate(size) or self._allocate_after_freeing(size)
             if address is None:
                 raise self._refused(nbytes)
             allocation = DeviceAllocation(address, nbytes, self._dropped)
@@ -120,7 +120,7 @@ class DeviceMemory:
         self.after_allocation()
         return allocation
 
-    def _ask(self, size: int) -> int | None:
+    def _try_allocate(self, size: int) -> int | None:
         address = c_uint64()
         pool = self._pool
         name = "cuMemAlloc" if pool is None else "cuMemAllocFromPoolAsync"
@@ -130,12 +130,12 @@ class DeviceMemory:
             raise self._context.error(name, status)
         return address.value or None
 
-    def _ask_again(self, size: int) -> int | None:
+    def _allocate_after_freeing(self, size: int) -> int | None:
         """Allocate again, after freeing everything that can be freed."""
         self.relieve()
         self._free_dropped()
         self._trim()
-        return self._ask(size)
+        return self._try_allocate(size)
 
     def _free_dropped(self) -> None:
         if not self._dropped or self.is_held:

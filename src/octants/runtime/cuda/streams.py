@@ -42,7 +42,7 @@ class Stream:
         self._is_destroyed = False
         self._bounds: DeviceAllocation | None = None
         self._transfers: Transfers | None = None
-        self._sides: dict[int, Stream] = {}
+        self._group_streams: dict[int, Stream] = {}
         self.done: Event | None = None
         """For a stream of another library: the event after all work that Octants has put into it.
         """
@@ -101,11 +101,11 @@ class Stream:
 
     # -- for kernels ----------------------------------------------------------------------------
 
-    def side(self, number: int) -> Stream:
+    def group_stream(self, number: int) -> Stream:
         """An auxiliary stream, for concurrent tasks of a kernel."""
-        if number not in self._sides:
-            self._sides[number] = self._streams.create()
-        return self._sides[number]
+        if number not in self._group_streams:
+            self._group_streams[number] = self._streams.create()
+        return self._group_streams[number]
 
     def bounds(self) -> int:
         """The address of the words for bounds that a kernel computes on the device."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError, OctantsRuntimeError
-from octants.runtime.capture import noted, own_capture
+from octants.runtime.capture import noted, thread_capture
 from octants.runtime.device import Allocation, Bytes
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
@@ -75,7 +75,7 @@ class GpuDevice:
             OctantsMemoryError: the device is out of memory; the error lists all allocations.
         """
         allocation = self.allocate_zeros(nbytes, what)
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation

@@ -29,12 +29,12 @@ from octants.runtime.reports.pending_errors import Pending
 class DeviceBuffer:
     """A message buffer in device memory: clean, unless a launch is using it or has written to it.
 
-    One that `is_kept` belongs to the launches of a graph.
+    One that `is_shared_by_replays` belongs to the launches of a graph.
     """
 
     memory: Allocation
     capacity: int
-    is_kept: bool = False
+    is_shared_by_replays: bool = False
 
 
 class MessageQueue:
@@ -92,16 +92,18 @@ class MessageQueue:
         """Register the buffer of a launch, to be read at the next delivery."""
         self._flying.append((artifact, buffer))
 
-    def make_kept(self, artifact: Artifact) -> DeviceBuffer:
+    def make_shared_buffer(self, artifact: Artifact) -> DeviceBuffer:
         """Allocate a clean buffer that all replays of one captured launch share."""
         made = self._make(capacity_for(artifact))
-        return DeviceBuffer(made.memory, made.capacity, is_kept=True)
+        return DeviceBuffer(made.memory, made.capacity, is_shared_by_replays=True)
 
     def awaits(self, owner: object) -> bool:
         """Whether messages of an owner's launches have not been delivered."""
         return owner in self._owners
 
-    def put_kept(self, owner: object, buffers: Sequence[tuple[Artifact, DeviceBuffer]]) -> None:
+    def put_shared_buffers(
+        self, owner: object, buffers: Sequence[tuple[Artifact, DeviceBuffer]]
+    ) -> None:
         """Register the buffers of an owner's launches, once until the next delivery."""
         if owner not in self._owners:
             self._owners.add(owner)
@@ -156,7 +158,7 @@ class MessageQueue:
                     self._read(artifact, buffer)
             except OctantsError as error:
                 failures.append(error)
-            if not buffer.is_kept:
+            if not buffer.is_shared_by_replays:
                 self._clean[buffer.capacity].append(buffer)
         return failures
 

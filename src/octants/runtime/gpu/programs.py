@@ -43,7 +43,7 @@ class Program(ABC):
     def _load(self, module: int) -> None:
         """Create the pipelines; what the driver rejects is replaced in the cache."""
         key = f"{blake2b(self._artifact.code, digest_size=20).hexdigest()} {self._identity()}"
-        current.kept(
+        current.cached_bytes(
             "pipelines",
             key,
             lambda: self._make(module, b""),

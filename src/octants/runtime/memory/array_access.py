@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.runtime.capture import own_capture, refuse_read
+from octants.runtime.capture import refuse_read, thread_capture
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import foreign_part
 from octants.runtime.memory.address_runs import Runs, order_of, packed_strides
@@ -61,7 +61,7 @@ class HostParts:
 
     def write(self, part: Part, values: Any) -> None:
         part[...] = values
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.wrote(part, values)
 
@@ -70,7 +70,7 @@ class HostParts:
 
     def save(self, part: Part) -> Part:
         copy: Part = part.copy()
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.saved(part, copy)
         return copy
@@ -234,7 +234,7 @@ def is_scalar(values: Any) -> bool:
 
 def _keep(part: Part) -> None:
     """Keep the memory of a part alive for the active capture."""
-    capture = own_capture()
+    capture = thread_capture()
     if capture is not None:
         capture.keep(part)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.runtime.capture import noted, own_capture
+from octants.runtime.capture import noted, thread_capture
 from octants.runtime.memory.fill import set_elements
 
 ALIGNMENT = 64
@@ -57,7 +57,7 @@ class HostMemory:
             OctantsMemoryError: the system is out of memory.
         """
         allocation = allocate(nbytes)
-        capture = own_capture()
+        capture = thread_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation

@@ -22,7 +22,7 @@ Range = tuple[int, int]
 class Watch:
     """A memory range, its allocation, and its version."""
 
-    reach: Range
+    interval: Range
     allocation: Range
     version: int
 
@@ -63,8 +63,8 @@ class Versions:
             allocation = self._find(address)
             if allocation is None or allocation in self._exported:
                 return None
-            reach = (address, address + nbytes) if nbytes else allocation
-            watch = Watch(reach, allocation, next(self._numbers))
+            interval = (address, address + nbytes) if nbytes else allocation
+            watch = Watch(interval, allocation, next(self._numbers))
             with self._lock:
                 self._by_range[address, nbytes] = watch
                 self.watches.append(watch)
@@ -80,7 +80,7 @@ class Versions:
     def _reached(self, address: int, nbytes: int) -> list[Watch]:
         found = []
         for watch in tuple(self.watches):
-            start, end = watch.reach if nbytes else watch.allocation
+            start, end = watch.interval if nbytes else watch.allocation
             if start < address + max(1, nbytes) and address < end:
                 found.append(watch)
         return found

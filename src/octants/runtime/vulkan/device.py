@@ -116,7 +116,7 @@ class VulkanDevice(BatchedDevice):
     def report(self) -> None:
         """Raise what the validation layer found, and the error for a loop that was cut short."""
         if self.hardware.validation is not None:
-            self.hardware.validation.tell()
+            self.hardware.validation.report()
         if self._cut_word[0]:
             self._cut_word[0] = 0
             raise LoopCut(self.hardware.name).at(None)

@@ -106,13 +106,13 @@ def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]
     types = [(k, properties.types[k].properties) for k in range(properties.type_count)]
     found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
     if wanted == DEVICE_LOCAL:
-        return sorted(found, key=lambda each: _taste(each[1]))
+        return sorted(found, key=lambda each: _memory_type_rank(each[1]))
     if wanted == NEAR:
         return found + _types(context, allowed, MAPPED)
     return sorted(found, key=lambda each: not each[1] & CACHED)
 
 
-def _taste(properties: int) -> int:
+def _memory_type_rank(properties: int) -> int:
     """The rank of a memory type: cached host memory first, then memory of the device alone."""
     if properties & (MAPPED | CACHED) == MAPPED | CACHED:
         return 0

@@ -48,7 +48,7 @@ _BITS = {
     "sized": (4, 0),
     "whole": (4, 1),
 }
-"""The location of each feature: a structure of `ask_features`, and a position in it."""
+"""The location of each feature: a structure of `query_features`, and a position in it."""
 _IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
 _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
 _MOST_BLOCK_DIM = 1024
@@ -211,7 +211,7 @@ class Hardware:
         return frozenset(each.name for each in found)
 
     def _features(self, controls: Any) -> frozenset[str]:
-        asked = ask_features(self)
+        asked = query_features(self)
         found = {
             **{name: asked[kind].values[position] for name, (kind, position) in _BITS.items()},
             "lanes": self._has_lanes(),
@@ -238,7 +238,7 @@ def _float_modes(controls: Any) -> dict[str, int]:
     return modes
 
 
-def ask_features(hardware: Hardware) -> tuple[Any, ...]:
+def query_features(hardware: Hardware) -> tuple[Any, ...]:
     """The structures of the features of a device, each pointing to the next one."""
     found = _chain(hardware)
     hardware.functions.vkGetPhysicalDeviceFeatures2(hardware.handle, byref(found[0]))
@@ -315,7 +315,7 @@ def _make_instance(validation: Validation | None) -> int:
     info = vk.InstanceCreateInfo(application=addressof(application))
     extensions = []
     if validation is not None:
-        validation.ask_for(info)
+        validation.enable_layer(info)
         extensions.append(EXTENSION)
     if PORTABLE_DRIVERS in _instance_extensions():
         info.flags = _ENUMERATE_PORTABLE

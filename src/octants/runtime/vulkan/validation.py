@@ -33,14 +33,14 @@ def has_layer() -> bool:
 
 
 class Validation:
-    """The messages of the layer about an instance, until `tell` reports them."""
+    """The messages of the layer about an instance, until `report` issues them."""
 
     def __init__(self) -> None:
-        self._said: deque[tuple[int, str]] = deque(maxlen=_MOST)
+        self._messages: deque[tuple[int, str]] = deque(maxlen=_MOST)
         self._callback = vk.DebugCallback(self._on_message)
         self._names = (c_char_p * 1)(LAYER)
 
-    def ask_for(self, info: Any) -> None:
+    def enable_layer(self, info: Any) -> None:
         """Enable the layer for an instance that is being created, which needs `EXTENSION`."""
         info.layer_count, info.layers = 1, self._names
 
@@ -58,14 +58,14 @@ class Validation:
     def _on_message(self, severity: int, _: int, data: Any, __: Any) -> int:
         """The callback of the layer, which runs during the call that a message is about."""
         text = data.contents.message or b""
-        self._said.append((severity, text.decode(errors="replace")))
+        self._messages.append((severity, text.decode(errors="replace")))
         return 0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Issue the layer's warnings, and raise its first error."""
         first: OctantsError | None = None
-        while self._said:
-            severity, text = self._said.popleft()
+        while self._messages:
+            severity, text = self._messages.popleft()
             if severity >= _ERROR:
                 first = first or ValidationFailed(text).at(None)
             else:

@@ -96,7 +96,7 @@ class _Writer:
     def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
-        self._sides = concurrent_groups(kernel.module)
+        self._groups = concurrent_groups(kernel.module)
         self.dispatches: list[Dispatch] = []
 
     def write(self) -> None:
@@ -166,7 +166,7 @@ class _Writer:
                 block,
                 threads,
                 *tape,
-                self._sides[position],
+                self._groups[position],
                 _WAVES if is_free else 1,
                 f.adds_up,
             ),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from octants.analysis.affine import wrapped
-from octants.analysis.affine_forms import AffineForms
+from octants.analysis.affine_expressions import AffineExpressions
 from octants.analysis.lanes.contiguous_rows import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import literals as names
@@ -73,7 +73,7 @@ class LaneText(FunctionText):
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
         self.linear: dict[str, LinearVector] = {}
-        self._forms: AffineForms | None = None
+        self._affine: AffineExpressions | None = None
 
     # -- operands -------------------------------------------------------------------------------
 
@@ -155,9 +155,9 @@ class LaneText(FunctionText):
         line = self.linear.get(operand)
         if line is None or line.exact:
             return
-        if self._forms is None:
-            self._forms = AffineForms(self.kernel.module.tasks[self.task])
-        if value not in self._forms.integer(value).terms:
+        if self._affine is None:
+            self._affine = AffineExpressions(self.kernel.module.tasks[self.task])
+        if value not in self._affine.integer(value).terms:
             self.linear[operand] = LinearVector(line.start, line.step, exact=True)
 
     # -- work items -----------------------------------------------------------------------------

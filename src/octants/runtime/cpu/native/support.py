@@ -182,7 +182,7 @@ class Support:
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols.get("sigaction"))  # else Ctrl-C waits for the launch
         compile_it = functools.partial(compile_support, system)
-        code = current.kept("support", f"{system} {platform.machine()}", compile_it)
+        code = current.cached_bytes("support", f"{system} {platform.machine()}", compile_it)
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}

@@ -67,7 +67,7 @@ class CudaGraph:
             graph.graph.launch(stream)
             machine.streams.release()
         if graph.buffers:
-            machine.messages.put_kept(graph, graph.buffers)
+            machine.messages.put_shared_buffers(graph, graph.buffers)
         if graph.unsure:
             machine.replays.add(_QueuedReplay(self, graph, later, versions))
 

@@ -70,7 +70,7 @@ class CapturedLaunch:
         self.draws = "draws" in dict(artifact.metadata)
         self.buffer: DeviceBuffer | None = None
         if artifact.messages:
-            self.buffer = machine.messages.make_kept(artifact)
+            self.buffer = machine.messages.make_shared_buffer(artifact)
             ctypes.c_uint64.from_address(command.block).value = self.buffer.memory.address
         self._machine, self._bounds = machine, bounds
         large = parameter_bytes(artifact)

@@ -3,8 +3,8 @@
 An expression is a constant plus multiples of atoms: the index of the work item, the counters of
 loops, and values that are no sum, difference, or product with a constant. Integers wrap, so the
 expression of an i32 equals it modulo 2^32. Only if ranges prove that nothing wraps does it equal
-the integer (`AffineForms.integer`). Ranges follow from constants, extents, bounds of loops and
-types. A quotient or remainder has no range if the divisor may be zero or negative.
+the integer (`AffineExpressions.integer`). Ranges follow from constants, extents, bounds of loops
+and types. A quotient or remainder has no range if the divisor may be zero or negative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INDEX_TYPES = (i32, i64)
 LARGEST_EXTENT = (1 << 31) - 1
 
 
-class AffineForms:
+class AffineExpressions:
     """The affine expressions and ranges of the values of one task."""
 
     def __init__(self, task: Task) -> None:
@@ -33,7 +33,7 @@ class AffineForms:
         self.loops: dict[Operation, tuple[Operation, ...]] = {}
         self.home: dict[Value, tuple[Operation, ...]] = {}  # the loops around a definition
         self.constant_control: set[Operation] = set()  # under no `if` and in no `while`
-        self._forms: dict[Value, Affine] = {}
+        self._expressions: dict[Value, Affine] = {}
         self._uniform: dict[Value, bool] = {}
         self._intervals: dict[Value, Interval] = {}
         self._counters: dict[Value, tuple[Value, Value]] = {}
@@ -68,28 +68,28 @@ class AffineForms:
 
     # -- expressions -----------------------------------------------------------------------------
 
-    def form(self, value: Value) -> Affine:
+    def expression(self, value: Value) -> Affine:
         """The expression that equals an integer modulo the power of two of its type."""
-        if value not in self._forms:
-            self._forms[value] = self._compute(value)
-        return self._forms[value]
+        if value not in self._expressions:
+            self._expressions[value] = self._compute(value)
+        return self._expressions[value]
 
     def integer(self, value: Value) -> Affine:
         """An expression that equals an integer: the value itself if its own expression may wrap."""
-        form = self.form(value)
-        if value.type in INDEX_TYPES and self._fits(form, value.type):
-            return form.within(0)
+        expression = self.expression(value)
+        if value.type in INDEX_TYPES and self._fits(expression, value.type):
+            return expression.within(0)
         return Affine(0, {value: 1})
 
     def together(self, one: Value, other: Value) -> tuple[Affine, Affine]:
         """The expressions of two integers modulo one power."""
         if one.type is other.type:
-            return self.form(one), self.form(other)
+            return self.expression(one), self.expression(other)
         return self.integer(one).within(64), self.integer(other).within(64)
 
-    def _fits(self, form: Affine, dtype: DType) -> bool:
+    def _fits(self, expression: Affine, dtype: DType) -> bool:
         """Whether the exact value of an expression is in the range of a type."""
-        low, high = self.interval(form)
+        low, high = self.interval(expression)
         least, most = integer_range(dtype)
         return least <= low and high <= most
 
@@ -101,13 +101,15 @@ class AffineForms:
             return Affine(op.value, {}, bits)
         if isinstance(op, ops.Cast) and op.x.type.is_integer:
             narrows = op.x.type in INDEX_TYPES and op.x.type.bits >= bits
-            return (self.form(op.x) if narrows else self.integer(op.x)).within(bits)
+            return (self.expression(op.x) if narrows else self.integer(op.x)).within(bits)
         if isinstance(op, ops.Unary) and op.fn == "neg":
-            return Affine(0, {}, bits).plus(self.form(op.x), -1)
+            return Affine(0, {}, bits).plus(self.expression(op.x), -1)
         if isinstance(op, ops.Binary) and op.fn in ("add", "sub"):
-            return self.form(op.lhs).plus(self.form(op.rhs), 1 if op.fn == "add" else -1)
+            return self.expression(op.lhs).plus(
+                self.expression(op.rhs), 1 if op.fn == "add" else -1
+            )
         if isinstance(op, ops.Binary) and op.fn in ("mul", "shl"):
-            left, right = self.form(op.lhs), self.form(op.rhs)
+            left, right = self.expression(op.lhs), self.expression(op.rhs)
             if not right.terms:
                 factor = right.constant
                 if op.fn == "shl":
@@ -133,15 +135,15 @@ class AffineForms:
 
     # -- ranges ----------------------------------------------------------------------------------
 
-    def interval(self, form: Affine) -> Interval:
+    def interval(self, expression: Affine) -> Interval:
         """The range of an expression as an integer that does not wrap."""
-        for atom, coefficient in form.terms.items():
+        for atom, coefficient in expression.terms.items():
             if coefficient < 0 and atom in self._counters:
-                known = self._left_over(form, atom, -coefficient)
+                known = self._left_over(expression, atom, -coefficient)
                 if known is not None:
                     return known
-        low = high = form.constant
-        for atom, coefficient in form.terms.items():
+        low = high = expression.constant
+        for atom, coefficient in expression.terms.items():
             known = self.range_of(atom)
             ends = coefficient * known[0], coefficient * known[1]
             low, high = low + min(ends), high + max(ends)
@@ -149,9 +151,13 @@ class AffineForms:
 
     def value_range(self, value: Value) -> Interval:
         """The range of a value."""
-        form = self.form(value)
-        if value.type in INDEX_TYPES and value not in form.terms and self._fits(form, value.type):
-            return self.interval(form)
+        expression = self.expression(value)
+        if (
+            value.type in INDEX_TYPES
+            and value not in expression.terms
+            and self._fits(expression, value.type)
+        ):
+            return self.interval(expression)
         return self.range_of(value)
 
     def span_of(self, atom: Value) -> int:
@@ -159,11 +165,11 @@ class AffineForms:
         low, high = self.range_of(atom)
         return max(0, high - low)
 
-    def _left_over(self, form: Affine, counter: Value, factor: int) -> Interval | None:
+    def _left_over(self, expression: Affine, counter: Value, factor: int) -> Interval | None:
         """The range by the distance of a counter from its bound, if that is simpler."""
         lower, upper = (self.integer(bound) for bound in self._counters[counter])
-        rest = form.without(counter).within(0).plus(upper, -factor)
-        if len(rest.terms) >= len(form.terms) - 1:
+        rest = expression.without(counter).within(0).plus(upper, -factor)
+        if len(rest.terms) >= len(expression.terms) - 1:
             return None
         first, last, base = self.interval(lower), self.interval(upper), self.interval(rest)
         return base[0] + factor, base[1] + factor * (last[1] - first[0])
