@@ -15,7 +15,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.runtime.cpu import CpuDevice
-from octants.simplify.prune import prune
+from octants.simplify.dead_code import prune
 from tests.codegen.compiled import Compiled
 
 # Each item pushes 10 * k at index k of a record of 4, for n indices; what is pushed behind the

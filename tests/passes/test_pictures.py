@@ -31,7 +31,7 @@ from octants.passes import (
     skip_updates,
     split_sums,
 )
-from octants.simplify import fold, prune
+from octants.simplify import dead_code, fold
 
 PASSES = [
     (check_bounds, "check_bounds"),
@@ -52,7 +52,7 @@ PASSES = [
     (share_reciprocals, "share_reciprocals"),
     (split_sums, "split_sums"),
     (fold, "fold"),
-    (prune, "prune"),
+    (dead_code, "prune"),
     (reverse, "reverse"),
     (forward, "forward"),
     (recorded_results, "record_results"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.parser import parse
-from octants.simplify.prune import prune
+from octants.simplify.dead_code import prune
 
 NEVER_PUSHED = """\
 kernel @k

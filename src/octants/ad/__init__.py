@@ -6,7 +6,7 @@
 #
 # * `tape` is the recorder, with a fast path for launches that overwrite nothing (`fast_path`). Its
 #   entries are in `tape_entries`, the losses in `losses`, the gradients of by-value arguments in
-#   `argument_gradients`.
+#   `scalar_argument_gradients`.
 # * `overwrite_ledger` saves and restores the contents (`memory_versions`) that reverse kernels
 #   need; `snapshot_report` says what was copied and why.
 # * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,

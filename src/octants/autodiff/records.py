@@ -79,8 +79,8 @@ class Records:
         The check is emitted where a loop is recorded, and in the first sweep also for the loops
         that are recorded later, when an iteration around them is reversed: a work item that
         overflows ends before anything in it has been reversed. A `for` is checked before it runs, a
-        `while` after it has counted itself. `simplify.prune` removes the checks of records without
-        slots.
+        `while` after it has counted itself. `simplify.dead_code` removes the checks of records
+        without slots.
 
         Args:
             op: the primal loop.

@@ -63,7 +63,7 @@ from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
-from octants.simplify.prune import prune
+from octants.simplify.dead_code import prune
 from octants.target import Capabilities
 
 _PLAIN = Capabilities()

@@ -15,8 +15,8 @@ loop::
     %end = record_end<#outer>(%base, ...)
     record_reserve<#inner>(%end + %far)
 
-Ends that do not depend on the loop are not carried, and `simplify.prune` removes the computation
-for loops that record nothing.
+Ends that do not depend on the loop are not carried, and `simplify.dead_code` removes the
+computation for loops that record nothing.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.data import current, other_libraries
 from octants.data.axes import check_extents
-from octants.data.dtypes import needed_companions, require_differentiable
+from octants.data.element_types import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
 from octants.data.memory import row_major
 from octants.data.ndarray import Ndarray, class_of

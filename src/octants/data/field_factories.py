@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.data import current
 from octants.data.axes import LETTERS, Axis, check_extents, check_offset, check_shape
-from octants.data.dtypes import (
+from octants.data.element_types import (
     check_dtype,
     check_element_shape,
     needed_companions,

@@ -12,7 +12,7 @@ import numpy as np
 from octants.data import current, other_libraries
 from octants.data.axes import check_shape
 from octants.data.buffer_view import BufferView, bounds_of
-from octants.data.dtypes import (
+from octants.data.element_types import (
     check_dtype,
     check_element_shape,
     needed_companions,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from octants.data import current
 from octants.data.axes import check_offset, check_shape
-from octants.data.dtypes import needed_companions
+from octants.data.element_types import needed_companions
 from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
 from octants.data.field import Field
 from octants.data.field_factories import check_layout, dense_blocks, make_field

@@ -325,10 +325,10 @@ class StaticAssertion(UserError):
     """A static_assert that does not hold."""
 
     message: str
-    place: str = "this is false"
+    condition: str = "this is false"
     code = "OCT121"
     title = "static assertion failed{message}"
-    label = "{place}"
+    label = "{condition}"
 
 
 class CompileTimeFailure(UserError):

@@ -34,7 +34,7 @@ from __future__ import annotations
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.core import Block, Module, Operation, Value, replace_operands
-from octants.simplify.prune import prune
+from octants.simplify.dead_code import prune
 
 
 @staged("fold_zero_products")

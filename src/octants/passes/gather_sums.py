@@ -79,7 +79,7 @@ from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuil
 from octants.ir.rewriter import copy_block, copy_operation, emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.temporary_arrays import ItemNumbers
-from octants.simplify.prune import prune_block
+from octants.simplify.dead_code import prune_block
 from octants.types.scalars import i64
 
 _SHORTEST = 16  # pairs for a part of a sum, at least

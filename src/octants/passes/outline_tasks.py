@@ -57,7 +57,7 @@ from octants.ir.core import (
     rebuild,
     replace_operands,
 )
-from octants.simplify.prune import prune_block
+from octants.simplify.dead_code import prune_block
 from octants.types.scalars import DType, f16, f32
 
 

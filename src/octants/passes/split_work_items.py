@@ -12,7 +12,7 @@ from octants.ir.cooperation import SHARED_LOOPS
 from octants.ir.core import Array, Block, Operation, Task, Value
 from octants.ir.rewriter import emit
 from octants.lazy_dataclass import dataclass
-from octants.simplify.prune import prune_block
+from octants.simplify.dead_code import prune_block
 from octants.types.scalars import DType, i32, i64, u1
 
 SUBGROUP = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.ir.core import Module
-from octants.simplify import fold, prune
+from octants.simplify import dead_code, fold
 
 __all__ = ["simplify"]
 
@@ -11,4 +11,4 @@ __all__ = ["simplify"]
 def simplify(module: Module) -> None:
     """Fold, share, forward and prune, in place."""
     fold.fold(module)
-    prune.prune(module)
+    dead_code.prune(module)

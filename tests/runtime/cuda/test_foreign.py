@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime.cuda import foreign
+from octants.runtime.cuda import foreign_arrays
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.interop import dlpack
 from tests.runtime.cuda.fake_cuda import FakeCuda
@@ -119,16 +119,16 @@ def test_dlpack_of_another_gpu(device: CudaDevice) -> None:
 
 
 def test_what_is_offered_to_others() -> None:
-    offered = foreign.array_interface(4096, (3, 4), (16, 4), "<f4", 0)
+    offered = foreign_arrays.array_interface(4096, (3, 4), (16, 4), "<f4", 0)
     assert offered["data"] == (4096, False)
     assert offered["stream"] == 1
-    assert foreign.array_interface(4096, (0, 4), (16, 4), "<f4", 7)["data"] == (0, False)
+    assert foreign_arrays.array_interface(4096, (0, 4), (16, 4), "<f4", 7)["data"] == (0, False)
 
 
 def test_torch_without_a_gpu(device: CudaDevice) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        assert foreign.torch_stream(0) == 0
+        assert foreign_arrays.torch_stream(0) == 0
         assert device.foreign(torch.zeros(3), "x") is None
     with device.beside_torch():
         pass

@@ -474,7 +474,7 @@ def test_dlpack_and_the_array_interface_of_torch(device: CudaDevice, torch: Any,
 
 
 def test_torch_takes_our_memory(device: CudaDevice, torch: Any) -> None:
-    from octants.runtime.cuda.foreign import array_interface
+    from octants.runtime.cuda.foreign_arrays import array_interface
 
     memory = device.allocate(800)
 

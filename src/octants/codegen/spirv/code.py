@@ -7,6 +7,17 @@ from typing import Any
 
 from octants.codegen.code import Element, Kind, Pointer
 from octants.codegen.spirv.control_flow import ControlFlowCode, Words
+from octants.codegen.spirv.opcode_tables import (
+    ATOMIC,
+    BOOL,
+    EXTENDED,
+    FLOAT,
+    FLOAT_COMPARE,
+    SIGNED,
+    SIGNED_COMPARE,
+    UNSIGNED,
+    UNSIGNED_COMPARE,
+)
 from octants.codegen.spirv.opcodes import (
     ACQUIRE_RELEASE,
     ALIGNED,
@@ -22,18 +33,7 @@ from octants.codegen.spirv.opcodes import (
     Storage,
     instruction,
 )
-from octants.codegen.spirv.tables import (
-    ATOMIC,
-    BOOL,
-    EXTENDED,
-    FLOAT,
-    FLOAT_COMPARE,
-    SIGNED,
-    SIGNED_COMPARE,
-    UNSIGNED,
-    UNSIGNED_COMPARE,
-)
-from octants.codegen.structured.halves import call_half_function
+from octants.codegen.structured.emulated_f16 import call_half_function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}

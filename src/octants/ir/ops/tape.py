@@ -1,8 +1,8 @@
 """The tape of a work item: records of loops, on a stack, and logs of loads.
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
-slots may lose members while it is being built (`simplify.prune`); its stride is that of the slots
-that remain, and so nothing here names a number of bytes. Each launch passes the *share* of a
+slots may lose members while it is being built (`simplify.dead_code`); its stride is that of the
+slots that remain, and so nothing here names a number of bytes. Each launch passes the *share* of a
 work item, in bytes: `record_capacity` gives what a loop may use of it. Work items that run in step
 share a tape, and agree on the positions of records.
 

@@ -18,7 +18,12 @@ from octants.runtime.capture import (
 )
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.fill_words import words_of
-from octants.runtime.cuda.foreign import ForeignArray, array_interface, foreign_array, torch_stream
+from octants.runtime.cuda.foreign_arrays import (
+    ForeignArray,
+    array_interface,
+    foreign_array,
+    torch_stream,
+)
 from octants.runtime.cuda.graphs.captured import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
