@@ -325,10 +325,10 @@ class StaticAssertion(UserError):
     """A static_assert that does not hold."""
 
     message: str
-    condition: str = "this is false"
+    reason: str = "this is false"
     code = "OCT121"
     title = "static assertion failed{message}"
-    label = "{condition}"
+    label = "{reason}"
 
 
 class CompileTimeFailure(UserError):

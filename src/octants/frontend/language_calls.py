@@ -93,8 +93,8 @@ def static_assert(context: Context, node: ast.Call) -> None:
     condition = compile_time.static_value(context, args[0], node, what)
     if not compile_time.truth(context, condition):
         is_library = is_library_function(context.scopes.frame.function)
-        place = "a function of the library asserts it" if is_library else "this is false"
-        context.fail(StaticAssertion(f": {message[0]}" if message else "", place), node.args[0])
+        reason = "a function of the library asserts it" if is_library else "this is false"
+        context.fail(StaticAssertion(f": {message[0]}" if message else "", reason), node.args[0])
 
 
 def static_print(context: Context, node: ast.Call) -> None:
