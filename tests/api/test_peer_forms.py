@@ -575,7 +575,7 @@ def test_structs_that_are_returned_have_the_members_of_the_annotation() -> None:
 
     with pytest.raises(qd.OctantsError, match="a struct with `x`, `y`, not"):
         wrong()
-    with pytest.raises(qd.OctantsError, match="2 values are to be returned, not 1"):
+    with pytest.raises(qd.OctantsError, match="the number of returned values is 1, not 2"):
         one_too_few()
 
 

@@ -56,7 +56,7 @@ class BitpackedFields:
             OctantsRuntimeError: a field is placed already, or the word is.
         """
         if self._words.place_nodes:
-            problem = "is placed already, and takes no more fields"
+            problem = "it is placed already, and takes no more fields"
             raise WrongPacking("BitpackedFields", problem, "place its fields first").at(None)
         given = [field for each in fields for field in _quantised("BitpackedFields", each)]
         if shared_exponent:
@@ -139,9 +139,11 @@ class QuantArray:
         if needed > self._bits:
             count = math.prod(self._extents)
             problem = (
-                f"{count} numbers of {kind.bits} bits need {needed}, the word has {self._bits}"
+                f"{count} numbers of {kind.bits} bits need {needed} bits, and the word has"
+                f" {self._bits}"
             )
-            advice = f"{self._bits // kind.bits} fit: put more blocks around them by `dense`"
+            most = self._bits // kind.bits
+            advice = f"a word holds {most}: put the rest into axes of `dense` blocks around it"
             raise WrongPacking("quant_array", problem, advice).at(None)
 
     def _word_slots(self, words: ScalarField, packing: Packing) -> WordSlots:

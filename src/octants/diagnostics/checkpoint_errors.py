@@ -57,7 +57,7 @@ class StepChangesGradient(UserError):
     what: str
     code = "OCT333"
     exception = OctantsRuntimeError
-    title = "{what} in a step of a checkpointed loop, and the backward pass would do so again"
+    title = "{what} in a step of a checkpointed loop, which the backward pass runs again"
     remedy = "change gradients before or after the tape"
 
 

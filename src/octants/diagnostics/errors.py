@@ -302,7 +302,7 @@ class NotAssignable(UserError):
     way_out: str = "Python values are constants of a kernel; keep what changes in a field"
     code = "OCT116"
     exception = OctantsTypeError
-    title = "{what} cannot be assigned to in a kernel"
+    title = "a kernel cannot assign to {what}"
     label = "not a local variable or an element of a field or array"
     remedy = "{way_out}"
 

@@ -177,5 +177,5 @@ class WholeCheckpoints(UserError):
     kernel: str
     code = "OCT487"
     exception = OctantsRuntimeError
-    title = "kernel `{kernel}` has checkpoints, so that it is several launches, not one"
+    title = "kernel `{kernel}` has checkpoints, so it runs as several launches, not one"
     remedy = "for its gradient, launch it under `qd.ad.Tape`; it cannot be inspected as a whole"

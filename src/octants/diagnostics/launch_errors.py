@@ -102,9 +102,7 @@ class WrongAnnotation(UserError):
     annotation: str
     code = "OCT411"
     exception = OctantsSyntaxError
-    title = (
-        "{what} of kernel `{kernel}` is annotated with {annotation}, which is not a type of kernels"
-    )
+    title = "{what} of kernel `{kernel}` is annotated with {annotation}, which kernels cannot use"
     label = "not a type of the language"
     remedy = (
         "use a scalar type, `qd.types.vector(n, dtype)`, `qd.types.ndarray()` or `qd.template()`"

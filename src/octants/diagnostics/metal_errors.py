@@ -75,4 +75,4 @@ class TooManyThreads(UserError):
     code = "OCT475"
     exception = OctantsRuntimeError
     title = "kernel `{kernel}` has blocks of {threads} threads; Metal runs at most {most} of them"
-    remedy = "ask for smaller blocks by `qd.loop_config(block_dim=...)`"
+    remedy = "choose smaller blocks with `qd.loop_config(block_dim=...)`"

@@ -32,7 +32,7 @@ class WrongCell(UserError):
     block: str
     code = "OCT251"
     exception = OctantsTypeError
-    title = "`{function}`: integer indices of a cell of `{block}`: {wanted}; given: {given}"
+    title = "`{function}` takes {wanted} integer index(es) of a cell of `{block}`; given: {given}"
     label = "called here"
     remedy = (
         "`qd.rescale_index(x, block, I)` makes the cell of a block from the index of an element"
@@ -47,7 +47,7 @@ class NestedSparseLoop(UserError):
     exception = OctantsRuntimeError
     title = "a loop over {what} must be at the top level of the kernel: it lists the active cells"
     label = "this loop"
-    remedy = "move it to the top level, or loop over all indices and ask `qd.is_active`"
+    remedy = "move it to the top level, or loop over all indices and test `qd.is_active`"
 
 
 class TooManyCells(UserError):
@@ -58,7 +58,7 @@ class TooManyCells(UserError):
     most: int
     code = "OCT253"
     exception = OctantsValueError
-    title = "a {kind} block has {cells} cells in all, and can have {most}"
+    title = "a {kind} block has {cells} cells in all; it can have at most {most}"
     remedy = "put larger dense blocks into fewer sparse cells"
 
 

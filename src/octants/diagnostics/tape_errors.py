@@ -70,8 +70,8 @@ class UntrackedChange(UserError):
     code = "OCT320"
     exception = OctantsRuntimeError
     title = (
-        "`{array}` was changed through a pointer or a shared view, but a launch on the tape needs"
-        " what it, or its gradient, held before"
+        "`{array}` was changed through a pointer or a shared view, but the gradient of a launch on"
+        " the tape needs what it, or its gradient, held before"
     )
     remedy = (
         "write it with `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees; or"
@@ -209,8 +209,8 @@ class OverlapOnTape(UserError):
     code = "OCT338"
     exception = OctantsRuntimeError
     title = (
-        "{reader} reads {array}, whose memory {writer} has written as another array, {other}: the"
-        " derivative cannot pass from the one to the other"
+        "{reader} reads {array}, but {writer} wrote the same memory as another array, {other}:"
+        " derivatives do not cross from one array to another"
     )
     notes = ("arrays that share memory have derivatives of their own, or none",)
     remedy = (
@@ -227,9 +227,7 @@ class DerivativeInMemory(UserError):
     other: str
     code = "OCT339"
     exception = OctantsRuntimeError
-    title = (
-        "kernel `{kernel}`: the derivative of {array} would be added up in the memory of {other}"
-    )
+    title = "kernel `{kernel}`: the derivative of {array} shares its memory with {other}"
     remedy = "give each array a gradient in memory of its own, and pass a copy of it to kernels"
 
 
@@ -251,7 +249,7 @@ class WrongAdjoint(UserError):
     code = "OCT323"
     exception = OctantsValueError
     title = "`seed` of {what}: {problem}"
-    remedy = "a seed is a number, or has one number for each element of what it is the adjoint of"
+    remedy = "pass a number, or one number for each element of what the seed is the adjoint of"
 
 
 class NoDual(UserError):

@@ -72,7 +72,7 @@ def finish(context: Context, node: ast.For, loop: BlockLoop, body: Block) -> dic
     loop.begin(body)
     taken = sum(map(nbytes, shared_arrays(Task("", body))))
     if taken > capacity:
-        problem = f"those of this loop take {taken} bytes, and there are {capacity}"
+        problem = f"this loop has {taken} bytes of them, and a block can have {capacity}"
         context.fail(WrongSharedArray(problem, "use narrower types, or fewer elements"), node)
     loop.check(body)
     return loop.options
@@ -180,7 +180,7 @@ def _shuffle(fn: str) -> Implementation:
         loop_of(context, node, name)
         lanes, chosen = _lanes(context, node, name, None), _scalar(context, node, name, lane)
         if not chosen.type.is_integer:
-            context.fail(WrongLanes(name, f"{describe(chosen)} is not a number of lanes"), node)
+            context.fail(WrongLanes(name, f"{describe(chosen)} cannot choose a lane"), node)
         number = context.builder.cast(chosen, i32)
         one = lambda x: context.builder.subgroup(fn, lanes, x, number)  # noqa: E731
         return elementwise(context, name, one, _value(context, value))
@@ -207,10 +207,10 @@ def _combine(fn: str, name: str, finish: Callable[..., Value]) -> Implementation
 
 def _check_type(context: Context, node: ast.AST, name: str, fn: str, dtype: DType) -> None:
     if fn in BITWISE and dtype.is_float:
-        context.fail(WrongLanes(name, f"it is not for {dtype}", "it is for integers"), node)
+        context.fail(WrongLanes(name, f"it does not take {dtype}", "it is for integers"), node)
     if fn not in BITWISE and dtype.is_bool:
         way_out = "cast it to an integer, or use `reduce_and` or `reduce_or`"
-        context.fail(WrongLanes(name, "it is not for u1", way_out), node)
+        context.fail(WrongLanes(name, "it does not take u1", way_out), node)
 
 
 def _as_it_is(_context: Context, _lanes: int, result: Value) -> Value:

@@ -45,7 +45,7 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
         for item in items:
             returns.add(context, _type_of(context, item, node))
     if len(items) != len(returns.types):
-        problem = f"{len(returns.types)} values are to be returned, not {len(items)}"
+        problem = f"the number of returned values is {len(items)}, not {len(returns.types)}"
         context.fail(WrongReturn(problem, _way_out(returns)), node)
     if returns.is_declared:
         _check_literals(context, value, node)
@@ -72,7 +72,7 @@ def _flattened(context: Context, value: Any, node: ast.Return) -> list[Any]:
     declared = context.returns.declared
     values = value if isinstance(value, tuple) and len(declared) > 1 else (value,)
     if len(values) != len(declared):
-        problem = f"{len(declared)} values are to be returned, not {len(values)}"
+        problem = f"the number of returned values is {len(values)}, not {len(declared)}"
         context.fail(WrongReturn(problem, _way_out(context.returns)), node)
     items = []
     for kind, given in zip(declared, values, strict=True):

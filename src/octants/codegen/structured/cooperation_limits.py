@@ -17,6 +17,6 @@ def check(task: Task, blocks: Blocks) -> None:
         raise InternalError(f"{task.name}: subgroups of {sizes(task)[1]}, not {size}")
     taken = sum(words(array) * word_of(array.dtype).size for array, _ in shared_array_refs(task))
     if taken > limit:
-        problem = f"those of this loop take {taken} bytes here, and there are {limit}"
+        problem = f"this loop has {taken} bytes of them, and a block can have {limit} here"
         way_out = "tangents take as much as what they are of, and no number less than 4 bytes"
         raise WrongSharedArray(problem, f"use fewer elements: {way_out}").at(task.location)

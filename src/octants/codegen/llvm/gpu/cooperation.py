@@ -27,7 +27,7 @@ def begin_task(f: ThreadText, task: Task) -> None:
         f.shared_arrays[ArrayRef(array, companion)] = f.gpu.shared_memory(f, name, size)
         taken += size
     if taken > f.gpu.shared_bytes:
-        problem = f"those of this loop take {taken} bytes, and there are {f.gpu.shared_bytes}"
+        problem = f"this loop has {taken} bytes of them, and a block can have {f.gpu.shared_bytes}"
         way_out = "tangents take as much as what they are of; use fewer elements"
         raise WrongSharedArray(problem, way_out).at(task.location)
 
