@@ -292,9 +292,9 @@ def test_expressions_wrap_as_their_types_do(bits: int) -> None:
     domain = Builder()
     domain.yield_([domain.constant(0, kind), domain.constant(9, kind)])
     b.yield_()
-    forms = AffineExpressions(Task("t", b.block, domain.block))
-    assert (forms.form(zero).terms, forms.form(zero).constant) == ({}, 0)
-    assert (forms.form(again).terms, forms.form(again).constant) == ({item: 1}, 0)
+    affine = AffineExpressions(Task("t", b.block, domain.block))
+    assert (affine.expression(zero).terms, affine.expression(zero).constant) == ({}, 0)
+    assert (affine.expression(again).terms, affine.expression(again).constant) == ({item: 1}, 0)
 
 
 # -- programs --------------------------------------------------------------------------------------
