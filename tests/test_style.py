@@ -97,7 +97,7 @@ REPLACED_IN_NAMES = {
 
 
 IS_STANDARD = {
-    "place": re.compile(r"^(data/|fuzz/oracle/(namespace|quants))"),  # fields are placed in trees of blocks
+    "place": re.compile(r"^(data/|fuzz/oracle/(namespace|quants))"),  # in trees of fields
     "turn": re.compile(r"^(mathlib/|lang/linear_algebra)"),  # an angle
 }
 """Files in which a word has its standard meaning."""

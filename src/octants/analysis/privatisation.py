@@ -241,8 +241,8 @@ class RowPartition(InBounds):
                 return None
             return replace(row, divisors=(*row.divisors, op.rhs))
         if op.fn in ("min", "max"):
-            conditions = ((op.lhs, op.rhs), (op.rhs, op.lhs))
-            clamped = (self._clamped(op.fn, self._whole_row(a, access), b) for a, b in conditions)
+            orders = ((op.lhs, op.rhs), (op.rhs, op.lhs))
+            clamped = (self._clamped(op.fn, self._whole_row(a, access), b) for a, b in orders)
             return next((row for row in clamped if row is not None), None)
         return self._wrapped(self._whole_row(op.lhs, access), op.rhs) if op.fn == "mod" else None
 
