@@ -93,7 +93,7 @@ class _Runner:
         for item in self.items:
             self._advance(item)
         while any(item.waits_at for item in self.items):
-            for item in self._meet():
+            for item in self._run_convergent():
                 self._advance(item)
 
     # -- one work item -----------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class _Runner:
 
     # -- convergent operations ---------------------------------------------------------------------
 
-    def _meet(self) -> list[_Item]:
+    def _run_convergent(self) -> list[_Item]:
         """Run a convergent operation that its items have reached; returns those that can go on."""
         going: list[_Item] = []
         for first, lanes in self._groups():

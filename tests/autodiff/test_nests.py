@@ -189,7 +189,7 @@ def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(self: Any, keys: Any, _: Any) -> list[Value]:
         return [self._sweep.builder.constant(0, dtype) for dtype in keys.values()]
 
-    monkeypatch.setattr(StoredLoops, "_given", zeros)
+    monkeypatch.setattr(StoredLoops, "_values_or_zeros", zeros)
 
 
 def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,13 @@ class AffineExpressions:
         self.item = task.body.args[0] if task.is_parallel else None
 
     def _visit(self, block: Block, loops: tuple[Operation, ...], *, always: bool) -> None:
+        """Index the operations of a block.
+
+        Args:
+            block: The block.
+            loops: The enclosing loops, outermost first.
+            always: Whether the block is under no `if` and in no `while`.
+        """
         self.home.update((arg, loops) for arg in block.args)
         for op in block.ops:
             self.order[op] = len(self.order)
@@ -94,6 +101,7 @@ class AffineExpressions:
         return least <= low and high <= most
 
     def _compute(self, value: Value) -> Affine:
+        """The expression of a value from those of its operands; one atom if it is not affine."""
         op, bits = self.definitions.get(value), value.type.bits
         if value.type not in INDEX_TYPES:
             return Affine(0, {value: 1}, bits)

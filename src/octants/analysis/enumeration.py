@@ -92,6 +92,12 @@ class Enumeration:
             self._block(task.body, frame)
 
     def _block(self, block: Block, frame: _Frame) -> None:
+        """Run a block for many work items at once.
+
+        Args:
+            block: The block.
+            frame: The values of the operations so far, one for each execution.
+        """
         for op in block.ops:
             if isinstance(op, ops.Access):
                 self._access(op, frame)

@@ -61,7 +61,7 @@ class EqualIndices(InBounds):
         ]
         for atom in sorted(atoms, key=lambda atom: -abs(one.terms[atom])):
             rest, other_rest = one.without(atom), other.without(atom)
-            gap = self._gap(rest, other_rest)
+            gap = self._greatest_difference(rest, other_rest)
             if gap is None or not self._is_decided(atom, one.terms[atom], gap, one.bits, exact):
                 break
             found.add(atom)
@@ -77,7 +77,7 @@ class EqualIndices(InBounds):
             return span * math.gcd(factor, 1 << bits) < 1 << bits
         return gap < factor and (exact or factor * span + gap < 1 << bits)
 
-    def _gap(self, one: Affine, other: Affine) -> int | None:
+    def _greatest_difference(self, one: Affine, other: Affine) -> int | None:
         """The greatest difference of two expressions, over all work items and iterations."""
         for atom in [atom for atom in one.terms if self.is_uniform(atom)]:
             if other.terms.get(atom) != one.terms[atom]:

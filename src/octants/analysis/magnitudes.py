@@ -47,6 +47,7 @@ class Magnitudes:
         return known[value]
 
     def _of(self, value: Value, known: dict[Value, float]) -> float:
+        """A bound of the absolute value of an operation; infinite where there is none."""
         op = self._makers.get(value)
         if isinstance(op, ops.Unary):
             if op.fn in _WAVES:

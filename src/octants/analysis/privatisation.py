@@ -224,6 +224,7 @@ class RowPartition(InBounds):
         return coefficient * (self.span_of(atom) + 2 * _WIDEST) + rest >= 1 << bits
 
     def _atom(self, atom: Value, access: Operation) -> Row | None:
+        """The row that an atom stands for at an access; None if it does not follow rows."""
         if atom is self.item:
             return Row()
         op = self.definitions.get(atom)

@@ -97,6 +97,7 @@ class Uniformity:
         self._follow.setdefault(source, []).append(target)
 
     def _visit(self, block: Block) -> None:
+        """Add the edges along which values vary, for all operations of a block."""
         for op in block.ops:
             if isinstance(op, ops.If):
                 self._if(op)

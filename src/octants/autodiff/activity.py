@@ -103,6 +103,7 @@ def propagate_activity(
 
 
 def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
+    """The pairs (operand, result) along which a derivative may flow through an operation."""
     if isinstance(op, ops.Loop):
         for init, arg, yielded, result in zip(
             op.inits, op.carried, op.body.yielded, op.results, strict=True

@@ -184,6 +184,7 @@ class _Logger:
     # -- writing and reading the log ------------------------------------------------------------
 
     def _with_log(self, *, writes: bool) -> Task:
+        """A copy of the task that writes the results of its atomics to the log, or reads them."""
         log = thread_log(self.task.body, self.arrays)
         head = Builder()
         number = self._number(head, log.body)
@@ -198,6 +199,14 @@ class _Logger:
     def _rewrite(
         self, block: Block, positions: dict[Operation, Value], base: Value, writes: bool
     ) -> None:
+        """Write or read the log at the logged operations of a block.
+
+        Args:
+            block: The block, rewritten in place.
+            positions: The position of each logged operation among those of its work item.
+            base: The position in the log at which the work item's words begin.
+            writes: Whether to write the log; else the operations are replaced by reads of it.
+        """
         builder = Builder(Block())
         for op in block.ops:
             builder.location = op.location

@@ -55,6 +55,7 @@ class Backward:
                 _REVERSE[type(op)](self, op)
 
     def _reverse_scalar(self, op: Operation) -> None:
+        """Add, for each active operand, its share of the adjoint of the result."""
         result = op.results[0]
         adjoint = self.adjoints.get(result)
         if adjoint is None:
@@ -100,6 +101,10 @@ class Backward:
     # -- control -----------------------------------------------------------------------------------
 
     def _reverse_if(self, op: ops.If) -> None:
+        """Emit a branch whose sides propagate adjoints through the sides of the original one.
+
+        It yields the adjoints of the values from outside that either side changes.
+        """
         adjoints, captures = self.adjoints, self.facts.captures
         captured = list({**captures(op.then), **captures(op.orelse)})
         before = adjoints.snapshot(captured)
@@ -126,6 +131,7 @@ class Backward:
         adjoints.put(zip(touched, new.results, strict=True))
 
     def _reverse_loop(self, op: ForOrWhile) -> None:
+        """Emit the reverse of a recorded loop, and add the adjoints of its initial values."""
         stores = self.replay.stores
         if op in self.replay.sweep.plan.nests.around:
             stores.select_stored(op)

@@ -114,6 +114,7 @@ class _PushCounter:
         block.ops[:] = builder.block.ops
 
     def _count(self, builder: Builder, op: ops.RecordAccess) -> None:
+        """Count a push of a record: the greatest size, and how many pushes; or count a pop."""
         first = PER_RECORD * self.numbers[op.record]
         one = builder.constant(1, i64)
         if isinstance(op, ops.RecordPop):

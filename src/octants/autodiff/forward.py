@@ -130,6 +130,13 @@ def _tangent_array(array: Array, names: Collection[str]) -> Array:
 
 
 def _forward(module: Module, arrays: dict[Array, Array], contracts: bool) -> Module:
+    """The forward kernel: each task with its tangents, in order where it depends on the order.
+
+    Args:
+        module: The primal kernel.
+        arrays: The array of the result for each array of the kernel.
+        contracts: Whether products may be fused with sums.
+    """
     for array in arrays.values():
         if array.space in (Space.TEMPORARY, Space.SHARED) and array.dtype.is_float:
             array.layouts[TANGENT] = array.layouts[PRIMAL]

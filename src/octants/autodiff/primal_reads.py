@@ -64,6 +64,14 @@ class PrimalReads:
         return new
 
     def _strip(self, new: Block, primal: Block, on_read: OnRead, keep: bool) -> None:
+        """Leave the effects out of a copied block, and report its reads.
+
+        Args:
+            new: The copy, rewritten in place.
+            primal: The block that was copied.
+            on_read: Called with each read, the operation that it is a copy of, and its kind.
+            keep: Whether writes to memory of the launch stay.
+        """
         stripped: list[Operation] = []
         for op, origin in zip(new.ops, primal.ops, strict=True):
             reading = without_effects(op, OF_THE_LAUNCH if keep else ())
@@ -99,6 +107,13 @@ class PrimalReads:
         )
 
     def _consider(self, op: Operation, is_recomputed: bool, survey: Survey) -> None:
+        """Add a read of the reverse kernel to the survey.
+
+        Args:
+            op: The read, as the reverse kernel makes it.
+            is_recomputed: Whether it is in a task that computes temporaries again.
+            survey: What is needed, what is read, and the hazards so far.
+        """
         number, origin, kind = self._observed[op]
         array: Array = origin.array  # type: ignore[attr-defined]
         if kind == "shared":

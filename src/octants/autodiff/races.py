@@ -82,6 +82,7 @@ def _active(companion: Companion = Companion.ADJOINT) -> Callable[[Array], bool]
 
 
 def _matters(task: Task, companion: Companion) -> Matters:
+    """A predicate: whether a race between two accesses changes the derivative of a task."""
     is_active = _active(companion)
     varied = ActivityFlow(task.body).varied(is_active)
     reads_again = companion is Companion.ADJOINT

@@ -149,6 +149,14 @@ class _ResultRecorder:
                 replace_operands(op, lambda value: self.replaced.get(value, value))
 
     def _rewrite_slot(self, sites: _Sites, slot: int, popped: Value, chain: Chain) -> None:
+        """Let a slot of a record hold the result of a chain of functions instead of its operand.
+
+        Args:
+            sites: The pushes and pops of the record.
+            slot: The position of the value in the record.
+            popped: The value that the record's only pop gives for the slot.
+            chain: The functions that the popped value goes through, and nothing else.
+        """
         points = [
             self._point(push.values[slot], around, popped, chain) for push, around in sites.pushes
         ]

@@ -193,6 +193,16 @@ class StoredLoops:
         return [begin] if self._nests.has_frames(op) else []
 
     def _store_while(self, op: ops.While, begin: Value, cursor: Cursor) -> Value:
+        """Run and store a while loop.
+
+        Args:
+            op: The loop.
+            begin: The position on the tape at which its records begin.
+            cursor: The position and the limit of what is stored.
+
+        Returns:
+            The position behind its records.
+        """
         sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         record = records.of(op)
 
@@ -243,12 +253,14 @@ class StoredLoops:
         def emit(branch: Block) -> list[Value]:
             cursor.position = start
             self._store_block(branch, cursor)
-            return [*self._given(keys, self._nests.exports(branch)), cursor.position]
+            return [*self._values_or_zeros(keys, self._nests.exports(branch)), cursor.position]
 
         *exports, cursor.position = self._sweep.if_(op, emit)
         self._sweep.values.bind_all(keys, exports)
 
-    def _given(self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]) -> list[Value]:
+    def _values_or_zeros(
+        self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]
+    ) -> list[Value]:
         """The values of some keys, with zeros for those of the other branch."""
         sweep = self._sweep
         return [

@@ -75,6 +75,7 @@ def work_of(block: Block) -> int:
 
 
 def _work(op: Operation) -> int:
+    """The cost of an operation in simple operations, for deciding whether unrolling pays."""
     if isinstance(op, (ops.Constant, ops.Cast)):
         return 0
     if isinstance(op, (ops.Unary, ops.Binary)):

@@ -38,6 +38,7 @@ def end(f: ThreadFunction, targets: list[ArrayRef]) -> None:
 
 
 def _add(f: ThreadFunction, target: ArrayRef) -> None:
+    """Add the block's copy of an array to the array, leaving out zeros."""
     code, dtype, copy = f.code, target.array.dtype, f.shared_arrays.pop(target)
 
     def add(number: Operand) -> None:

@@ -55,6 +55,11 @@ class _Writer:
         self.known: list[str] = []  # definitions of named values
 
     def write(self, value: Value) -> str:
+        """Return a value as a Python expression over the parameter slots.
+
+        Raises:
+            _Unknown: The host cannot compute the value.
+        """
         op = self._definitions.get(value)
         if op is None or not (value.type.is_integer or value.type.is_bool):
             raise _Unknown

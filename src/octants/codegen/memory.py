@@ -141,6 +141,7 @@ def _add_row_major(
 def _add_terms(
     f: FunctionEmitter, offset: Offset, layout: Layout, indices: Sequence[Value]
 ) -> None:
+    """Add the terms of a layout to an offset; those of constant indices as constants."""
     for term in layout.terms:
         index = indices[term.axis]
         number = f.code.known(f.use(index))

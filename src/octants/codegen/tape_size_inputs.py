@@ -114,6 +114,7 @@ class _Search:
         return tuple(maker.value if isinstance(maker, ops.Constant) else None for maker in makers)
 
     def _learn(self, block: Block, owner: Operation | None) -> None:
+        """Index a block: definitions of values, enclosing operations, stores and pushes."""
         for op in block.ops:
             self._makers.update((result, op) for result in op.results)
             if owner is not None:
@@ -217,6 +218,11 @@ class _Search:
                 yield from (op.inits[number - 1], op.body.yielded[number - 1])
 
     def _of_load(self, op: ops.Load) -> Iterator[Value | Operation]:
+        """Yield what determines a loaded value; note parameters and memory among the inputs.
+
+        Raises:
+            _Unknown: Others may write what is loaded.
+        """
         if op.companion is not Companion.PRIMAL:
             raise _Unknown
         yield from op.indices

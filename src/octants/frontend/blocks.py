@@ -116,7 +116,7 @@ class _ConvergentOperations:
         for op in block.ops:
             if op.is_convergent:
                 self._check_convergence(op, around)
-            ways = self._ways(op)
+            ways = self._paths_taken(op)
             for region in op.regions:
                 self.check(region, around if ways is None else [*around, (op, ways)])
 
@@ -133,7 +133,7 @@ class _ConvergentOperations:
         is_of_block = isinstance(op, ops.Barrier) and op.scope == "block"
         return self.loop.block_dim if is_of_block else self.loop.subgroup_size
 
-    def _ways(self, op: Operation) -> list[Any] | None:
+    def _paths_taken(self, op: Operation) -> list[Any] | None:
         """What each work item does at a branch or a loop; None where that is not known."""
         if isinstance(op, ops.If):
             return self._values(op.condition)

@@ -65,11 +65,11 @@ class CacheEntry:
             except Exception:  # an error of a property, which building the kernel raises again
                 continue
             if reads is not None and self._store.has(self._file(digest.text, "facts")):
-                self._know(digest)
+                self._set_key(digest)
                 return reads
         return None
 
-    def _know(self, digest: Digest) -> None:
+    def _set_key(self, digest: Digest) -> None:
         """Set the key, and the objects that files refer to by number."""
         self.key, self._objects = digest.text, list(map(if_referable, digest.objects))
 
@@ -79,7 +79,7 @@ class CacheEntry:
         paths = follow_reads(digest, built.reads) if built.is_repeatable else None
         if paths is None or not source_version.is_current():
             return False
-        self._know(digest)
+        self._set_key(digest)
         known = self._manifest()
         if paths not in known:
             known = [paths, *known][:_MOST_MANIFESTS]

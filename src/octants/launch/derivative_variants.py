@@ -148,7 +148,7 @@ def bare_reverse(
             specialisation, module, before_launch=False, split=False, arguments=arguments
         )
         if result.hazards:
-            result = _again(specialisation, module, arguments) or result
+            result = _reverse_with_repeated_stores(specialisation, module, arguments) or result
         _refuse(module, result, trusts)
         layout = _persistent_adjoints(module, arguments)
         needed = tuple(module.arrays.index(array) for array in result.needed)
@@ -181,7 +181,7 @@ def tape_plan(
 
     def make() -> TapePlan:
         races.refuse_races(specialisation.module)
-        plan = _trusting(specialisation, arguments, validates) if trusts else None
+        plan = _plan_on_trust(specialisation, arguments, validates) if trusts else None
         return plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
 
     return specialisation.remember(("tape", arguments, trusts, trusts and validates), make)
@@ -195,7 +195,7 @@ def plan_with_modules(specialisation: Specialisation) -> TapePlan:
     return plan
 
 
-def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
+def _plan_on_trust(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
     """The kernel as one step, reversed on whatever memory holds then."""
     module = specialisation.module
     result = _reverse(specialisation, module, before_launch=False, split=False, arguments=arguments)
@@ -214,7 +214,7 @@ def _trusting(specialisation: Specialisation, arguments: bool, validates: bool) 
 def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
     """The kernel as one step; None if it can only be reversed task by task."""
     module = specialisation.module
-    result = _best(specialisation, module, split=False, arguments=arguments)
+    result = _reverse_on_memory(specialisation, module, split=False, arguments=arguments)
     if result.hazards:
         return None
     layout = _persistent_adjoints(module, arguments)
@@ -241,7 +241,7 @@ def _part(
     """A task as a step, with a log if its atomics need one; None if its work items must run in
     order.
     """
-    result = _best(specialisation, part, split=True, arguments=arguments)
+    result = _reverse_on_memory(specialisation, part, split=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
         forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
@@ -250,7 +250,7 @@ def _part(
     logged = None if is_ordered else atomic_logs.log_results(part)
     if logged is None:
         return None
-    result = _best(specialisation, logged.reading, split=True, arguments=arguments)
+    result = _reverse_on_memory(specialisation, logged.reading, split=True, arguments=arguments)
     if result.hazards:
         return None
     clone = specialisation.with_log
@@ -271,14 +271,16 @@ def _ordered_part(
 ) -> ReverseStep:
     """A task as a step whose work items run one after the other."""
     part = pipeline.serialise(part, driver.stage_of(specialisation.options))
-    result = _best(specialisation, part, split=True, arguments=arguments)
+    result = _reverse_on_memory(specialisation, part, split=True, arguments=arguments)
     _refuse(part, result)
     forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
     step = _step(specialisation, forward, part, result, layout)
     return dataclasses.replace(step, is_ordered=True)
 
 
-def _again(specialisation: Specialisation, module: Module, arguments: bool) -> Reversed | None:
+def _reverse_with_repeated_stores(
+    specialisation: Specialisation, module: Module, arguments: bool
+) -> Reversed | None:
     """The reverse in which tasks repeat the stores that initialise arrays; None if that is not
     enough.
     """
@@ -309,7 +311,7 @@ def _refuse(module: Module, result: Reversed, trusts: bool = False) -> None:
         raise errors.overwritten(module.name, hazards)
 
 
-def _best(
+def _reverse_on_memory(
     specialisation: Specialisation, module: Module, *, split: bool, arguments: bool
 ) -> Reversed:
     """The reverse on memory from after the run if possible, else on memory from before it."""

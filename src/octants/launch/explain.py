@@ -226,8 +226,8 @@ class _Run:
 def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
     """The recorded loops of a module, from their counts."""
     numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
-    parents, checkpoints = counting.around, _beside(counting.records, CHECKPOINT)
-    rests, reasons = _beside(counting.records, REST), _reasons(counting.module)
+    parents, checkpoints = counting.around, _records_named(counting.records, CHECKPOINT)
+    rests, reasons = _records_named(counting.records, REST), _reasons(counting.module)
     for record, rest in rests.items():
         numbers[record] = _with_rest(numbers[record], numbers[rest], bool(rest.local))
     has_log = any(record.name == LOG for record in counting.records)
@@ -281,7 +281,7 @@ def _with_rest(row: list[int], rest: list[int], holds_all: bool) -> list[int]:
     return [slots + rest[0], pushes + before + rest[1], pops + rest[2], stored]
 
 
-def _beside(records: list[Record], name: str) -> dict[Record, Record]:
+def _records_named(records: list[Record], name: str) -> dict[Record, Record]:
     """The records with a name, such as those of checkpoints, by the record of their loop."""
     waiting = [record for record in records if record.name == name]
     found = {}

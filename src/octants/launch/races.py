@@ -76,7 +76,7 @@ class RaceCheck:
         sizes = [math.prod(shape) for shape in shapes]
         starts = np.cumsum([1, *sizes])
         words = zeros(watching.WORDS * int(starts[-1]), np.int64)
-        log = zeros(1, np.int64), _sent(starts), words
+        log = zeros(1, np.int64), _upload(starts), words
         self._run(program, specialisation, (*values, *log))
         shadows = read_back(words).reshape(-1, watching.WORDS)
         for section, (start, size) in enumerate(zip(starts, sizes, strict=False)):
@@ -282,7 +282,7 @@ def _shape(
     return (*shape, *array.element_shape)
 
 
-def _sent(values: NumpyArray) -> Any:
+def _upload(values: NumpyArray) -> Any:
     """Copy numbers to memory that kernels can read."""
     array = zeros(len(values), np.int64)
     if isinstance(array, np.ndarray):

@@ -40,6 +40,13 @@ def _lowered(build: Legaliser, block: Block, values: dict[Value, Value]) -> Bloc
 
 
 def _write(build: Legaliser, op: Operation, values: dict[Value, Value]) -> None:
+    """Append an operation, lowered.
+
+    Args:
+        build: The builder of legal operations.
+        op: The operation of the original block.
+        values: The lowered value for each original value so far; gains the results.
+    """
     build.location = op.location
     operands = [values[value] for value in op.operands]
     found = build.operation(op, operands)

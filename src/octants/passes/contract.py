@@ -50,6 +50,12 @@ def contract(module: Module) -> None:
 
 
 def _contract_block(block: Block, uses: Counter[Value]) -> None:
+    """Fuse each sum with a product of its block; products that become part of one are dropped.
+
+    Args:
+        block: The block, rewritten in place.
+        uses: How often each value of the task is used: a product must have one use.
+    """
     products: dict[Value, ops.Binary] = {}
     kept: dict[Operation, None] = {}
     for op in block.ops:
@@ -98,6 +104,13 @@ def _begin_with_constants(task: Task, uses: Counter[Value]) -> None:
 
 
 def _begin_block(block: Block, uses: Counter[Value], constants: dict[Value, ops.Constant]) -> None:
+    """Let sums of products begin with the constant that is added to them, so that all is fused.
+
+    Args:
+        block: The block, rewritten in place.
+        uses: How often each value of the task is used.
+        constants: The definitions of the values that are constants.
+    """
     makers: dict[Value, Operation] = {}
     instead: dict[Operation, list[Operation]] = {}
     for op in block.ops:

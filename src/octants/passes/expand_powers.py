@@ -72,6 +72,12 @@ def _is_half(op: ops.Constant) -> bool:
 
 
 def _rewrite(block: Block, halves: dict[Value, int]) -> None:
+    """Expand the powers in a block.
+
+    Args:
+        block: The block, rewritten in place.
+        halves: Twice the constant exponents, by their IR values: 5 stands for 2.5.
+    """
     builder, known = Builder(Block()), dict[Value, dict[int, Value]]()
     for op in block.ops:
         for region in op.regions:

@@ -145,6 +145,7 @@ class _Sums:
         return found if self._uses[end] == 1 else []
 
     def _step(self, op: Operation, before: Value) -> _Step | None:
+        """The step of a sum that adds to ``before``; None if fusing its terms saves nothing."""
         if not isinstance(op, ops.Binary):
             return None
         terms: list[_Term] = []

@@ -128,7 +128,7 @@ class OrderedParts:
         for number, sums in enumerate(self._all):
             name = f"{self._task.name}_parts{number}"
             sums.parts = _array(module, name, sums.dtype, (sums.count, self.threads))
-        tasks.append(self._dealt(bounds))
+        tasks.append(self._strided_task(bounds))
         for sums in self._all:
             tasks += self._branches(module, sums)
             tasks.append(self._root(sums))
@@ -151,7 +151,7 @@ class OrderedParts:
         lower, upper = (builder.cast(values[value], i64) for value in self._task.domain.yielded[:2])
         return lower, upper
 
-    def _dealt(self, bounds: Array | None) -> Task:
+    def _strided_task(self, bounds: Array | None) -> Task:
         """Thread t has the work items t, t + n, t + 2 n, ... after the first one."""
         item = self._task.body.args[0]
         thread = Value(i32, "thread")

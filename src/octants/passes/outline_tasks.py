@@ -136,6 +136,7 @@ class _Outliner:
         return Task(name, op.body, domain, location=op.location, options=op.options)
 
     def temporary(self, value: Value) -> Array:
+        """The array in launch-temporary memory that carries a value to later tasks."""
         if value not in self.temporaries:
             array = Array(
                 f"temporary_{len(self.temporaries)}",
@@ -175,6 +176,7 @@ class _Importer:
         return self._known[value]
 
     def _import(self, value: Value) -> Value:
+        """Define a value of another segment in this one: computed again if cheap, else loaded."""
         if value in self._outliner.cheap:
             definition = self._outliner.definition[value]
             operands = self._outliner.operands[definition]

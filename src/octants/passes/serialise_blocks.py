@@ -172,6 +172,12 @@ class _Blocks:
     # -- blocks of code ----------------------------------------------------------------------------
 
     def _block(self, block: Block, mask: Array | None) -> None:
+        """Write the operations of a block for all work items.
+
+        Args:
+            block: The block of the original task.
+            mask: The flags of the work items that run it; None stands for all of them.
+        """
         run: list[Operation] = []
         for op in block.ops[:-1]:
             if op not in self.stopping:

@@ -94,6 +94,12 @@ def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
 
 
 def _rewrite(block: Block, derivatives: set[Value]) -> None:
+    """Multiply by one reciprocal where a block divides by the same value more than once.
+
+    Args:
+        block: The block, rewritten in place.
+        derivatives: The values that are computed from adjoints or tangents; only they may change.
+    """
     binary = (op for op in block.ops if isinstance(op, ops.Binary))
     divisors = Counter(op.rhs for op in binary if _divides(op, derivatives))
     reciprocals: dict[Value, Value] = {}

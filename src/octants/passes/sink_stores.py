@@ -67,6 +67,12 @@ def sink_stores(module: Module, noalias: bool = False) -> None:
 
 
 def _sink(block: Block, noalias: bool) -> None:
+    """Move the stores of constants in a block down, to the last operation that they may precede.
+
+    Args:
+        block: The block, rewritten in place.
+        noalias: Whether no two arrays of the module share memory.
+    """
     waiting: list[ops.Store] = []
     constants = set[object]()
     result: list[Operation] = []

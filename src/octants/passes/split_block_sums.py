@@ -174,6 +174,7 @@ class BlockShares(SharedItems):
         return builder.if_(is_shared, then, orelse).results
 
     def _totals(self, shares: list[Value]) -> list[Value]:
+        """Add up shares over the threads that share a work item, by halving, in shared memory."""
         builder = self.builder
         kinds = [_stored_type(share) for share in shares]
         fns = ["or" if share.type is u1 else "add" for share in shares]

@@ -45,6 +45,7 @@ class LaneShares(SharedItems):
         return [self._total(share) for share in shares]
 
     def _total(self, share: Value) -> Value:
+        """Add up a share over the lanes that share a work item, by butterfly exchanges."""
         builder = self.builder
         kind, fn = (i32, "or") if share.type is u1 else (share.type, "add")
         total = builder.cast(share, kind)

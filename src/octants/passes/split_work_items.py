@@ -111,6 +111,7 @@ class SharedItems(ABC):
         task.options = {**task.options, **sizes, **self.options, SHARED_LOOPS: True}
 
     def _sizes(self, builder: Builder) -> Sizes:
+        """Emit the lower bound, the number of work items, and how many threads share one."""
         domain, values = self.task.domain, dict[Value, Value]()
         assert domain is not None
         for op in domain.ops[:-1]:

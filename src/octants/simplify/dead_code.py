@@ -120,6 +120,7 @@ class _Pruner:
     # -- marking -----------------------------------------------------------------------------------
 
     def _mark_operation(self, op: Operation) -> None:
+        """Keep an operation, and queue what it needs."""
         if op in self.live_ops:
             return
         self.live_ops.add(op)
@@ -135,6 +136,7 @@ class _Pruner:
             self.work.extend(op.operands)
 
     def _mark_value(self, value: Value) -> None:
+        """Keep a value, and queue what defines it: only the carried values and slots in use."""
         if value in self.live_values:
             return
         self.live_values.add(value)

@@ -281,18 +281,22 @@ class _Folder:
         self.values[op.result] = self.builder.constant(op.value, op.result.type)
 
     def _share(self, op: Operation) -> None:
+        """Reuse an equal operation whose block dominates this one, or build the operation.
+
+        A new one is built in the outermost block that has its operands, for others to reuse.
+        """
         operands = self._operands(op)
         key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
         known = self.scope.find(key)
         if known is None:
-            scope = self._home(operands, op.is_costly)
+            scope = self._outermost_scope(operands, op.is_costly)
             with self.builder.within(scope):
                 build = _BUILD.get(type(op), _build_alike)
                 known = build(self.builder, op, operands)
             scope.shared[key] = known
         self.values[op.result] = known
 
-    def _home(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
+    def _outermost_scope(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
         """The outermost scope that sees the operands, going out of loops (and branches in them)."""
         deepest = max((self.builder.depth[value] for value in operands), default=0)
         home = scope = self.scope

@@ -171,6 +171,14 @@ def assembly_text(
 def _write(
     modules: Sequence[Module], target: Target, simd: str, fast_math: bool
 ) -> tuple[ModuleText, list[KernelText]]:
+    """Write the LLVM IR of kernels into one module of text.
+
+    Args:
+        modules: The kernels.
+        target: What the code is for.
+        simd: The option `simd`.
+        fast_math: Whether operations may be fused and reassociated.
+    """
     text = ModuleText(fast_math=fast_math and has_fused(target))
     machine = Cpu(target)
     kernels = []
@@ -288,6 +296,7 @@ def _arguments(f: FunctionText) -> str:
 
 
 def _write_entry(f: FunctionText, name: str) -> None:
+    """Write the function that a launch calls: it runs the tasks in order."""
     module = f.kernel.module
     f.start("start")
     for position, task in enumerate(module.tasks):
@@ -316,6 +325,13 @@ def _run_serial(f: FunctionText, name: str, task: Task) -> None:
 
 
 def _run_parallel(f: FunctionText, name: str, task: Task) -> None:
+    """Call the thread pool for a parallel task, with lanes unless it has few work items.
+
+    Args:
+        f: The kernel's entry function.
+        name: The name of the task's function.
+        task: The task.
+    """
     assert task.domain is not None
     f.block(task.domain)
     lower, upper = map(f.wide, task.domain.yielded)

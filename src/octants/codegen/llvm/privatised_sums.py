@@ -187,6 +187,7 @@ def _wide(*operands: str) -> list[tuple[str, str]]:
 
 
 def _combine(f: FunctionText, name: str, sums: PrivatisedSums) -> None:
+    """Add the workers' copies of each target to it, in parallel, if any worker made one."""
     count = f.assign(f"load i64, ptr {f.context(abi.CONTEXT_PART_COUNT)}, align 8")
     some, further = f.fresh_label("combine"), f.fresh_label("further")
     f.branch_if(f.assign(f"icmp eq i64 {count}, 0"), further, some)
@@ -237,6 +238,14 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
 
 
 def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) -> None:
+    """Add a range of numbers of one copy to the target.
+
+    Args:
+        f: The combining function, whose parameters are the bounds of the range.
+        target: The array reference that is added to.
+        original: The address of the target.
+        base: The address of the copy.
+    """
     dtype = target[0].dtype
     register = f.type(dtype)
     before = f.label

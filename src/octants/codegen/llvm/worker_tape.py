@@ -75,6 +75,7 @@ class WorkerTape(TapeMemory):
         return f.once("share", f"load i64, ptr {address}, align 8")
 
     def require(self, nbytes: str, on_failure: Callable[[], None]) -> None:
+        """Grow the tape to ``nbytes`` or more; run ``on_failure`` if there is no memory."""
         f = self._f
         start, capacity = self._variables()
         fits, grow, grown, not_grown = (

@@ -150,6 +150,7 @@ class Assembly:
         return self.once("pushed", self._declare_pushed)
 
     def _declare_pushed(self, result: int) -> list[int]:
+        """Declare the push constants: the launch's words, as members of a struct."""
         struct_type, word = self.fresh(), i64 if self.features.has("int64") else u32
         members = PUSHED_WORDS * 8 // word.size
         words = instruction(Op.TYPE_STRUCT, struct_type, *[self.type(word)] * members)
@@ -168,6 +169,7 @@ class Assembly:
         return self.once(("heap", kind), lambda result: self._declare_heap(result, kind, dtype))
 
     def _declare_heap(self, result: int, kind: int, dtype: DType) -> list[int]:
+        """Declare the buffer that is all memory, as an array of numbers of a type."""
         numbers, whole = self.fresh(), self.fresh()
         self._declarations += instruction(Op.TYPE_RUNTIME_ARRAY, numbers, kind)
         self._declarations += instruction(Op.TYPE_STRUCT, whole, numbers)

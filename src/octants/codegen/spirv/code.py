@@ -76,7 +76,7 @@ class SpirvCode(ControlFlowCode):
         if dtype.is_float:
             return self._float(FLOAT_COMPARE[fn], u1, a, b)
         if dtype is i64 and fn not in ("eq", "ne") and (self._is_known(a) or self._is_known(b)):
-            return self.compare(fn, u64, self._turned(a), self._turned(b))
+            return self.compare(fn, u64, self._sign_flipped(a), self._sign_flipped(b))
         if dtype is u1:
             op = {"eq": Op.LOGICAL_EQUAL, "ne": Op.LOGICAL_NOT_EQUAL}[fn]
         else:
@@ -86,7 +86,7 @@ class SpirvCode(ControlFlowCode):
     def _is_known(self, operand: int) -> bool:
         return self.known(operand) is not None
 
-    def _turned(self, x: int) -> int:
+    def _sign_flipped(self, x: int) -> int:
         """Return an i64 with its sign bit flipped: in the order of u64.
 
         Mesa's optimiser gets comparisons of widened i32 with constants wrong (seen in 22.3).

@@ -79,6 +79,7 @@ def _divide(code: Code, operands: Sequence[Any]) -> Any:
 
 
 def _bit_by_bit(code: Code, a: Pair, b: Pair) -> Any:
+    """Divide by long division: one bit of the quotient in each of 64 steps."""
     rest = code.constant(0, u64)
     words: list[Any] = []
     for half in (a.high, a.low):

@@ -92,7 +92,7 @@ def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
             return None
         firsts.append(x)
         lasts += [x] * is_steady
-    makers = _makers(op, firsts)
+    makers = _producers(op, firsts)
     if any(_takes_slow_path(body, each) for each in makers) or set(makers) - set(op.body.ops):
         return None
     code, dtype = body.code, op.lower.type
@@ -103,7 +103,7 @@ def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
     return code.apply("and", u1, first, _are_small(body, op, lasts, last))
 
 
-def _makers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
+def _producers(op: ops.For, values: Sequence[Value]) -> list[Operation]:
     """Return the operations of an iteration that some values depend on."""
     found, needed = list[Operation](), set(values)
     for each in reversed(list(op.body.walk())):
@@ -120,7 +120,7 @@ def _are_small(
     code, found = body.code, body.code.constant(True, u1)
     for arg, operand in zip(op.body.args, [number, *map(body.use, op.inits)], strict=True):
         body.bind(arg, operand)
-    for each in _makers(op, values):
+    for each in _producers(op, values):
         body.operation(each)
     for value in values:
         kind = register(value.type)

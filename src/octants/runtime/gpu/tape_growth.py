@@ -265,7 +265,7 @@ class Recording:
         """
         full = self._full(step, upper - lower)
         full.share, capacity = known.share, known.capacity
-        quota = self._fit(full, capacity, capacity, step.least_block, tape)
+        quota = self._quota_within_budget(full, capacity, capacity, step.least_block, tape)
         if quota is None:
             return False
         self._launch(step, lower, upper, tape.clean_report(upper - lower), tape, quota)
@@ -360,13 +360,13 @@ class Recording:
         if not self._can_retry:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
-            need = max(need, _plenty(lanes, tape))
+            need = max(need, _generous_capacity(lanes, tape))
         generous, retries = need, failed_need > 0
         if retries:
             need, is_found = max(need, _words(failed_need)), True
             generous = 2 * need
         while True:
-            quota = self._fit(full, need, generous, step.least_block, tape)
+            quota = self._quota_within_budget(full, need, generous, step.least_block, tape)
             if quota is not None:
                 report = step.words[abi.LAUNCH_FAILURES // 8]
                 if not retries:
@@ -402,7 +402,7 @@ class Recording:
         quota.put(step.words, (lower, upper), tape.address, report, retry=retry)
         step.launch_as(quota.blocks, quota.block)
 
-    def _fit(
+    def _quota_within_budget(
         self, full: Quota, need: int, generous: int, least: int, tape: DeviceTape
     ) -> Quota | None:
         """A quota with ``generous`` bytes for each thread, else with ``need``, for which there is
@@ -443,7 +443,7 @@ def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
     known[key] = value
 
 
-def _plenty(lanes: int, tape: DeviceTape) -> int:
+def _generous_capacity(lanes: int, tape: DeviceTape) -> int:
     """The most bytes that each of ``lanes`` tapes can have; 0 if hardly any memory is left."""
     nbytes = _PLENTY // lanes
     while nbytes > _FIRST_CAPACITY and not tape.reserve(nbytes * lanes):

@@ -33,7 +33,9 @@ def _instruction(f: FunctionText, name: str, x: str, kind: str = "approx") -> st
     return f.call(name, "float", [("float", x)])
 
 
-def _wave(name: str) -> Callable[[FunctionText, str], str]:
+def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
+    """Return the writer of a sine or cosine: an instruction for small operands, else a call."""
+
     def write(f: FunctionText, x: str) -> str:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
@@ -166,9 +168,9 @@ WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
 """The functions with slow paths."""
 
 FAST: dict[str, Callable[[FunctionText, str], str]] = {
-    "sin": _wave("sin"),
-    "cos": _wave("cos"),
-    "cos_beside_sin": _wave("cos"),
+    "sin": _sine_or_cosine("sin"),
+    "cos": _sine_or_cosine("cos"),
+    "cos_beside_sin": _sine_or_cosine("cos"),
     "exp": _exp,
     "exp2": lambda f, x: _instruction(f, "ex2", x),
 }

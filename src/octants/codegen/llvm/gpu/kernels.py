@@ -122,6 +122,14 @@ class _Writer:
         return _DEVICE
 
     def _write_task(self, position: int, task: Task, name: str, bounds: str) -> None:
+        """Write the functions of a task, and append its dispatch.
+
+        Args:
+            position: The position of the task in the module.
+            task: The task.
+            name: The name of its function.
+            bounds: Its `Dispatch.bounds`.
+        """
         block, module = self._block_size(task), self._kernel.module
         f = ThreadText(
             self._kernel,

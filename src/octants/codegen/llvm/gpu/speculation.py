@@ -92,8 +92,8 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
     some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
-    certain = _certain(f, op)
-    firsts = _firsts(f, op, certain)
+    certain = _iterations_surely_small(f, op)
+    firsts = _conditions_on_inits(f, op, certain)
     f.branch_if(
         _all(f, [some, _are_enough(f, register, lower, upper, iterations), *firsts]), chunk, tail
     )
@@ -222,7 +222,7 @@ class _Numbers:
         f.bind(op.result, f.apply("fadd", register, self._first[op], further))
 
 
-def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
+def _iterations_surely_small(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
     """Return the iterations in which a function's operand is surely small if it is in the others.
 
     For functions of carried values these are all iterations, given a check of the initial values.
@@ -240,7 +240,9 @@ def _certain(f: ThreadText, op: ops.For) -> dict[Operation, Container[int]]:
     return found
 
 
-def _firsts(f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]) -> list[str]:
+def _conditions_on_inits(
+    f: ThreadText, op: ops.For, certain: dict[Operation, Container[int]]
+) -> list[str]:
     """Return the conditions on the initial values that this needs."""
     tests = []
     for operand in dict.fromkeys(each.operands[0] for each in certain):

@@ -36,6 +36,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
 
 
 def _one_by_one(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -> None:
+    """Update an element for each active lane in turn, since addresses may be equal."""
     dtype, pointers = op.array.dtype, memory.addresses(f, address)
 
     def one(lane: str) -> str:

@@ -24,12 +24,13 @@ from octants.types.scalars import i32, i64
 def if_(f: LaneText, op: ops.If) -> None:
     """Branch where the lanes agree, else run both branches under masks."""
     if f.is_vector(f.use(op.condition)):
-        _part(f, op)
+        _write_varying_if(f, op)
     else:
-        _agree(f, op)
+        _write_uniform_if(f, op)
 
 
-def _agree(f: LaneText, op: ops.If) -> None:
+def _write_uniform_if(f: LaneText, op: ops.If) -> None:
+    """Write a branch on a condition that is the same in all lanes: as a jump."""
     then, orelse, merge = (f.fresh_label(hint) for hint in ("then", "else", "merge"))
     f.branch_if(f.use(op.condition), then, orelse)
     ways = []
@@ -44,13 +45,14 @@ def _agree(f: LaneText, op: ops.If) -> None:
         f.bind(result, phi(f, f.shape(result), incoming))
 
 
-def _part(f: LaneText, op: ops.If) -> None:
+def _write_varying_if(f: LaneText, op: ops.If) -> None:
+    """Write a branch on a varying condition: both sides, each under the mask of its lanes."""
     condition, outer = f.use(op.condition), f.mask
     opposite = f.apply("xor", "i1", condition, "true")
     sides = []
     for block, chosen in ((op.then, condition), (op.orelse, opposite)):
         f.mask = f.both(outer, chosen)
-        sides.append(_side(f, op.results, block))
+        sides.append(_write_side(f, op.results, block))
         f.mask = outer
     for result, then, orelse in zip(op.results, *sides, strict=True):
         register = f.type(result.type)
@@ -62,7 +64,7 @@ def _part(f: LaneText, op: ops.If) -> None:
             f.bind(result, then)  # both branches give the same
 
 
-def _side(f: LaneText, results: list[Value], block: Block) -> list[str]:
+def _write_side(f: LaneText, results: list[Value], block: Block) -> list[str]:
     """Write one branch and return its results; skip it if no lane takes it, where that pays."""
     if _is_trivial(block):
         return f.block(block)
@@ -317,6 +319,16 @@ def _open_all(
     ends: Sequence[str],
     before: str,
 ) -> list[Carried]:
+    """Open the phis of a loop, and of the values with which lanes left it.
+
+    Args:
+        f: The function.
+        args: The arguments of the body that are carried.
+        results: The results of the loop.
+        inits: The initial operands.
+        ends: The operands that lanes which never enter leave with.
+        before: The label of the block before the loop.
+    """
     carried = []
     for arg, result, init, end in zip(args, results, inits, ends, strict=True):
         each = Carried(arg, _open(f, arg, init, before))

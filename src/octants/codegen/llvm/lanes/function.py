@@ -163,6 +163,12 @@ class LaneText(FunctionText):
     # -- work items -----------------------------------------------------------------------------
 
     def begin_item(self, index: Value, end: str) -> None:
+        """Bind the index of a tile of work items, and mask those beyond the end or the row.
+
+        Args:
+            index: The task's argument.
+            end: The upper bound of the work items.
+        """
         register = self.item_type
         left = super().apply("sub", register, end, self.item)
         if self.rows is not None:
