@@ -26,38 +26,38 @@ def reduced(x: Number) -> tuple[Double, Number]:
 
     r is NaN for infinity.
     """
-    form = format_of(x)
-    branch = Branch(x > USUAL[form.digits])
+    float_format = format_of(x)
+    branch = Branch(x > USUAL[float_format.digits])
     with x.build.into(branch.rare):
-        huge, quarters = _reduced_huge(form, x)
+        huge, quarters = _reduced_huge(float_format, x)
     with x.build.into(branch.usual):
-        usual, count = _reduced_usual(form, x)
+        usual, count = _reduced_usual(float_format, x)
     high, low, q = branch.merge([huge.high, huge.low, quarters], [usual.high, usual.low, count])
     return Double(high, low), q
 
 
-def _reduced_usual(form: Format, x: Number) -> tuple[Double, Number]:
-    whole, n = form.nearest(x * table.TWO_OVER_PI[form.digits][0])
-    first, second, third, fourth = table.HALF_PI_PARTS[form.digits]
+def _reduced_usual(float_format: Format, x: Number) -> tuple[Double, Number]:
+    whole, n = float_format.nearest(x * table.TWO_OVER_PI[float_format.digits][0])
+    first, second, third, fourth = table.HALF_PI_PARTS[float_format.digits]
     left = (x - whole * first) - whole * second
     part = whole * third
     high = left - part
     low = ((left - high) - part) - whole * fourth
-    return Double(high, low), n.read_as(form.word)
+    return Double(high, low), n.read_as(float_format.word)
 
 
-def _reduced_huge(form: Format, x: Number) -> tuple[Double, Number]:
-    word = x.read_as(form.word)
-    exponent = word >> form.fraction
-    significand = (word & ((1 << form.fraction) - 1)) | (1 << form.fraction)
-    turns = _turns_f32 if form.digits == 24 else _turns_f64
+def _reduced_huge(float_format: Format, x: Number) -> tuple[Double, Number]:
+    word = x.read_as(float_format.word)
+    exponent = word >> float_format.fraction
+    significand = (word & ((1 << float_format.fraction) - 1)) | (1 << float_format.fraction)
+    turns = _turns_f32 if float_format.digits == 24 else _turns_f64
     high, low = turns(significand, exponent)
     quarters = (high + (1 << 61)) >> 62
     high, low = (high << 2) | (low >> 62), low << 2
-    fraction = _as_double(form, high, low)
+    fraction = _as_double(float_format, high, low)
     undefined = x - x  # zero, or NaN for infinity
-    r = normalised(times_pair(fraction, *table.HALF_PI[form.digits]))
-    return Double(r.high + undefined, r.low), quarters.to(form.word)
+    r = normalised(times_pair(fraction, *table.HALF_PI[float_format.digits]))
+    return Double(r.high + undefined, r.low), quarters.to(float_format.word)
 
 
 def _window(offset: Number, first: int, words: int, steps: int) -> list[Number]:
@@ -106,10 +106,10 @@ def _turns_f64(significand: Number, exponent: Number) -> tuple[Number, Number]:
     return upper, (second << 32) | (columns[3] & _LOW)
 
 
-def _as_double(form: Format, high: Number, low: Number) -> Double:
+def _as_double(float_format: Format, high: Number, low: Number) -> Double:
     """The signed fraction high:low * 2**-128 as a sum of floats, by three exact pieces."""
     signed = high.read_as(i64)
-    if form.digits == 24:
+    if float_format.digits == 24:
         exponents = (22, 44, 64)
         pieces = [signed >> 42, (signed >> 20) & ((1 << 22) - 1), signed & ((1 << 20) - 1)]
     else:
@@ -117,7 +117,7 @@ def _as_double(form: Format, high: Number, low: Number) -> Double:
         middle = ((high & ((1 << 11) - 1)) << 42) | (low >> 22)
         pieces = [signed >> 11, middle.read_as(i64), (low & ((1 << 22) - 1)).read_as(i64)]
     first, second, third = (
-        piece.to(form.dtype) * 2.0**-exponent
+        piece.to(float_format.dtype) * 2.0**-exponent
         for piece, exponent in zip(pieces, exponents, strict=True)
     )
     head = quick_sum(first, second)

@@ -36,9 +36,9 @@ def exponential(r: Double) -> Double:
 
 def reduced(x: Number) -> tuple[Double, Number]:
     """r and n with x = r + n log(2)."""
-    form = format_of(x)
-    whole, n = form.nearest(x * table.LOG2_E[form.digits][0])
-    high_part, low_part = table.LN2_SHORT[form.digits]
+    float_format = format_of(x)
+    whole, n = float_format.nearest(x * table.LOG2_E[float_format.digits][0])
+    high_part, low_part = table.LN2_SHORT[float_format.digits]
     first = x - whole * high_part
     second = whole * low_part
     r = first - second
@@ -47,16 +47,16 @@ def reduced(x: Number) -> tuple[Double, Number]:
 
 def scaled(x: Number, n: Number) -> Number:
     """x * 2**n, rounded once, for n up to twice the largest exponent in size."""
-    form = format_of(x)
+    float_format = format_of(x)
     half = n >> 1
-    return x * form.power_of_two(half) * form.power_of_two(n - half)
+    return x * float_format.power_of_two(half) * float_format.power_of_two(n - half)
 
 
 def exp_bounds(x: Number) -> tuple[float, float]:
     """Beyond these exp(x) is zero or infinity."""
-    form = format_of(x)
-    least = -(form.bias + form.digits + 1) * math.log(2.0)
-    return least, (form.bias + 1.5) * math.log(2.0)
+    float_format = format_of(x)
+    least = -(float_format.bias + float_format.digits + 1) * math.log(2.0)
+    return least, (float_format.bias + 1.5) * math.log(2.0)
 
 
 def limited(x: Number, result: Number, low: float, high: float) -> Number:
@@ -73,26 +73,28 @@ def exp(x: Number) -> Number:
 
 def exp2_of(x: Double) -> Number:
     """2**x for a sum that is not normalised beyond the range of exponents."""
-    form = format_of(x.high)
-    whole, n = form.nearest(x.high)
-    r = times_pair(quick_sum(x.high - whole, x.low), *table.LN2[form.digits])
+    float_format = format_of(x.high)
+    whole, n = float_format.nearest(x.high)
+    r = times_pair(quick_sum(x.high - whole, x.low), *table.LN2[float_format.digits])
     return scaled(exponential(normalised(r)).single, n)
 
 
 def exp2(x: Number) -> Number:
     """2**x: exact for integers."""
-    form = format_of(x)
+    float_format = format_of(x)
     result = exp2_of(Double(x, x.lift(0.0)))
-    return limited(x, result, -(form.bias + form.digits + 1.0), form.bias + 1.5)
+    return limited(
+        x, result, -(float_format.bias + float_format.digits + 1.0), float_format.bias + 1.5
+    )
 
 
 def expm1(x: Number) -> Number:
     """exp(x) - 1 = 2**n - 1 + 2**n (exp(r) - 1), each term with its error; -0.0 stays."""
-    form = format_of(x)
-    r, n = reduced(clamped(x, -(form.digits + 4) * math.log(2.0), exp_bounds(x)[1]))
-    tail = r.low + r.high * r.high * polynomial(r.high, table.EXP[form.digits])
-    scale = form.power_of_two(n - 1)
+    float_format = format_of(x)
+    r, n = reduced(clamped(x, -(float_format.digits + 4) * math.log(2.0), exp_bounds(x)[1]))
+    tail = r.low + r.high * r.high * polynomial(r.high, table.EXP[float_format.digits])
+    scale = float_format.power_of_two(n - 1)
     head = exact_sum(scale, scale.lift(-0.5))
     total = exact_sum(head.high, scale * r.high)
     result = (total.high + (total.low + (head.low + scale * tail))) * 2.0
-    return select(abs(x) < form.unit, x, result)
+    return select(abs(x) < float_format.unit, x, result)

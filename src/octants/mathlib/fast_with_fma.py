@@ -47,8 +47,10 @@ def _sine(x: Number, half_turns: Number, shifted: Number) -> Number:
     """
     r = _less_half_turns(x, half_turns)
     z = r.times_plus(r, -_NOTHING)
-    form = format_of(x)
-    signed = form.with_sign(r, shifted.read_as(form.word) << (form.dtype.bits - 1))
+    float_format = format_of(x)
+    signed = float_format.with_sign(
+        r, shifted.read_as(float_format.word) << (float_format.dtype.bits - 1)
+    )
     return (signed * z).times_plus(_horner(z, table.SIN_HALF_TURN[24]), signed)
 
 
@@ -82,26 +84,26 @@ def cos_beside_sin(x: Number) -> Number:
 
     What it does at first `sin` does as well: beside that the machine has it for half the work.
     """
-    form = format_of(x)
+    float_format = format_of(x)
     branch = Branch(~(abs(x) <= USUAL))
     with x.build.into(branch.rare):
         rare = trigonometric.cos(x)
     with x.build.into(branch.usual):
-        shifted = x.times_plus(1.0 / math.pi, form.round_constant)
-        r = _less_half_turns(x, shifted - form.round_constant)
+        shifted = x.times_plus(1.0 / math.pi, float_format.round_constant)
+        r = _less_half_turns(x, shifted - float_format.round_constant)
         z = r.times_plus(r, -_NOTHING)
         cosine = z.times_plus(_horner(z, table.COS_HALF_TURN[24]), 1.0)
-        sign = shifted.read_as(form.word) << (form.dtype.bits - 1)
-        usual = form.with_sign(cosine, sign)
+        sign = shifted.read_as(float_format.word) << (float_format.dtype.bits - 1)
+        usual = float_format.with_sign(cosine, sign)
     return branch.merge([rare], [usual])[0]
 
 
 def exp(x: Number) -> Number:
     """exp, 0 and inf where the range ends."""
-    form = format_of(x)
-    shift = form.round_constant
+    float_format = format_of(x)
+    shift = float_format.round_constant
     shifted = x.times_plus(table.LOG2_E[24][0], shift)
-    whole, n = shifted - shift, shifted.read_as(form.integer) - form.round_word
+    whole, n = shifted - shift, shifted.read_as(float_format.integer) - float_format.round_word
     r = x
     for part in table.LN2[24]:
         r = whole.times_plus(-part, r)

@@ -44,8 +44,8 @@ class _Angle:
 
     def signed(self, x: Number) -> Number:
         """A number, negated after half a turn."""
-        form = format_of(x)
-        return form.with_sign(x, self.word << (form.dtype.bits - 1))
+        float_format = format_of(x)
+        return float_format.with_sign(x, self.word << (float_format.dtype.bits - 1))
 
 
 def _less(x: Number, turns: Number, unit: float, shifted: Number) -> _Angle:
@@ -119,8 +119,8 @@ def cos_beside_sin(x: Number) -> Number:
 
 def exp(x: Number) -> Number:
     """exp, 0 and inf where the range ends."""
-    form = format_of(x)
-    whole, n = form.nearest(x * table.LOG2_E[24][0])
+    float_format = format_of(x)
+    whole, n = float_format.nearest(x * table.LOG2_E[24][0])
     r = x
     for part in table.LN2_SHORT[24]:
         r = r - whole * part

@@ -16,32 +16,35 @@ from octants.types.scalars import i32
 
 def remainder(a: Number, b: Number) -> Number:
     """a less the multiple of b next to it towards zero; NaN if a is infinite or b is zero."""
-    form = format_of(a)
-    sign = form.sign_of(a)
-    x, y = a.read_as(form.word) ^ sign, b.read_as(form.word) & (form.sign - 1)
-    infinity = ((2 * form.bias) + 1) << form.fraction
+    float_format = format_of(a)
+    sign = float_format.sign_of(a)
+    x, y = (
+        a.read_as(float_format.word) ^ sign,
+        b.read_as(float_format.word) & (float_format.sign - 1),
+    )
+    infinity = ((2 * float_format.bias) + 1) << float_format.fraction
     is_defined = ~(y.equals(0) | (x >= infinity) | (y > infinity))
     divides = is_defined & (x >= y)
-    (m, e), (divisor, end) = _split(form, x), _split(form, y)
+    (m, e), (divisor, end) = _split(float_format, x), _split(float_format, y)
     turns = select(divides, e - end, 0)
     rest = _less(_divided(m, divisor, turns), divisor)
-    found = _joined(form, rest, end) | sign
-    result = select(divides, found.read_as(form.dtype), a)
+    found = _joined(float_format, rest, end) | sign
+    result = select(divides, found.read_as(float_format.dtype), a)
     return select(is_defined, result, math.nan)
 
 
-def _leading(form: Format, word: Number) -> Number:
+def _leading(float_format: Format, word: Number) -> Number:
     """By how much a word can move up until it is a mantissa, i32."""
-    return word.apply("clz").to(i32) - (form.dtype.bits - form.digits)
+    return word.apply("clz").to(i32) - (float_format.dtype.bits - float_format.digits)
 
 
-def _split(form: Format, word: Number) -> tuple[Number, Number]:
+def _split(float_format: Format, word: Number) -> tuple[Number, Number]:
     """The mantissa and the exponent (i32) of the bits of a number."""
-    one = 1 << form.fraction
-    raw, part = (word >> form.fraction).to(i32), word & (one - 1)
-    up = _leading(form, part)
+    one = 1 << float_format.fraction
+    raw, part = (word >> float_format.fraction).to(i32), word & (one - 1)
+    up = _leading(float_format, part)
     is_normal = raw.differs(0)
-    m = select(is_normal, part | one, part << up.to(form.word))
+    m = select(is_normal, part | one, part << up.to(float_format.word))
     return m, select(is_normal, raw, 1 - up)
 
 
@@ -60,11 +63,13 @@ def _divided(m: Number, divisor: Number, turns: Number) -> Number:
     return Number(build, loop.result)
 
 
-def _joined(form: Format, rest: Number, e: Number) -> Number:
+def _joined(float_format: Format, rest: Number, e: Number) -> Number:
     """The bits of a number of a mantissa that need not have all digits; of zero, zero."""
-    up = _leading(form, rest)
+    up = _leading(float_format, rest)
     e = e - up
-    lifted = rest << up.to(form.word)
-    normal = (lifted & ((1 << form.fraction) - 1)) | (e.to(form.word) << form.fraction)
-    found = select(e > 0, normal, lifted >> (1 - e).to(form.word))
+    lifted = rest << up.to(float_format.word)
+    normal = (lifted & ((1 << float_format.fraction) - 1)) | (
+        e.to(float_format.word) << float_format.fraction
+    )
+    found = select(e > 0, normal, lifted >> (1 - e).to(float_format.word))
     return select(rest.equals(0), rest, found)

@@ -15,19 +15,19 @@ from octants.mathlib.float_formats import Format, format_of
 from octants.mathlib.ir_number import Number, select
 
 
-def _root_half(form: Format) -> int:
+def _root_half(float_format: Format) -> int:
     """The word of sqrt(1/2)."""
-    return int(form.dtype.numpy.type(math.sqrt(0.5)).view(form.word.numpy))
+    return int(float_format.dtype.numpy.type(math.sqrt(0.5)).view(float_format.word.numpy))
 
 
 def decomposed(x: Number) -> tuple[Number, Number]:
     """m in [sqrt(1/2), sqrt(2)) and e, signed, with x = m * 2**e, for positive finite x."""
-    form = format_of(x)
-    is_small = x < form.tiny
-    word = select(is_small, x * 2.0**form.digits, x).read_as(form.integer)
-    e = (word - _root_half(form)) >> form.fraction
-    m = (word - (e << form.fraction)).read_as(form.dtype)
-    return m, e - select(is_small, e.lift(form.digits), 0)
+    float_format = format_of(x)
+    is_small = x < float_format.tiny
+    word = select(is_small, x * 2.0**float_format.digits, x).read_as(float_format.integer)
+    e = (word - _root_half(float_format)) >> float_format.fraction
+    m = (word - (e << float_format.fraction)).read_as(float_format.dtype)
+    return m, e - select(is_small, e.lift(float_format.digits), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,9 @@ def parts_of(f: Number) -> LogParts:
 
 def natural(parts: LogParts, e: Number, correction: Number | None = None) -> Number:
     """The logarithm from its parts and the exponent."""
-    form = format_of(parts.f)
-    high_part, low_part = table.LN2_SHORT[form.digits]
-    exponent = e.to(form.dtype)
+    float_format = format_of(parts.f)
+    high_part, low_part = table.LN2_SHORT[float_format.digits]
+    exponent = e.to(float_format.dtype)
     head = quick_sum(exponent * high_part, parts.f)
     tail = parts.tail + exponent * low_part
     if correction is not None:
@@ -75,12 +75,12 @@ def log(x: Number) -> Number:
 
 def _in_base(x: Number, factor: tuple[float, ...], unit: tuple[float, ...]) -> Number:
     """log(x) times a factor whose head is short, where two has the logarithm ``unit``."""
-    form = format_of(x)
+    float_format = format_of(x)
     m, e = decomposed(x)
     parts = parts_of(m - 1.0)
-    high = form.truncated(parts.f - parts.half)
+    high = float_format.truncated(parts.f - parts.half)
     low = ((parts.f - high) - parts.half) + parts.tail
-    exponent = e.to(form.dtype)
+    exponent = e.to(float_format.dtype)
     head = quick_sum(exponent * unit[0], high * factor[0])
     tail = (low + high) * factor[1] + low * factor[0]
     if unit[1]:
@@ -101,12 +101,14 @@ def log10(x: Number) -> Number:
 
 def log_of_one_plus(a: Double, doublings: Number | None = None) -> Number:
     """log((1 + a) * 2**doublings) for a > -1; the rounding of the sum is made good."""
-    form = format_of(a.high)
+    float_format = format_of(a.high)
     one_plus = exact_sum(a.high.lift(1.0), a.high)
     m, e = decomposed(one_plus.high)
     is_near = e.equals(0)
     f = select(is_near, a.high, m - 1.0)
-    rest = (one_plus.low + a.low) * form.power_of_two(-e.apply("min", form.bias - 1))
+    rest = (one_plus.low + a.low) * float_format.power_of_two(
+        -e.apply("min", float_format.bias - 1)
+    )
     rest = select(is_near, a.low, rest)
     exponent = e if doublings is None else e + doublings
     return natural(parts_of(f), exponent, rest / (f + 1.0))
@@ -114,9 +116,9 @@ def log_of_one_plus(a: Double, doublings: Number | None = None) -> Number:
 
 def log1p(x: Number) -> Number:
     """log(1 + x); -0.0 stays, -inf of -1."""
-    form = format_of(x)
+    float_format = format_of(x)
     result = log_of_one_plus(Double(x, x.lift(0.0)))
     special = select(x < -1.0, x.lift(math.nan), x)
     special = select(x.equals(-1.0), x.lift(-math.inf), special)
-    usual = (x > -1.0) & (x < math.inf) & (abs(x) >= form.unit)
+    usual = (x > -1.0) & (x < math.inf) & (abs(x) >= float_format.unit)
     return select(usual, result, special)

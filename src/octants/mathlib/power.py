@@ -29,7 +29,7 @@ def _log2(x: Number) -> Double:
 
     2 atanh(s) = 2 s (1 + s**2 / 3 + ...), where s = f / (2 + f) is a double.
     """
-    form = format_of(x)
+    float_format = format_of(x)
     m, e = decomposed(x)
     f, below = m - 1.0, quick_sum(m.lift(1.0), m)
     inverse = 1.0 / below.high
@@ -38,26 +38,26 @@ def _log2(x: Number) -> Double:
     rest = ((f - back.high) - back.low) - s * below.low
     ratio = quick_sum(s, rest * inverse)
     square = product(ratio, ratio)
-    third = times_pair(square, *table.THIRD[form.digits])
-    tail = square.high * square.high * polynomial(square.high, table.LOG_TAIL[form.digits])
+    third = times_pair(square, *table.THIRD[float_format.digits])
+    tail = square.high * square.high * polynomial(square.high, table.LOG_TAIL[float_format.digits])
     curve = product(ratio, quick_sum(third.high, third.low + tail))
     first = quick_sum(ratio.high, curve.high)
     atanh = quick_sum(first.high, first.low + (ratio.low + curve.low))
-    mantissa = times_pair(atanh, *table.TWICE_LOG2_E[form.digits])
-    head = quick_sum(e.to(form.dtype), mantissa.high)
+    mantissa = times_pair(atanh, *table.TWICE_LOG2_E[float_format.digits])
+    head = quick_sum(e.to(float_format.dtype), mantissa.high)
     return quick_sum(head.high, head.low + mantissa.low)
 
 
 def _positive_power(x: Number, y: Number) -> Number:
     """x**y for positive finite x; a huge y gives what its neighbours give."""
-    form = format_of(x)
+    float_format = format_of(x)
     logarithm = _log2(x)
-    largest = 2.0 ** (form.digits + form.dtype.bits // 4 + 8)
+    largest = 2.0 ** (float_format.digits + float_format.dtype.bits // 4 + 8)
     y = select(y > largest, y.lift(largest), y)
     y = select(y < -largest, y.lift(-largest), y)
     exponent = exact_product(logarithm.high, y)
     low = exponent.low + logarithm.low * y
-    bound = 2.0 * form.bias
+    bound = 2.0 * float_format.bias
     is_inside = abs(exponent.high) < bound
     high = select(exponent.high > 0.0, y.lift(bound), -bound)
     return exp2_of(
@@ -67,7 +67,7 @@ def _positive_power(x: Number, y: Number) -> Number:
 
 def pow(x: Number, y: Number) -> Number:  # noqa: A001
     """x**y with the special cases of C99: pow(x, 0) and pow(1, y) are 1 even for NaN."""
-    form = format_of(x)
+    float_format = format_of(x)
     size, half = abs(x), y * 0.5
     is_whole = y.apply("trunc").equals(y)
     is_odd = is_whole & half.apply("trunc").differs(half)
@@ -75,8 +75,8 @@ def pow(x: Number, y: Number) -> Number:  # noqa: A001
     grows = ~(size.equals(0.0) ^ (y < 0.0))
     limit = select(grows, x.lift(math.inf), 0.0)
     result = select(is_limit, limit, _positive_power(size, y))
-    sign = select(is_odd, form.sign_of(x), 0)
-    result = form.with_sign(result, sign)
+    sign = select(is_odd, float_format.sign_of(x), 0)
+    result = float_format.with_sign(result, sign)
     is_undefined = (x < 0.0) & ~is_limit & ~is_whole
     result = select(is_undefined, x.lift(math.nan), result)
     result = select(x.is_nan | y.is_nan, x + y, result)

@@ -26,20 +26,20 @@ def _cosine(r: Double, z: Number) -> Double:
 
 def _in_quadrant(x: Number, quarters: int) -> Number:
     """sin(|x| + quarters of a turn), but for the sign of x."""
-    form = format_of(x)
+    float_format = format_of(x)
     r, q = reduced(abs(x))
     if quarters:
         q = q + quarters
     z = r.high * r.high
     is_odd = (q & 1).differs(0)
     result = select(is_odd, _cosine(r, z).single, _sine(r, z).single)
-    return form.with_sign(result, (q & 2) << (form.dtype.bits - 2))
+    return float_format.with_sign(result, (q & 2) << (float_format.dtype.bits - 2))
 
 
 def sin(x: Number) -> Number:
     """sin, odd to the bit; NaN for infinities."""
-    form = format_of(x)
-    return form.with_sign(_in_quadrant(x, 0), form.sign_of(x))
+    float_format = format_of(x)
+    return float_format.with_sign(_in_quadrant(x, 0), float_format.sign_of(x))
 
 
 def cos(x: Number) -> Number:
@@ -49,7 +49,7 @@ def cos(x: Number) -> Number:
 
 def tan(x: Number) -> Number:
     """The quotient of sin and cos as doubles, odd to the bit."""
-    form = format_of(x)
+    float_format = format_of(x)
     r, q = reduced(abs(x))
     z = r.high * r.high
     sine, cosine = _sine(r, z), _cosine(r, z)
@@ -57,6 +57,6 @@ def tan(x: Number) -> Number:
     is_odd = (q & 1).differs(0)
     above = Double(select(is_odd, cosine.high, sine.high), select(is_odd, cosine.low, sine.low))
     below = Double(select(is_odd, sine.high, cosine.high), select(is_odd, sine.low, cosine.low))
-    sign = form.sign_of(x) ^ ((q & 1) << (form.dtype.bits - 1))
-    result = form.with_sign(quotient(above, below).single, sign)
-    return select(abs(x) < form.unit, x, result)
+    sign = float_format.sign_of(x) ^ ((q & 1) << (float_format.dtype.bits - 1))
+    result = float_format.with_sign(quotient(above, below).single, sign)
+    return select(abs(x) < float_format.unit, x, result)
