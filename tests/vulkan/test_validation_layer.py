@@ -69,7 +69,7 @@ def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
 
 def test_what_is_doubtful_is_a_warning() -> None:
     validation: Any = Validation()
-    validation._said.append((0x100, "this is slow"))
+    validation._messages.append((0x100, "this is slow"))
     with pytest.warns(OctantsWarning, match="Vulkan: this is slow"):
         validation.report()
 
