@@ -34,7 +34,7 @@ class ElementAliasing(EqualIndices):
             indices = zip(one, other, numbers, strict=True)
             pairs = tuple((a, b) for a, b, (number, _) in indices if not isinstance(number, int))
             if pairs not in verdicts:
-                verdicts[pairs] = self._is_own(pairs)
+                verdicts[pairs] = self._is_injective(pairs)
             if not verdicts[pairs]:
                 return False
         return True
@@ -44,7 +44,7 @@ class ElementAliasing(EqualIndices):
         expression = self.expression(index)
         return index if expression.terms else expression.constant
 
-    def _is_own(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
+    def _is_injective(self, pairs: Sequence[tuple[Value, Value]]) -> bool:
         """Whether no two work items have these pairs of indices equal."""
         differ = any(self._always_differ(*self.together(a, b)) for a, b in pairs)
         return differ or self._same_item_only(pairs)

@@ -125,7 +125,7 @@ class Races(ElementAliasing):
         if pairs not in self._proven:
             numbers = [tuple(map(self.number, pair)) for pair in pairs]
             differ = any(a != b for a, b in numbers if isinstance(a, int) and isinstance(b, int))
-            self._proven[pairs] = differ or self._is_own(pairs)
+            self._proven[pairs] = differ or self._is_injective(pairs)
         return self._proven[pairs]
 
     def _race_of(self, one: ops.Access, other: ops.Access) -> Iterator[RacePair]:

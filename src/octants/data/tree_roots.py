@@ -85,19 +85,19 @@ class FieldsBuilder(Root):
     """
 
     def __init__(self) -> None:
-        self._own = Tree(current.runtime(), is_builder=True)
+        self._builder_tree = Tree(current.runtime(), is_builder=True)
 
     @property
     def node(self) -> SNode:
         """The outermost block of the tree."""
-        if self._own.is_finalized:
+        if self._builder_tree.is_finalized:
             raise BuilderIsFinalized().at(None)
-        return self._own.root
+        return self._builder_tree.root
 
     def finalize(self, raise_warning: bool = True) -> Tree:  # noqa: ARG002
         """Say that the tree is complete. ``finalize().destroy()`` frees it at last."""
         self.node.tree.is_finalized = True
-        return self._own
+        return self._builder_tree
 
 
 def deactivate_all_snodes() -> None:

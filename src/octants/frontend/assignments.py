@@ -131,7 +131,7 @@ def _is_rebindable(context: Context, variable: Variable) -> bool:
     It may if the variable holds a Python object, or was first assigned by an earlier iteration of
     an unrolled loop, and no run-time condition or loop stands between that and here.
     """
-    if not context.scopes.is_own(variable):
+    if not context.scopes.is_claimed(variable):
         return False
     holds_object = flattening.has_object(variable.value) and not variable.in_memory
     return variable.is_loose or holds_object

@@ -77,7 +77,7 @@ def iteration(context: Context, exits: LoopExits) -> Iterator[None]:
     """Build an iteration of a loop: no flag is set at its start."""
     scopes = context.scopes
     if exits.continued is not None:
-        scopes.own(exits.continued)
+        scopes.claim(exits.continued)
         exits.continued.value = False
     scopes.frame.loops.append(exits)
     try:

@@ -125,7 +125,7 @@ def list_(context: Context, node: ast.List) -> Any:
 
 def comprehension(context: Context, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
     """A comprehension over what is known at compile time: unrolled."""
-    with _own_names(context):
+    with _new_scope(context):
         return [context.evaluate(node.elt) for _ in _iterations(context, node.generators)]
 
 
@@ -145,7 +145,7 @@ def dict_(context: Context, node: ast.Dict) -> dict[Any, Any]:
 
 def dict_comprehension(context: Context, node: ast.DictComp) -> dict[Any, Any]:
     """A comprehension over what is known at compile time: unrolled."""
-    with _own_names(context):
+    with _new_scope(context):
         return {
             _key(context, node.key): context.evaluate(node.value)
             for _ in _iterations(context, node.generators)
@@ -163,7 +163,7 @@ def _key(context: Context, node: ast.expr) -> Any:
 
 
 @contextlib.contextmanager
-def _own_names(context: Context) -> Iterator[None]:
+def _new_scope(context: Context) -> Iterator[None]:
     """What is built within keeps its variables to itself."""
     frame = context.scopes.frame
     outer = dict(frame.variables)

@@ -273,7 +273,7 @@ def _ways_out(context: Context, body: list[ast.stmt], flags: LoopExits) -> list[
     """The flags that end a loop."""
     ways_out = [] if flags.broken is None else [flags.broken]
     if flags.broken is not None:
-        context.scopes.own(flags.broken)
+        context.scopes.claim(flags.broken)
     if source.returns(body):
         ways_out.append(context.scopes.frame.returned)
     return ways_out
@@ -311,7 +311,7 @@ def while_(context: Context, node: ast.While) -> bool:
         runs_once = _is_do_while(context, node.test)
         first = True if runs_once else conditions.condition(context, node.test)
         again = Variable("$again", first, (context.scopes.frame.key, "$again"), u1)
-        context.scopes.own(again)
+        context.scopes.claim(again)
         region = _until_complete(context, node, functools.partial(build, again))
     early_exits.lose_names(context, node, region)
     is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)

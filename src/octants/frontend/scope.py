@@ -189,11 +189,11 @@ class Scopes:
             and (name in assigned or any(_is_local(self.frame.variables[name], p) for p in parts))
         }
 
-    def is_own(self, variable: Variable) -> bool:
+    def is_claimed(self, variable: Variable) -> bool:
         """Whether the region that is being built made this variable."""
         return variable in self._created[-1]
 
-    def own(self, *variables: Variable) -> None:
+    def claim(self, *variables: Variable) -> None:
         """Make hidden variables belong to the region that is being built."""
         self._created[-1].update(variables)
 
@@ -223,7 +223,7 @@ class Scopes:
     def entered(self, frame: FunctionScope) -> Iterator[FunctionScope]:
         """Build a function: its variables are its own."""
         self.frames.append(frame)
-        self.own(frame.returned, frame.result)
+        self.claim(frame.returned, frame.result)
         try:
             yield frame
         finally:

@@ -27,7 +27,7 @@ def build(context: Context, node: ast.For, items: list[Any]) -> bool:
     before = set(scopes.frame.variables.values())
     flags = early_exits.loop_exits(context, node.body)
     if flags.broken is not None:
-        scopes.own(flags.broken)
+        scopes.claim(flags.broken)
     completes = _iterations(context, node, items, flags)
     for variable in scopes.frame.variables.values():
         if variable not in before:

@@ -113,7 +113,7 @@ class CacheEntry:
             self._store.reject(file)
             return None
 
-    def keep(self, part: str, value: Any, name_object: Callable[[Any], Any]) -> None:
+    def write_part(self, part: str, value: Any, name_object: Callable[[Any], Any]) -> None:
         """Write a part of what was compiled."""
         objects = [give() for give in self._objects]
         numbers = {id(x): number for number, x in enumerate(objects) if x is not None}

@@ -172,7 +172,9 @@ class Specialisation:
         self.wants_graph: bool = kernel.wants_graph
         if self.wants_graph:
             _check_fits_graph(signature, leaves, self.kinds)
-        self.kept: list[Any] = [_keep(leaf.value(arguments)) for leaf in leaves]
+        self.held_alive: list[Any] = [
+            _part_without_weak_reference(leaf.value(arguments)) for leaf in leaves
+        ]
         self.structs = frozen_structs(leaves, arguments)
         self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
         self._held: Callable[[], Held | None] = _nothing
@@ -217,7 +219,7 @@ class Specialisation:
         terms = hidden_terms(sight, self.hidden)
         self.evaluate = make_evaluation(terms, self.hidden)
         self.is_valid = make_guard(_with_hidden(guard_terms(sight), terms))
-        self.kept += sight.fields_held_weakly()
+        self.held_alive += sight.fields_held_weakly()
         forget = functools.partial(_forget, weakref.ref(self))
         self._ends = [
             weakref.ref(value, forget) for value in sight.ends() if reference_to(value) is not None
@@ -267,7 +269,7 @@ class Specialisation:
         if self._cache_entry is not None and not self._cache_entry.settle(built):
             self._cache_entry = None
         if self._cache_entry is not None:
-            self._cache_entry.keep("facts", facts, lambda _: None)
+            self._cache_entry.write_part("facts", facts, lambda _: None)
         return facts, built.reads
 
     def _build(self) -> Built:
@@ -356,12 +358,12 @@ class Specialisation:
         if found is None:
             found = self._made(key, make)
             if self._cache_entry is not None:
-                keep = functools.partial(self._cache_entry.keep, part, found, self._name)
+                write = functools.partial(self._cache_entry.write_part, part, found, self._name)
                 unfinished = driver.unfinished()
                 if unfinished:
-                    current.later([making.wait for making in unfinished], keep)
+                    current.later([making.wait for making in unfinished], write)
                 else:
-                    keep()
+                    write()
         return found
 
     def _made(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
@@ -531,11 +533,11 @@ def _forget(reference: weakref.ref[Specialisation], _: Any) -> None:
         specialisation.kernel.forget(specialisation)
 
 
-def _keep(value: Any) -> Any:
+def _part_without_weak_reference(value: Any) -> Any:
     """The part of an argument that the key names by identity, and that has no weak reference."""
     parts = tuple(parts_of(value))
     if parts:
-        return tuple(map(_keep, parts))
+        return tuple(map(_part_without_weak_reference, parts))
     is_named = kind_of(value, driver.device()) == "" and not isinstance(
         value, (int, float, np.generic)
     )

@@ -111,7 +111,7 @@ def gather_sums(
         for number, gather in enumerate(gathers):
             name = f"{task.name}_gather{number or ''}"
             tasks.append(Task(name, gather.body, gather.domain, task.location))
-            module.arrays += gather.kept.values()
+            module.arrays += gather.stored.values()
     module.tasks[:] = tasks
 
 
@@ -169,8 +169,8 @@ def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | 
     values: dict[Value, Value] = {}
     body = copy_block(facts.task.body, values)
     copies = dict(zip(facts.task.body.walk(), list(body.walk()), strict=True))
-    kept = {copies[op] for op in sums}
-    _drop(body, {op for op in copies.values() if op.has_effects and op not in kept})
+    stored = {copies[op] for op in sums}
+    _drop(body, {op for op in copies.values() if op.has_effects and op not in stored})
     prune_block(body)
     inner = copies[loop]
     assert isinstance(inner, ops.For)
@@ -178,7 +178,7 @@ def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | 
         return None
     control = (ops.For, ops.While, ops.If)
     for op in inner.body.walk():
-        if not (op in kept or isinstance(op, control) or facts.is_repeatable(op)):
+        if not (op in stored or isinstance(op, control) or facts.is_repeatable(op)):
             return None
     before = body.ops[: body.ops.index(inner)]
     if not _is_closed(body):
@@ -199,7 +199,7 @@ def _is_closed(body: Block) -> bool:
 
 
 class _Gather:
-    """Builds the task: `domain`, `body`, and the arrays of what is `kept` of work items."""
+    """Builds the task: `domain`, `body`, and the arrays of what is `stored` of work items."""
 
     def __init__(self, facts: PairLoops, pairs: _Pairs, fills: int, shared: bool) -> None:
         self.task, self.pairs, self.fills, self.shared = facts.task, pairs, fills, shared
@@ -209,7 +209,7 @@ class _Gather:
         self.facts = facts
         self.definitions = {value: op for op in pairs.before for value in op.results}
         self.again: dict[Operation, None] = {}  # what is run again for each pair
-        self.kept: dict[Value, Array] = {}
+        self.stored: dict[Value, Array] = {}
         self.numbers = ItemNumbers(self.task)
         self.domain, self.body = Block(), Block([Value(i64)])
 
@@ -221,9 +221,9 @@ class _Gather:
                 rematerialised = self._rematerialisation_slice(value)
                 if rematerialised is not None and all(map(_only_reads, rematerialised)):
                     self.again |= rematerialised
-                elif self.numbers.can_keep(value):
-                    name = f"{self.task.name}_kept{len(self.kept)}"
-                    self.kept[value] = self.numbers.array(name, value)
+                elif self.numbers.can_store(value):
+                    name = f"{self.task.name}_kept{len(self.stored)}"
+                    self.stored[value] = self.numbers.array(name, value)
                 elif rematerialised is not None and len(rematerialised) <= _LONGEST:
                     self.again |= rematerialised
                 else:
@@ -253,7 +253,7 @@ class _Gather:
         """What keeps values of a work item of the old task."""
         builder, (item,) = Builder(), self.task.body.args
         builder.location = self.task.location
-        for value, array in self.kept.items():
+        for value, array in self.stored.items():
             original = self.pairs.originals[value]
             builder.store(array, [self.numbers.number(builder, item)], original)
         return builder.block.ops
@@ -323,7 +323,7 @@ class _Gather:
             for op in self.pairs.before:
                 if op in self.again:
                     emit(builder, op, values)
-            for value, array in self.kept.items():
+            for value, array in self.stored.items():
                 work_item = self.numbers.number(builder, body.args[0])
                 values[value] = builder.load(array, [work_item])
             builder.block.ops += self._pair(loop.body, values)

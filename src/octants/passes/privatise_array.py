@@ -12,12 +12,12 @@ from octants.ir.core import Array, Block, Companion, Operation, Space
 PRIMAL = Companion.PRIMAL
 
 
-def localise(block: Block, own: Callable[[Array, Companion], Array]) -> None:
-    """Let accesses to shared arrays go to what ``own`` gives for them, in place; drop fences."""
+def localise(block: Block, local_array_of: Callable[[Array, Companion], Array]) -> None:
+    """Redirect accesses to shared arrays to `local_array_of` these, in place; drop fences."""
     build = Builder(Block())
     for op in block.ops:
         for region in op.regions:
-            localise(region, own)
+            localise(region, local_array_of)
         build.location = op.location
         array: Array | None = getattr(op, "array", None)
         if isinstance(op, ops.Fence):
@@ -25,7 +25,7 @@ def localise(block: Block, own: Callable[[Array, Companion], Array]) -> None:
         if array is None or array.space is not Space.SHARED:
             build.append(op)
         else:
-            _LOCAL[type(op)](build, op, own(array, getattr(op, "companion", PRIMAL)))
+            _LOCAL[type(op)](build, op, local_array_of(array, getattr(op, "companion", PRIMAL)))
     block.ops[:] = build.block.ops
 
 

@@ -207,14 +207,14 @@ class _Blocks:
                 self.items.builder.append(ops.ActAs(self.items.at(self.items.index, thread)))
             values = {value: self.items.at(value, thread) for value in given}
             block = Block([], [copy_operation(op, values) for op in run])
-            localise(block, self._own)
+            localise(block, self._local_array)
             self.items.builder.block.ops += block.ops
             for value in _in_order(run, kept):
-                self.items.keep(value, thread, values[value])
+                self.items.store(value, thread, values[value])
 
         self.items.each(mask, fill)
 
-    def _own(self, array: Array, companion: Companion) -> Array:
+    def _local_array(self, array: Array, companion: Companion) -> Array:
         """The local array for a shared one, or for a companion of it."""
         key = ArrayRef(array, companion)
         if key not in self.shared:
@@ -255,9 +255,9 @@ class _Blocks:
         def advance(thread: Value) -> None:
             values = [items.at(value, thread) for value in op.body.yielded]
             one = build.constant(1, counter.type)
-            items.keep(counter, thread, build.binary("add", items.at(counter, thread), one))
+            items.store(counter, thread, build.binary("add", items.at(counter, thread), one))
             for arg, value in zip(args, values, strict=True):
-                items.keep(arg, thread, value)
+                items.store(arg, thread, value)
 
         with items.while_any(items.narrow(inside, goes_on, mask)) as end:
             self._block(op.body, inside)

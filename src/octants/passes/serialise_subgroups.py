@@ -35,7 +35,7 @@ def _shuffle(block: BlockValues, op: ops.Subgroup, thread: Value) -> None:
         "and", build.compare("ge", source, block.zero), build.compare("lt", source, limit)
     )
     source_thread = build.select(is_there, build.binary("add", start, source), thread)
-    block.keep(op.result, thread, block.at(op.value, source_thread))
+    block.store(op.result, thread, block.at(op.value, source_thread))
 
 
 def _reduce(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
@@ -56,7 +56,7 @@ def _reduce(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
 
     def end(thread: Value) -> None:
         first = build.binary("and", thread, build.index(-lanes))
-        block.keep(op.result, thread, build.load(total, [first]))
+        block.store(op.result, thread, build.load(total, [first]))
 
     block.each(mask, end)
 
@@ -84,7 +84,7 @@ def _scan(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
     """Each takes in what the one 1, 2, 4, ... before it has; the last ones first."""
     build, fn = block.builder, op.fn.removeprefix("inclusive_")
     total, step = block.array_of(op.result), 1
-    block.each(mask, lambda thread: block.keep(op.result, thread, block.at(op.value, thread)))
+    block.each(mask, lambda thread: block.store(op.result, thread, block.at(op.value, thread)))
     while step < op.lanes:
 
         def fill(number: Value, step: int = step) -> None:

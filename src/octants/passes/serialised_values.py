@@ -69,7 +69,7 @@ class BlockValues:
             return build.binary("add", self.first, build.cast(thread, value.type))
         return build.load(self.array_of(value), [thread])
 
-    def keep(self, value: Value, thread: Value, new: Value) -> None:
+    def store(self, value: Value, thread: Value, new: Value) -> None:
         self.builder.store(self.array_of(value), [thread], new)
 
     def is_used_elsewhere(self, value: Value, inside: Counter[Value]) -> bool:
@@ -130,7 +130,7 @@ class BlockValues:
         def fill(thread: Value) -> None:
             values = [self.at(value, thread) for value in yielded]
             for result, value in zip(results, values, strict=True):
-                self.keep(result, thread, value)
+                self.store(result, thread, value)
 
         if results:
             self.each(mask, fill)

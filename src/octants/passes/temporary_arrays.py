@@ -35,7 +35,7 @@ class ItemNumbers:
         self._found: _Numbering | None = None
         self._is_numbered = False
 
-    def can_keep(self, value: Value) -> bool:
+    def can_store(self, value: Value) -> bool:
         """Whether there can be an array for a value of each work item."""
         if not self._is_numbered:
             self._found, self._is_numbered = self._number(), True

@@ -143,7 +143,7 @@ class _Watcher:
         builder = Builder(Block())
         for op, origin in zip(new.ops, primal.ops, strict=True):
             builder.location = op.location
-            kept = self._kept(op)
+            kept = self._without_unwanted_effects(op)
             if kept is not None:
                 builder.append(kept)
             if origin in self.numbers and item is not None:
@@ -152,7 +152,7 @@ class _Watcher:
                 self._watch(region, primal_region, task, item)
         new.ops[:] = builder.block.ops
 
-    def _kept(self, op: Operation) -> Operation | None:
+    def _without_unwanted_effects(self, op: Operation) -> Operation | None:
         if isinstance(op, ops.Print) or (isinstance(op, ops.Assert) and not self.effects):
             return None
         if isinstance(op, ops.Write) and not self.effects and op.array.space not in _KEPT:

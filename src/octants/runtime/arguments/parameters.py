@@ -147,7 +147,7 @@ def array_key(value: Any) -> Any:
 NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
 
 
-def _own_key(value: NdarrayHandle) -> Any:
+def _ndarray_key(value: NdarrayHandle) -> Any:
     return value.argument_key
 
 
@@ -177,7 +177,7 @@ _ARRAY_KEYS: dict[type, Callable[[Any], Any]] = {np.ndarray: _numpy_key}
 def _learn(kind: type) -> Callable[[Any], Any]:
     handler = _other_key
     if issubclass(kind, NdarrayHandle):
-        handler = _own_key
+        handler = _ndarray_key
     elif issubclass(kind, np.ndarray):
         handler = _numpy_key
     elif is_torch(kind):

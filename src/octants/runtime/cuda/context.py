@@ -50,7 +50,7 @@ class Context:
         self._handle = 0
         self._begun: threading.Thread | None = None
         self._retained = 0, c_void_p()  # the status of that, and the handle
-        self._own = _Own()
+        self._current = _CurrentContext()
         device = c_int()
         self.call("cuDeviceGet", byref(device), ordinal)
         self._device = device.value
@@ -134,9 +134,9 @@ class Context:
 
     def call_here(self, name: str, *arguments: Any) -> None:
         """Like `call`, for functions that need the context; fast if the context is current."""
-        own = self._own
-        self.library.cuCtxGetCurrent(own.reference)
-        if own.handle.value == self._handle:
+        current = self._current
+        self.library.cuCtxGetCurrent(current.reference)
+        if current.handle.value == self._handle:
             self.call(name, *arguments)
         else:
             with self.active():
@@ -223,7 +223,7 @@ class Context:
         return free.value
 
 
-class _Own(threading.local):
+class _CurrentContext(threading.local):
     """Where the driver writes the handle of the thread's current context."""
 
     def __init__(self) -> None:
