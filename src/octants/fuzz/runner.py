@@ -153,7 +153,7 @@ class Worker:
         """
         left = list(chunk)
         while left:
-            for entry in self._ask(left):
+            for entry in self._run_chunk(left):
                 left.pop(0)
                 yield entry
             if self.is_stopped:
@@ -164,14 +164,14 @@ class Worker:
     def _once_more(self, case: Case) -> Entry:
         """Run the program during which the process died again; the entry is a failure anyway."""
         code = self._end()
-        entry = next(self._ask([case]), None)
+        entry = next(self._run_chunk([case]), None)
         if entry is None:
             return _crash(case, self.backend, f"the process died with exit code {self._end()}")
         if entry["status"] in (Status.DISAGREES.value, Status.FAILS.value):
             return entry
         return _crash(case, self.backend, f"the process died with exit code {code}, not alone")
 
-    def _ask(self, chunk: Sequence[Case]) -> Iterator[Entry]:
+    def _run_chunk(self, chunk: Sequence[Case]) -> Iterator[Entry]:
         """The entries, until the process dies or exceeds its time for a program."""
         if self.count >= MOST:
             self.close()

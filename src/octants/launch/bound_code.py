@@ -32,7 +32,7 @@ else:
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
 
 PRIMAL = Companion.PRIMAL
-Spot = tuple[int, Companion]
+IndexedRef = tuple[int, Companion]
 """The position of an array in a module, and one of its companions."""
 
 
@@ -48,10 +48,10 @@ class Compiled:
 
     artifact: Artifact | None
     arrays: tuple[Array, ...]
-    results: tuple[Spot, ...]
-    persistent: tuple[tuple[Spot, int], ...]
+    results: tuple[IndexedRef, ...]
+    persistent: tuple[tuple[IndexedRef, int], ...]
     written: tuple[int, ...]
-    accessed: tuple[Spot, ...]
+    accessed: tuple[IndexedRef, ...]
 
 
 class Owner(Protocol):
@@ -96,7 +96,7 @@ class BoundKernelCode:
             self.code: Code = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}
 
-        def spots(refs: Iterable[ArrayRef]) -> tuple[Spot, ...]:
+        def indexed_refs(refs: Iterable[ArrayRef]) -> tuple[IndexedRef, ...]:
             return tuple((position[array], companion) for array, companion in refs)
 
         persistent = persistent or {}
@@ -104,9 +104,9 @@ class BoundKernelCode:
             self.code.artifact,
             tuple(module.arrays),
             tuple((number, PRIMAL) for number in results),
-            tuple(zip(spots(persistent), persistent.values(), strict=True)),
+            tuple(zip(indexed_refs(persistent), persistent.values(), strict=True)),
             tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
-            spots(_accessed_refs(module)),
+            indexed_refs(_accessed_refs(module)),
         )
 
     @property
@@ -127,11 +127,11 @@ class BoundKernelCode:
         arrays = compiled.arrays
         added = len(arrays) - len(owner.sources)
 
-        def refs(spots: Iterable[Spot]) -> list[ArrayRef]:
-            return [ArrayRef(arrays[number], companion) for number, companion in spots]
+        def refs(indexed_refs: Iterable[IndexedRef]) -> list[ArrayRef]:
+            return [ArrayRef(arrays[number], companion) for number, companion in indexed_refs]
 
-        spots, offsets = (
-            [spot for spot, _ in compiled.persistent],
+        indexed_refs, offsets = (
+            [indexed_ref for indexed_ref, _ in compiled.persistent],
             [k for _, k in compiled.persistent],
         )
         binding = Binding(
@@ -142,7 +142,7 @@ class BoundKernelCode:
             owner.leaves,
             owner.kinds,
             refs(compiled.results),
-            dict(zip(refs(spots), offsets, strict=True)),
+            dict(zip(refs(indexed_refs), offsets, strict=True)),
             [arrays[number] for number in compiled.written],
             set(refs(compiled.accessed)),
             owner.structs,

@@ -96,7 +96,7 @@ class ArrayInfo:
     constant: bool = False  # never written
     dtype: str = "FP"
     has_grad: bool = True
-    form: str = "{name}[{index}]"  # how an element is written
+    template: str = "{name}[{index}]"  # how an element is written
     owner: str = ""  # the field of structs that it is a member of
     is_made: bool = False  # by the profile
     content: Sequence[int] | None = None  # of integers, if not random ones
@@ -121,7 +121,7 @@ class ArrayInfo:
 
     def at(self, index: str) -> str:
         """The text of an element."""
-        return self.form.format(name=self.name, index=index)
+        return self.template.format(name=self.name, index=index)
 
     def is_in(self, text: str) -> bool:
         """Whether a text names the array, or the field of structs that it belongs to."""

@@ -143,9 +143,9 @@ def _field(shared: Shared) -> list[str]:
         shape = next((a.shape for a in shared.arrays if len(a.shape) == 2), shape)
     constant = rng.random() < 0.3
     for member, sort, element in kind.leaves():
-        form = "{name}[{index}]" if rng.random() < 0.3 else f"{name}[{{index}}].{member}"
+        template = "{name}[{index}]" if rng.random() < 0.3 else f"{name}[{{index}}].{member}"
         info = ArrayInfo(f"{name}.{member}", sort, shape, element, True, constant=constant)
-        info.form, info.owner, info.has_grad = form, name, sort == "f"
+        info.template, info.owner, info.has_grad = template, name, sort == "f"
         if sort == "i":
             info.low, info.high, info.dtype = 0, INTEGER, "qd.i32"
         shared.arrays.append(info)

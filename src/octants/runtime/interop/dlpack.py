@@ -77,7 +77,7 @@ class ManagedVersioned(Structure):
     ]
 
 
-_FORMS: dict[bytes, type[Managed | ManagedVersioned]] = {
+_STRUCTURES: dict[bytes, type[Managed | ManagedVersioned]] = {
     _PLAIN: Managed,
     _VERSIONED: ManagedVersioned,
 }
@@ -123,8 +123,8 @@ def export_capsule(part: DlpackView, *, versioned: bool, flags: int = 0) -> Any:
 
     The strides must be multiples of the size of an element.
     """
-    form = ManagedVersioned if versioned else Managed
-    made, rank = form(deleter=_deleter), len(part.shape)
+    structure = ManagedVersioned if versioned else Managed
+    made, rank = structure(deleter=_deleter), len(part.shape)
     assert part.dtype is not None
     size = part.dtype.itemsize
     steps = [stride // size for stride in part.strides]
@@ -215,7 +215,7 @@ def import_view(value: Any, **options: Any) -> DlpackView:
     except TypeError:  # a library from before version 1
         capsule = value.__dlpack__(**options)
     name = _name_of(capsule)
-    managed = _FORMS[name].from_address(_pointer_of(capsule, name))
+    managed = _STRUCTURES[name].from_address(_pointer_of(capsule, name))
     tensor = managed.tensor
     shape, size = tuple(tensor.shape[: tensor.rank]), tensor.bits // 8
     steps = tensor.strides[: tensor.rank] if tensor.strides else _row_major(shape)
