@@ -6,7 +6,7 @@ import contextlib
 
 from octants.data import current
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.capture import own_capture
+from octants.runtime.capture import thread_capture
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 
@@ -23,7 +23,7 @@ def clear_gradients(companion: Companion) -> None:
     What has no memory yet is zero. In a capture it gets its memory here, so that replays, which
     find what the run before left, set it to zero, too.
     """
-    is_captured = own_capture() is not None
+    is_captured = thread_capture() is not None
     for array in current.runtime().arrays(companion):
         if is_captured and not array.is_allocated:
             with contextlib.suppress(OctantsError):  # raised where the array is used
