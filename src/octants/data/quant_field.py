@@ -208,7 +208,7 @@ class QuantField(Tensor, QuantHandle):
 
         It shares the words: what is written to it is a component of this field.
         """
-        if self.place is None:
+        if self.word_slots is None:
             advice = "place the field itself: its components follow each other in the word"
             raise WrongOption(self.describe(), "component", "cannot be placed alone", advice).at(
                 None
@@ -218,9 +218,11 @@ class QuantField(Tensor, QuantHandle):
         name = f"{self.name}[{', '.join(map(str, component))}]"
         alone = QuantField(self.quant_type, (), name)
         alone._is_reserved = True
-        own = self.place
+        own = self.word_slots
         slots = (own.slots[number],)
-        alone.note_place(Place(own.words, own.packing, slots, own.shape, own.inner, own.axes))
+        alone.note_word_slots(
+            WordSlots(own.words, own.packing, slots, own.shape, own.inner, own.axes)
+        )
         return alone
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.fuzz.generator import places
+from octants.fuzz.generator import elements
 from octants.fuzz.generator.context import (
     ArrayInfo,
     Cells,
@@ -69,13 +69,13 @@ def _tree(shared: Shared) -> list[str]:
 
 def _sparse(c: Context, kinds: tuple[str, ...]) -> list[tuple[ArrayInfo, Role, Cells]]:
     """The sparse fields whose cells a work item may use here."""
-    found = places.writable(c, "f", kinds)
+    found = elements.writable(c, "f", kinds)
     return [(a, r, a.cells) for a, r in found if a.cells and len(r.rows) == r.axes]
 
 
 def _cell(c: Context, array: ArrayInfo, role: Role, cells: Cells) -> str:
     """The index of a cell of a block."""
-    parts = _split(places.position(c, array, role))[: cells.axes or 1]
+    parts = _split(elements.position(c, array, role))[: cells.axes or 1]
     if cells.size > 1:
         parts = [f"({part}) // {cells.size}" for part in parts]
     return ", ".join(parts)
