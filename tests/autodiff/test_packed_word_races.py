@@ -84,3 +84,33 @@ def test_numbers_in_one_word_do_not_race(statement: str, factor: int) -> None:
 def test_one_number_races(statement: str) -> None:
     with pytest.raises(OctantsError, match="OCT30[34]"):
         gradient(statement)
+
+
+def of_many(count: int, statement: str) -> Any:
+    """The gradient of a loop over many work items, which changes a quantised field."""
+    q = qd.field(qd.types.quant.int(8, False))
+    qd.root.dense(qd.i, -(-count // 4)).quant_array(qd.i, 4, max_num_bits=32).place(q)
+    x = qd.field(qd.f32, shape=count, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    text = f"""
+def kernel():
+    for i in x:
+        {statement}
+        loss[None] += 2.0 * x[i]
+"""
+    kernel = qd.kernel(define(text, "kernel", q=q, x=x, loss=loss, qd=qd, count=count))
+    with qd.ad.Tape(loss=loss):
+        kernel()
+    return x.grad.to_numpy()
+
+
+def test_all_of_many_work_items_are_compared() -> None:
+    count = 100_000
+    assert (of_many(count, "q[i] = 1; loss[None] += q[i] * x[i]") == 3.0).all()
+    with pytest.raises(OctantsError, match="OCT303"):  # only two of them meet, in the middle
+        of_many(count, "q[i + (i == 50_000)] = 1; loss[None] += q[i] * x[i]")
+
+
+def test_too_many_work_items_are_refused() -> None:
+    with pytest.raises(OctantsError, match="OCT304"):
+        of_many((1 << 20) + 4, "q[i] = 1; loss[None] += q[i] * x[i]")

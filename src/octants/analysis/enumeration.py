@@ -1,8 +1,8 @@
 """Computes the indices of all work items of a task at once, with numpy, to see what they access.
 
 Indices that depend on constants and loop counters alone are arrays with an entry for each
-execution. If a task has more work items than `MOST`, some represent all: the first ones, which are
-neighbours along every axis that is not too long, and the last ones.
+execution. If a task has more work items than are to be computed, some represent all: the first
+ones, which are neighbours along every axis that is not too long, and the last ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 MOST = 1 << 14
-"""The most work items whose indices are computed."""
+"""The most work items whose indices are computed, unless a caller wants more."""
 
 _LAST = 256
 _MOST_EXECUTIONS = 1 << 17
@@ -69,10 +69,13 @@ class Enumeration:
 
     `found` maps accesses with known indices to their executions. `items` are the work items that
     were computed; they are all if `is_whole`, and none if the domain is unknown. `others` has other
-    values of accesses that are `wanted`, where they are known.
+    values of accesses that are `wanted`, where they are known. Up to ``most`` work items are
+    computed.
     """
 
-    def __init__(self, task: Task, wanted: Mapping[Operation, Sequence[Value]] = {}) -> None:
+    def __init__(
+        self, task: Task, wanted: Mapping[Operation, Sequence[Value]] = {}, most: int = MOST
+    ) -> None:
         assert task.domain is not None
         self.found: dict[Operation, Executions] = {}
         self.others: dict[Operation, dict[Value, Numbers]] = {}
@@ -82,7 +85,8 @@ class Enumeration:
         outer = _Frame(1)
         self._block(task.domain, outer)
         lower, upper = (outer.get(value) for value in task.domain.yielded[:2])
-        self.items = _sample(lower, upper) if None not in (lower, upper) else np.zeros(0, np.int64)
+        is_known = None not in (lower, upper)
+        self.items = _sample(lower, upper, most) if is_known else np.zeros(0, np.int64)
         if not len(self.items):
             return
         self.is_whole = len(self.items) == upper - lower
@@ -150,9 +154,9 @@ class Enumeration:
         self._block(op.body, inner)
 
 
-def _sample(lower: int, upper: int) -> np.ndarray[Any, Any]:
-    """The work items from ``lower`` to ``upper``, or a sample of them."""
-    if upper - lower <= MOST:
+def _sample(lower: int, upper: int, most: int) -> np.ndarray[Any, Any]:
+    """The work items from ``lower`` to ``upper``, or a sample if they are more than ``most``."""
+    if upper - lower <= most:
         return np.arange(lower, upper, dtype=np.int64)
     first = np.arange(lower, lower + MOST - _LAST, dtype=np.int64)
     return np.concatenate((first, np.arange(upper - _LAST, upper, dtype=np.int64)))

@@ -10,8 +10,8 @@ meanwhile. So two work items race only if one reads the bits that another one ch
       %32: u32 = compare_exchange<@q, primal>(%18, %31, %i)
       ...
 
-Words are where `enumeration` says. Of more work items than it computes, a sample shows whether they
-race; indices that it does not know may race.
+Words are where `enumeration` says. Indices that it does not know may race, and so may work items
+that are too many for it.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ from octants.ir.core import Array, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 
 _MOST_PAIRS = 4096
+_MOST_ITEMS_OF_WORDS = 1 << 20
+"""The most work items whose accesses to shared words are computed, in about half a second."""
 
 OWN = -1
 """The stamp of a store whose value no other work item stores."""
@@ -107,7 +109,7 @@ class Races(ElementAliasing):
     ) -> Iterator[RacePair]:
         """The pairs of accesses to words by which two work items race, or may race."""
         array = accesses[0].array
-        known = Enumeration(self.task, packed.shifts())
+        known = Enumeration(self.task, packed.shifts(), _MOST_ITEMS_OF_WORDS)
         pairs = overlapping(packed.reads[array], packed.changes[array], known)
         for change, read, first, second in pairs:
             if not matters(self, change, read) or self._never_race(change, read):
@@ -116,7 +118,7 @@ class Races(ElementAliasing):
                 yield RacePair(change, read)
                 continue
             items = racing_items(first, second, array.fixed_shape)
-            if items is not None:
+            if items is not None or not known.is_whole:
                 yield RacePair(change, read, items if first.exact and second.exact else None)
 
     def _never_race(self, one: ops.Access, other: ops.Access) -> bool:
