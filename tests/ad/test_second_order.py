@@ -323,6 +323,6 @@ def test_scipy_takes_the_products() -> None:
     given = {"x": X, "depth": 2.0}
     how = {"out": {"loss": ()}, "by": "x"}
     objective, start = qd.ad.value_and_grad(well, **how).flat(**given)
-    product = qd.ad.hvp(well, **how).flat(**given)
+    product = qd.ad.hvp(well, **how).flat(X, 2.0)
     found = optimize.minimize(objective, start, jac=True, hessp=product, method="trust-ncg")
     np.testing.assert_allclose(np.abs(found.x), 1.0, atol=1e-6)

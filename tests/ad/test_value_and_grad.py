@@ -129,7 +129,7 @@ def test_one_vector_for_an_optimiser() -> None:
 def test_scipy_finds_the_minimum() -> None:
     optimize = pytest.importorskip("scipy.optimize")
     function = qd.ad.value_and_grad(well, out={"loss": ()}, by="x")
-    objective, start = function.flat(x=X, depth=2.0)
+    objective, start = function.flat(X, 2.0)
     found = optimize.minimize(objective, start, jac=True)
     np.testing.assert_allclose(np.abs(found.x), 1.0, atol=1e-5)
 

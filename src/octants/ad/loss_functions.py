@@ -44,16 +44,20 @@ class LossFunction:
             raise WrongOutput(function.name, "the loss", f"is one float, not {given}").at(None)
         return found[0]
 
-    def unflatten(self, vector: Any, **like: Any) -> dict[str, Any]:
+    def unflatten(self, vector: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
         """The arguments that a vector of `flat` holds, by name.
 
         Args:
             vector: the numbers.
-            like: all arguments, as `flat` was given them.
+            arguments: all arguments, as `flat` was given them.
+            named: those of them that are given by name.
         """
+        return self._unflattened(vector, self._bind(arguments, named))
+
+    def _unflattened(self, vector: Any, bound: Mapping[str, Any]) -> dict[str, Any]:
         found, first, numbers = {}, 0, np.asarray(vector)
-        for name in self._wanted(self._function.bind((), like)):
-            given = np.asarray(like[name])
+        for name in self._wanted(bound):
+            given = np.asarray(bound[name])
             part = numbers[first : first + given.size].reshape(given.shape)
             first += given.size
             found[name] = part.astype(given.dtype) if given.shape else float(part)
@@ -76,7 +80,9 @@ class ValueAndGrad(LossFunction):
         results, gradients = self._function.pullback(bound, adjoints, self._wanted(bound))
         return float(np.reshape(results[position], ())), gradients
 
-    def flat(self, **arguments: Any) -> tuple[Callable[[Array], tuple[float, Array]], Array]:
+    def flat(
+        self, *arguments: Any, **named: Any
+    ) -> tuple[Callable[[Array], tuple[float, Array]], Array]:
         """The function of one vector, for optimisers such as ``scipy.optimize.minimize``.
 
         The vector holds the elements of the arguments to differentiate by, one after the other;
@@ -88,18 +94,19 @@ class ValueAndGrad(LossFunction):
             print(loss_and_grad.unflatten(found.x, stiffness=k0, mass=m0, data=data))
 
         Args:
-            arguments: all arguments by name; those to differentiate by give the shapes, the dtypes
-                and the start.
+            arguments: all arguments; those to differentiate by give the shapes, the dtypes and the
+                start.
+            named: those of them that are given by name.
 
         Returns:
             The function, from a vector to the loss and its gradient in f64; and the start.
         """
-        wanted = self._wanted(self._function.bind((), arguments))
-        start = self._flattened(arguments, wanted)
+        bound = self._bind(arguments, named)
+        wanted = self._wanted(bound)
+        start = self._flattened(bound, wanted)
 
         def objective(vector: Array) -> tuple[float, Array]:
-            given = {**arguments, **self.unflatten(vector, **arguments)}
-            loss, gradients = self(**given)
+            loss, gradients = self(**{**bound, **self._unflattened(vector, bound)})
             return loss, self._flattened(gradients, wanted)
 
         return objective, start

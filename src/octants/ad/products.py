@@ -121,7 +121,7 @@ class HessianProduct(LossFunction):
         gradients = {name: found.gradients_of_tangents[name] for name in wanted}
         return float(np.reshape(found.results[position], ())), gradients, found.gradients
 
-    def flat(self, **arguments: Any) -> Callable[[Array, Array], Array]:
+    def flat(self, *arguments: Any, **named: Any) -> Callable[[Array, Array], Array]:
         """The product as a function of two vectors, as the ``hessp`` of ``scipy.optimize``.
 
         The vectors are those of `ValueAndGrad.flat`. Example:
@@ -132,13 +132,15 @@ class HessianProduct(LossFunction):
             scipy.optimize.minimize(objective, start, jac=True, hessp=product, method="trust-ncg")
 
         Args:
-            arguments: all arguments by name; those to differentiate by give the shapes and dtypes.
+            arguments: all arguments; those to differentiate by give the shapes and dtypes.
+            named: those of them that are given by name.
         """
-        wanted = self._wanted(self._function.bind((), arguments))
+        bound = self._bind(arguments, named)
+        wanted = self._wanted(bound)
 
         def product(vector: Array, direction: Array) -> Array:
-            point, along = (self.unflatten(each, **arguments) for each in (vector, direction))
-            _, _, found = self(**{**arguments, **point}, direction=along)
+            point, along = (self._unflattened(each, bound) for each in (vector, direction))
+            _, _, found = self(**{**bound, **point}, direction=along)
             return self._flattened(found, wanted)
 
         return product
