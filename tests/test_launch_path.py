@@ -14,6 +14,7 @@ import pytest
 
 import octants as qd
 from octants import passes, pipeline
+from octants.lowering import expand
 from tests.page_paths import (
     PAGE,
     calls_of,
@@ -86,6 +87,7 @@ def made(init: Callable[[], None]) -> Callable[[], None]:
 
 
 def on_cpu() -> None:
+    expand.function.cache_clear()
     qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
 
 

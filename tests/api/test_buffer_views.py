@@ -51,7 +51,6 @@ def test_slices_of_ndarrays_are_views() -> None:
         (lambda x: qd.BufferView(x, 8, 5), "5 elements from 8 of an array of 10"),
         (lambda x: qd.BufferView(x, -1, 5), "5 elements from -1"),
         (lambda x: x[2:4].subview(1, 2), "2 elements from 1 of an array of 2"),
-        (lambda x: qd.ndarray(qd.f32, (2, 3))[0:1], "an array with 2 axes"),
     ],
 )
 def test_views_of_what_is_not_there(make: Any, text: str) -> None:
@@ -62,10 +61,9 @@ def test_views_of_what_is_not_there(make: Any, text: str) -> None:
 def test_indices_beyond_a_view_and_views_of_others() -> None:
     with pytest.raises(qd.OctantsHostIndexError, match="index 3 is out of range"):
         counted()[2:5][3]
-    with pytest.raises(qd.OctantsRuntimeTypeError, match="takes an ndarray with one axis"):
-        qd.BufferView(np.zeros(3), 0, 1)
-    with pytest.raises(qd.OctantsRuntimeTypeError, match="not a slice"):
-        qd.field(qd.f32, 10)[2:5]
+    for other in (np.zeros(3), qd.field(qd.f32, 10), qd.ndarray(qd.f32, (2, 3))):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="takes an ndarray with one axis"):
+            qd.BufferView(other, 0, 1)
 
 
 # -- in kernels ------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ def test_shared_arrays_that_do_not_fit_with_their_tangents() -> None:
 
     module = lowered(compile_kernel(large, np.zeros(8), np.zeros(8)))
     nvptx.compile_module(module, nvptx.target(80))
-    with pytest.raises(OctantsTypeError, match="take 65536 bytes, and there are 49152"):
+    with pytest.raises(OctantsTypeError, match="65536 bytes of them, and a block can have 49152"):
         nvptx.compile_module(forward(module), nvptx.target(80))
 
 

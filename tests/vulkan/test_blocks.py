@@ -338,5 +338,5 @@ def test_shared_arrays_take_what_there_is() -> None:
             x[i] = pad[0]
 
     module = lowered(compile_kernel(narrow, np.zeros(9), blocks=Blocks(32, shared_bytes=4096)))
-    with pytest.raises(OctantsTypeError, match="OCT244.*take 8000 bytes here, and there are 4096"):
+    with pytest.raises(OctantsTypeError, match="OCT244.*8000 bytes of them, .* can have 4096"):
         compile_module(module, target(32))

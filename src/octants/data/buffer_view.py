@@ -82,12 +82,12 @@ class BufferView(AnyBufferView):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return self.subview(*bounds_of(self.shape, key))
+            return self.subview(*bounds_of(self.size, key))
         return self.array[self._position(key)]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, slice):
-            first, size = bounds_of(self.shape, key)
+            first, size = bounds_of(self.size, key)
             self.array[self.offset + first : self.offset + first + size] = value
             return
         self.array[self._position(key)] = value
@@ -143,13 +143,9 @@ class BufferView(AnyBufferView):
         return f"<qd.BufferView of {self.size} elements from {self.offset}: {values}>"
 
 
-def bounds_of(shape: tuple[int, ...], key: slice) -> tuple[int, int]:
-    """The first element and the number of elements of a slice of an array."""
-    if len(shape) != 1:
-        problem = f"a slice of an array with {len(shape)} axes"
-        advice = "only ndarrays with one axis have views; `x.to_numpy()` can be sliced"
-        raise WrongView(problem, advice).at(None)
-    first, end, step = key.indices(shape[0])
+def bounds_of(extent: int, key: slice) -> tuple[int, int]:
+    """The first element and the number of elements of a slice of an array with one axis."""
+    first, end, step = key.indices(extent)
     if step != 1:
         problem = f"a slice with a step of {step}"
         raise WrongView(problem, "copy the elements, or use a loop").at(None)

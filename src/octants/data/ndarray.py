@@ -188,7 +188,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         """``x[i:j]`` of one axis: a view of its elements; else a copy, as of fields."""
         self.require_alive()
         if type(key) is slice and len(self.shape) == 1:
-            return BufferView(self, *bounds_of(self.shape, key))
+            return BufferView(self, *bounds_of(self.shape[0], key))
         return super()._slice(key)
 
     # -- copies ---------------------------------------------------------------------------------
