@@ -4,8 +4,9 @@
     python -m tests.cross_compile.compile FOLDER --for gfx942,gfx1100,metal
 
 Each kernel is compiled by a process that may end: what ended it has failed, and another process
-goes on behind it. With ``--seconds`` what is not compiled in this time is left out. The order is
-another one for each ``--turn``, so that such runs see other kernels each time.
+goes on behind it. A kernel that takes too long for a target is `SLOW`, which is printed and is no
+failure. With ``--seconds`` what is not compiled in this time is left out. The order is another one
+for each ``--turn``, so that such runs see other kernels each time.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from pathlib import Path
 
 from tests.cross_compile.child import COMPILED, FAILED, REFUSED, UNREADABLE
 from tests.cross_compile.recorded_kernels import in_order, read
+from tests.cross_compile.targets import TARGETS
 
 _BATCH = 100
 """How many jobs a process has: enough that its start does not count."""
-_SECONDS = 600  # for one process
+SLOW = "slow"
+_MOST_SECONDS = 120  # for a kernel on a target
+_SECONDS_OF_CHECK = 600  # for all texts of a process, at its end
+_PERIOD = 0.1  # seconds between two looks at a process
 _SHOWN, _MOST_SAID = 20, 3000  # failures with their text, and the characters of that
 
 Job = tuple[str, str]
@@ -41,6 +46,7 @@ class Found:
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
     left: int = 0
 
     def add(self, name: str, path: str, outcome: str, said: str) -> None:
@@ -48,14 +54,18 @@ class Found:
         self.counts[name, outcome] += 1
         if outcome == FAILED:
             self.failures.append(f"{name}: {path} of {read(Path(path)).test}\n{said}")
+        elif outcome == SLOW:
+            self.slow.append(f"{name}: {path} of {read(Path(path)).test}: {said}")
 
     def merge(self, other: Found) -> None:
         self.counts += other.counts
         self.failures += other.failures
+        self.slow += other.slow
+        self.left += other.left
 
     def line(self, name: str) -> str:
         """The numbers of a target."""
-        counts = {each: self.counts[name, each] for each in (REFUSED, UNREADABLE, FAILED)}
+        counts = {each: self.counts[name, each] for each in (REFUSED, UNREADABLE, SLOW, FAILED)}
         others = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         return f"{name}: {self.counts[name, COMPILED]} kernels compiled, {others}"
 
@@ -70,48 +80,72 @@ def compile_kernels(
     total = Found()
 
     def run(batch: list[Job]) -> Found:
-        return _compile(batch) if time.monotonic() < end else Found(left=len(batch))
+        return _compile(batch, end)
 
     with ThreadPoolExecutor(processes) as pool:
         for found in pool.map(run, batches):
             total.merge(found)
-            total.left += found.left
     return total
 
 
-def _compile(jobs: list[Job]) -> Found:
-    """Compile in a process, and in another one what is left when it ends."""
+def _compile(jobs: list[Job], end: float) -> Found:
+    """Compile in a process, and what is left when it ends in another one, until ``end``."""
     found = Found()
-    while jobs:
+    while jobs and time.monotonic() < end:
         with tempfile.TemporaryDirectory(prefix="octants-cross-compile-") as folder:
             list_, log = Path(folder, "jobs"), Path(folder, "log")
             list_.write_text("".join(f"{name} {path}\n" for name, path in jobs))
             log.touch()
-            ending = _run([str(list_), str(log)])
+            ending = _run(list_, log, len(jobs), end)
             lines = [json.loads(line) for line in log.read_text().splitlines()]
+        is_checked = len(lines) >= len(jobs)
+        again = [line for line in lines if not is_checked and _is_to_be_checked(*line[::2])]
         for line in lines:
-            found.add(*line)
+            if line not in again:
+                found.add(*line)
         for name, _, outcome, _ in lines[len(jobs) :]:  # found when all had been compiled
             assert outcome == FAILED
             found.counts[name, COMPILED] -= 1
-        if ending and len(lines) >= len(jobs):
+        if is_checked and ending:
             found.add(*jobs[-1], FAILED, f"the check of all texts {ending}")
-        elif len(lines) < len(jobs):
-            found.add(*jobs[len(lines)], FAILED, f"the compiler {ending}")
-        jobs = jobs[len(lines) + 1 :]
+        elif not is_checked and ending is not None:
+            outcome = SLOW if ending == _TOO_LONG else FAILED
+            found.add(*jobs[len(lines)], outcome, f"the compiler {ending}")
+        rest = jobs[len(lines) + (ending is not None) :]
+        jobs = [(name, path) for name, path, *_ in again] + rest
+    found.left = len(jobs)
     return found
 
 
-def _run(arguments: list[str]) -> str:
-    """Run a process; gives how it ended, and nothing if it ended well."""
-    command = [sys.executable, "-m", "tests.cross_compile.child", *arguments]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"did not end within {_SECONDS} s"
-    return f"ended with {done.returncode}: {done.stderr[-2000:]}" if done.returncode else ""
+def _is_to_be_checked(name: str, outcome: str) -> bool:
+    """Whether a process checks a text when it has compiled all others."""
+    return outcome == COMPILED and TARGETS[name].check_all is not None
+
+
+_TOO_LONG = f"did not end within {_MOST_SECONDS} s"
+
+
+def _run(jobs: Path, log: Path, count: int, end: float) -> str | None:
+    """Run a process; gives how it ended, "" if it ended well, and None if the time is over."""
+    command = [sys.executable, "-m", "tests.cross_compile.child", str(jobs), str(log)]
+    with tempfile.TemporaryFile("w+") as said:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        done, since = 0, time.monotonic()
+        try:
+            while child.poll() is None:
+                time.sleep(_PERIOD)
+                now, lines = time.monotonic(), log.read_bytes().count(b"\n")
+                if lines != done:
+                    done, since = lines, now
+                if now >= end and done < count:
+                    return None
+                if now - since > (_MOST_SECONDS if done < count else _SECONDS_OF_CHECK):
+                    return _TOO_LONG
+        finally:
+            child.kill()
+            child.wait()
+        said.seek(0)
+        return f"ended with {child.returncode}: {said.read()[-2000:]}" if child.returncode else ""
 
 
 def main() -> int:
@@ -131,6 +165,8 @@ def main() -> int:
     for number, text in enumerate(found.failures):
         head, _, said = text.partition("\n")
         print(head, said[-_MOST_SAID:] if number < _SHOWN else "", sep="\n")
+    for text in found.slow:
+        print(text)
     print(f"{len(paths)} kernels were recorded; {time.monotonic() - begun:.0f} s")
     for name in names:
         print(found.line(name))

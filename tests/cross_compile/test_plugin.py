@@ -95,16 +95,19 @@ def test_each_turn_has_another_order(recorded: Path) -> None:
     assert len({frozenset(order) for order in orders}) == 1
 
 
-def pretended(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str, str], str]) -> None:
-    """Let processes end when a job has the answer "", and then say that they did."""
+def pretended(
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[str, str], str],
+    ending: str = "ended with -6: LLVM ERROR",
+) -> None:
+    """Let processes end when a job has the answer "", and then say how they did."""
 
-    def run(arguments: list[str]) -> str:
-        jobs, log = map(Path, arguments)
+    def run(jobs: Path, log: Path, count: int, end: float) -> str:
         with log.open("a") as written:
             for line in jobs.read_text().splitlines():
                 name, path = line.split(" ")
                 if not (outcome := answer(name, path)):
-                    return "ended with -6: LLVM ERROR"
+                    return ending
                 written.write(json.dumps([name, path, outcome, "why"]) + "\n")
         return ""
 
@@ -120,8 +123,36 @@ def test_what_ends_the_compiler_is_named(recorded: Path, monkeypatch: pytest.Mon
     for name, failure in zip(("gfx942", "metal"), found.failures, strict=True):
         assert failure == f"{name}: {bad} of a test\nthe compiler ended with -6: LLVM ERROR"
         assert found.line(name) == (
-            f"{name}: {compiled} kernels compiled, 0 refused, 0 unreadable, 1 failed"
+            f"{name}: {compiled} kernels compiled, 0 refused, 0 unreadable, 0 slow, 1 failed"
         )
+
+
+def test_what_takes_too_long_is_named_and_no_failure(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = in_order(recorded)
+    slow = str(paths[-1])
+    pretended(monkeypatch, lambda _, path: COMPILED if path != slow else "", compiling._TOO_LONG)
+    found = compiling.compile_kernels(paths, ["metal"])
+    assert not found.failures
+    assert found.slow == [f"metal: {slow} of a test: the compiler did not end within 120 s"]
+    assert found.counts["metal", COMPILED] == len(paths) - 1
+
+
+def test_a_kernel_that_takes_too_long_is_ended(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "_MOST_SECONDS", 0.0)
+    found = compiling.compile_kernels(in_order(recorded)[:1], ["gfx1100"])
+    assert len(found.slow) == 1
+    assert not found.failures
+
+
+def test_what_is_under_way_when_the_time_is_over_is_left_out(recorded: Path) -> None:
+    paths = in_order(recorded)
+    found = compiling.compile_kernels(paths, ["metal"], processes=1, seconds=0.1)
+    assert found.left == len(paths)
+    assert not found.failures + found.slow
 
 
 def test_what_fails_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +160,9 @@ def test_what_fails_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) ->
     pretended(monkeypatch, lambda _, path: FAILED if path == str(paths[0]) else REFUSED)
     found = compiling.compile_kernels(paths, ["metal"])
     assert found.failures == [f"metal: {paths[0]} of a test\nwhy"]
-    assert found.line("metal") == "metal: 0 kernels compiled, 1 refused, 0 unreadable, 1 failed"
+    assert found.line("metal") == (
+        "metal: 0 kernels compiled, 1 refused, 0 unreadable, 0 slow, 1 failed"
+    )
 
 
 def test_an_operation_that_only_a_test_knows_is_no_failure(recorded: Path) -> None:
