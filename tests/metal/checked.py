@@ -24,6 +24,7 @@ _POINTER = re.compile(r"(\w+) (\w+)\*")
 _CAST = re.compile(
     r"\(((?:coherent\(device\) )?(?:device|threadgroup|constant|thread) \w+\*)\)\s*(\(|\w+)"
 )
+_CHAINED = re.compile(r"\bconst \w+ (v\d+) = [^;]*;\s*const \w+ v\d+ = [^;]*\b\1\b")
 _SPACES = ("device", "constant", "threadgroup", "thread")
 _INCLUDE = "#include <metal_stdlib>\n"
 _MOST = 100  # texts that clang checks at once
@@ -35,6 +36,8 @@ def problems(text: str) -> list[str]:
     found += [
         f"`{m[0]}` has no address space" for m in _POINTER.finditer(text) if m[1] not in _SPACES
     ]
+    if _CHAINED.search(text):
+        found.append("constants that depend on each other: clang evaluates them by recursion")
     starts = list(_FUNCTION.finditer(text))
     called = [set(re.findall(r"\b(\w+)\(", body)) for body in _bodies(text, starts)]
     for number, (start, calls) in enumerate(zip(starts, called, strict=True)):

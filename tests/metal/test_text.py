@@ -162,6 +162,7 @@ def test_mistakes_with_address_spaces_are_found(line: str) -> None:
         "static void f()\n{\n    g();\n}\nstatic void g()\n{\n}\n",
         "static void f_a()\n{\n}\nstatic void g()\n{\n    h(&f_a);\n}\n",
         "static void f(uint x)\n{\n    (const uint*)(x);\n}\n",
+        "static void f(uint x)\n{\n    const uint v1 = x + 1u;\n    const uint v2 = v1 * v1;\n}\n",
     ],
 )
 def test_what_is_forbidden_is_found(text: str) -> None:

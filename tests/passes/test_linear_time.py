@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 
 import octants as qd
+from octants import pipeline
+from octants.codegen.llvm import nvptx
+from octants.ir.parser import parse
+from octants.pipeline_stage import Stage
+from octants.target import Blocks, Capabilities
 from tests.api.test_deep_programs import define
 
 SHAPES: dict[str, Callable[[int], list[str]]] = {
@@ -97,3 +102,14 @@ def test_twice_the_program_costs_twice_as_much(shape: str, simd: str) -> None:
     small, middle, large = (cost(SHAPES[shape](factor * size), simd) for factor in (2, 3, 4))
     for one, two, three in zip(small, middle, large, strict=True):
         assert three - two == pytest.approx(two - one, rel=0.1)
+
+
+def test_a_chain_of_conditions_is_compiled_for_a_gpu() -> None:
+    """LLVM 22 looks for checksums in the loop, and would not end."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+    arrays = [qd.ndarray(qd.f32, 4, needs_grad=True) for _ in range(2)]
+    lowered = define(SHAPES["branches"](18)).inspect(*arrays).stages["contract"]
+    gpu = Stage(Capabilities(contracts=True, fills=1 << 16, blocks=Blocks(), tape_local=256))
+    made = pipeline.differentiate_reverse(parse(lowered), gpu, before_launch=False, split=False)
+    artifact = nvptx.compile_module(pipeline.finish(made.module, gpu), nvptx.target(90))
+    assert b"ret;" in artifact.code

@@ -41,6 +41,10 @@ _OPTIONS = (
     "--grow-region-complexity-budget=1000",
     "--dag-maps-huge-region=200",
 )
+_OPTIONS_OF_22 = (
+    # It looks for checksums in loops, in time exponential in a chain of conditional values.
+    "--disable-loop-idiom-hashrecognize",
+)
 
 LARGE = 1000
 """Lines of text above which LLVM's passes run at level 1 at most.
@@ -123,7 +127,8 @@ def _set_options() -> None:
     """
     if llvm.llvm_version_info[0] in (20, 21, 22) and not hasattr(llvm, _NOTE):
         setattr(llvm, _NOTE, True)
-        for option in _OPTIONS:
+        further = _OPTIONS_OF_22 if llvm.llvm_version_info[0] == 22 else ()
+        for option in (*_OPTIONS, *further):
             llvm.set_option("octants", option)
 
 

@@ -101,7 +101,7 @@ class MetalCode(ThreadCode):
     def _assign(self, kind: str, text: str) -> str:
         """A value that has a name."""
         name = self.library.fresh("v")
-        self.emit(f"const {kind} {name} = {text};")
+        self.emit(f"{kind} {name} = {text};")
         return name
 
     def _of_thread(self, member: str) -> str:
