@@ -44,6 +44,15 @@ class Target:
         return found if "int64" in found else found - {"atomic64", "shared64"}
 
 
+def code_model(triple: str) -> str:
+    """LLVM's code model for machine code that this process loads.
+
+    On Windows, JITLink makes no stubs for functions that are more than 2 GB away, as those of
+    libraries are: only the large model calls them by 64-bit addresses.
+    """
+    return "large" if triple.startswith("x86_64") and "windows" in triple else "default"
+
+
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 """What `init` says: lanes where they pay, wherever they can be, or nowhere."""
 

@@ -21,6 +21,17 @@ def increment() -> Module:
     return Module("increment", [x], tasks=[task])
 
 
+def rounded_down() -> Module:
+    """``x[i] = floor(x[i])`` for all i."""
+    x = ndarray("x", f64)
+
+    def body(build: Any, i: Any) -> None:
+        build.store(x, [i], build.unary("floor", build.load(x, [i])))
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    return Module("rounded_down", [x], tasks=[task])
+
+
 def endless(kind: str) -> Module:
     """Runs for hours, in a loop of that kind: serial, in a branch, over items, in one item.
 

@@ -11,7 +11,7 @@ from octants.codegen.llvm import opaque_splats
 from octants.compile_profile import stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
-from octants.target import Target
+from octants.target import Target, code_model
 
 if TYPE_CHECKING:
     import tempfile
@@ -210,5 +210,5 @@ def _machine(target: Target, level: int) -> Any:
         features=",".join(part for part in (_BASE.get(architecture), target.features) if part),
         opt=level,
         reloc="pic",
-        codemodel="default",
+        codemodel=code_model(target.triple),
     )

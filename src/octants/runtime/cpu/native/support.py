@@ -20,6 +20,7 @@ from octants.runtime.cpu.loader.elf import CODE, CONSTANTS, ObjectFile
 from octants.runtime.cpu.loader.executable import ExecutableMemory
 from octants.runtime.cpu.loader.relocations import Refused
 from octants.runtime.cpu.native import assembly
+from octants.target import code_model
 
 if TYPE_CHECKING:
     import ctypes.util as finder
@@ -240,7 +241,7 @@ def compile_support(system: str, triple: str = "") -> bytes:
     text = assembly.support_text(triple.split("-")[0], system)
     # At level 0 that takes a fifth of the time, and launches take what they take at level 2.
     machine = llvm.Target.from_triple(triple).create_target_machine(
-        opt=0, reloc="pic", codemodel="default"
+        opt=0, reloc="pic", codemodel=code_model(triple)
     )
     head = f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n'
     module = llvm.parse_assembly(head + text, context=llvm.create_context())
