@@ -33,7 +33,7 @@ test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vu
 
 # Kernels of tests, compiled for GPUs that are not at hand (tests/cross_compile). KERNELS is a folder in
 # which `make test RECORD=1` has put them; without one, the tests of kernels run first. With
-# COMPILE_SECONDS, no kernel is begun after that time; what is left out is another part for each commit.
+# COMPILE_SECONDS, no kernel is begun after that time; what is left out is another part for each COMPILE_TURN, by default the commit.
 COMPILE_FOR ?= gfx942,gfx1100,metal
 COMPILE_TESTS ?= $(filter-out tests/vulkan tests/fuzz/test_fuzz_run.py,$(VULKAN_TESTS)) tests/simplify \
 	tests/examples tests/graphs tests/compat tests/linalg tests/mathlib tests/names tests/passes
@@ -42,7 +42,7 @@ KERNELS ?= $(VENV)/kernels
 test-compile-for: $(VENV)/stamp-test  ## compile the kernels of the tests for GPUs that are not at hand
 	@test -e $(KERNELS) || $(MAKE) --no-print-directory test RECORD=1 TESTS="$(COMPILE_TESTS)"
 	@$(RUN) -m tests.cross_compile.compile $(KERNELS) --for $(COMPILE_FOR) \
-		--seconds $(or $(COMPILE_SECONDS),0) --turn "$$(git rev-parse HEAD 2>/dev/null)"
+		--seconds $(or $(COMPILE_SECONDS),0) --turn "$(or $(COMPILE_TURN),$$(git rev-parse HEAD 2>/dev/null))"
 
 # Each takes less than ten minutes. The rest of tests/ is about what the CPU runs, or about no device.
 VULKAN_PARTS ?= "tests/ad" "tests/api tests/data tests/frontend tests/library tests/simt" \
