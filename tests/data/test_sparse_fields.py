@@ -632,6 +632,52 @@ def test_a_gradient_without_a_tape() -> None:
     assert x.grad.to_numpy().tolist() == [0, 0, 0, 4, 6, 0, 0, 0]
 
 
+def test_gradients_of_inactive_elements_do_not_stay() -> None:
+    x = qd.field(qd.f64, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+    qd.root.bitmasked(qd.i, 4).place(x)
+
+    @qd.kernel
+    def total():
+        for i in range(4):
+            loss[None] += (i + 1) * x[i]
+
+    x[2] = 1.0
+    total()
+    for _ in range(2):
+        x.grad.fill(0.0)
+        loss.grad[None] = 1.0
+        total.grad()
+        assert x.grad.to_numpy().tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("write", ["fill", "from_numpy", "copy_from"])
+def test_a_host_write_to_active_elements_ends_their_adjoints_only(write: str) -> None:
+    x = qd.Vector.field(2, qd.f64, needs_grad=True)
+    other = qd.Vector.field(2, qd.f64, shape=4, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+    qd.root.bitmasked(qd.i, 4).place(x, x.grad)
+
+    @qd.kernel
+    def total():
+        for i in range(4):
+            loss[None] += (i + 1) * x[i].sum()
+
+    given = {"fill": 2.0, "from_numpy": np.full((4, 2), 2.0), "copy_from": other}[write]
+    other.fill(2.0)
+    x[2] = 1.0
+    with qd.ad.Tape(loss):
+        total()
+        getattr(x, write)(given)
+        total()
+        x[1] = 5.0  # active now, and was not when all were written
+    assert loss[None] == 6 + 12
+    assert x.grad.to_numpy()[:, 1].tolist() == [2, 4, 3, 8]
+    assert other.grad.to_numpy()[:, 0].tolist() == (
+        [0, 0, 3, 0] if write == "copy_from" else [0] * 4
+    )
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 CASES: dict[str, Callable[[], Any]] = {}

@@ -439,3 +439,17 @@ def k():
 """
     result = run(make(source, {"x": [3.0, 4.0]}, [("k", ())]))
     assert result.primal["x"].value.tolist() == [0.5, -0.5]
+
+
+@pytest.mark.parametrize("block", ["bitmasked", "dynamic"])
+def test_a_loop_over_a_sparse_field_visits_what_was_active_before(block: str) -> None:
+    source = f"""
+x = qd.field(FP, needs_grad=True)
+qd.root.{block}(qd.i, 4).place(x)
+@qd.kernel
+def k():
+    for i in x:
+        x[3] += 1.0
+"""
+    result = outcome(source, {"x": [1.0, 2.0, 0.0, 0.0]}, weights={"x": [1] * 4})
+    assert result.primal["x"].value.tolist() == [1, 2, 0, 2]

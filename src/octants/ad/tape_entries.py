@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from octants import driver
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
@@ -234,6 +236,7 @@ class HostEntry:
     def __init__(self, write: HostWrite, *, ends: bool) -> None:
         self.write = write
         self.ends = ends
+        self._active = None if write.region or write.is_done else write.array.active_elements()
 
     def reverse(self, _: OverwriteLedger) -> None:
         adjoint = adjoint_of(self.write.array)
@@ -245,11 +248,34 @@ class HostEntry:
                 "the gradient of `copy_from` cannot go back, since the host adds it up",
                 "copy by a kernel",
             )
-        values = None if source is None else adjoint.read(self.write.region)
+        values = None if source is None else self._overwritten(adjoint)
         if self.ends or self.write.source is not None:
-            adjoint.clear(self.write.region)
+            self._end(adjoint)
         if source is not None:
             source.add(values)
+
+    def _overwritten(self, adjoint: Any) -> Any:
+        """The adjoints of the elements that the write changed, and zero for others."""
+        values = adjoint.read(self.write.region)
+        return values if self._active is None else np.where(self._mask(values), values, 0)
+
+    def _end(self, adjoint: Any) -> None:
+        """Set the adjoints of the elements that the write changed to zero."""
+        if self._active is None:
+            adjoint.clear(self.write.region)
+            return
+        refuse(
+            "the gradient of a write to all of a sparse field cannot go back, since the host"
+            " clears the adjoints of active elements",
+            "write by a kernel",
+        )
+        values = adjoint.read()
+        adjoint.window().write(np.where(self._mask(values), 0, values))
+
+    def _mask(self, values: Any) -> Any:
+        """Whether each of the values is one of an active element."""
+        assert self._active is not None
+        return self._active.reshape(self._active.shape + (1,) * (values.ndim - self._active.ndim))
 
 
 class CustomEntry:

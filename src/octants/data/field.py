@@ -192,6 +192,11 @@ class Field(Tensor[E], FieldHandle):
             return None
         return sparse_blocks.sparsity_of(place.above, self.primal.offset)
 
+    def active_elements(self) -> Array | None:
+        """Whether each element is in an active cell, if it is a sparse field; None for others."""
+        sparsity = self.sparsity if self._is_sparse else None
+        return None if sparsity is None else sparse_blocks.active_elements(sparsity)
+
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here.
 

@@ -79,6 +79,13 @@ class StoredArray(ABC):
     def clear(self, region: tuple[int, ...] = ()) -> None:
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
+    def active_elements(self) -> Array | None:
+        """Whether each element is in an active cell, if it is a sparse field; None for others.
+
+        A write to all elements changes those in active cells only.
+        """
+        return None
+
     def mark_written(self) -> None:
         """Note that the elements were changed through a pointer, untracked."""
         self.note_write(())

@@ -192,9 +192,9 @@ class SparseArray(Array):
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Any]:
-        for number, index in enumerate(super().__iter__()):
-            if self.is_active(number * self.width):
-                yield index
+        """The elements that are active when the loop begins."""
+        found = enumerate(super().__iter__())
+        yield from [index for number, index in found if self.is_active(number * self.width)]
 
 
 class List:
