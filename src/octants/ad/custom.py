@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.ad.tape_entries import CustomEntry
-from octants.diagnostics.array_function_errors import NoSecondDerivative
+from octants.deferred_import import Deferred
 from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
+
+if TYPE_CHECKING:
+    from octants.ad import tangents
+    from octants.diagnostics import array_function_errors as errors
+else:
+    tangents = Deferred("octants.ad.tangents")
+    errors = Deferred("octants.diagnostics.array_function_errors")
 
 
 def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,8 +56,8 @@ class ReplacedFunction:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         tape = driver.state.recorder
-        if isinstance(tape, Tangents) and tape.tape is not None and not tape.paused:
-            raise NoSecondDerivative(
+        if isinstance(tape, tangents.Tangents) and tape.tape is not None and not tape.paused:
+            raise errors.NoSecondDerivative(
                 f"`{self.function.__name__}`, which has a gradient of its own"
             ).at(None)
         if not isinstance(tape, Tape) or tape.paused:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion
-from octants.launch.text_table import columns
+from octants.deferred_import import Deferred
 from octants.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from octants.launch import text_table
+else:
+    text_table = Deferred("octants.launch.text_table")
 
 HOST = "a host write"
 UNTRACKED = ""
@@ -78,7 +85,7 @@ class TapeExplanation:
         copies = sum(entry.copies for entry in self.saved)
         head = f"{self.launches} launches; {copies} copies, {self.nbytes} bytes"
         table = [HEADS, *(entry.cells() for entry in self.saved)] if self.saved else []
-        return "\n".join([head, *(columns(table) if table else ())])
+        return "\n".join([head, *(text_table.columns(table) if table else ())])
 
     def __str__(self) -> str:
         return self.text()

@@ -12,7 +12,6 @@ from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_path import FastPath, Touched, find_fast_path
 from octants.ad.frozen_arguments import freeze
-from octants.ad.gradient_check import GradientCheck
 from octants.ad.gradient_ends import GradientEnds, flow_of
 from octants.ad.losses import Loss, make_losses
 from octants.ad.memory_overlaps import MemoryOverlaps
@@ -24,6 +23,7 @@ from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
+from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
@@ -46,6 +46,10 @@ from octants.runtime.capture import refuse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from octants.ad import gradient_check as differences
+else:
+    differences = Deferred("octants.ad.gradient_check")
 
 ON_OVERWRITE = ("save", "error", "trust")
 
@@ -108,7 +112,9 @@ class Tape:
         self.clear_gradients = clear_gradients
         self.validation = validation
         self.grad_check = list(grad_check or ())
-        self._check = GradientCheck(self.grad_check, self.losses) if grad_check else None
+        self._check = (
+            differences.GradientCheck(self.grad_check, self.losses) if grad_check else None
+        )
         self.on_overwrite = on_overwrite
         self.paused = 0
         self.thread = threading.get_ident()

@@ -7,7 +7,6 @@ OCT5xx fields and ndarrays on the host.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants.diagnostics.exceptions import (
@@ -47,7 +46,7 @@ class UserError:
     remedy: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        cls.FIELDS = (*cls.FIELDS, *inspect.get_annotations(cls))
+        cls.FIELDS = (*cls.FIELDS, *vars(cls).get("__annotations__", ()))
 
     def __init__(self, *given: Any, **named: Any) -> None:
         named.update(zip(self.FIELDS, given, strict=False))

@@ -13,7 +13,6 @@ from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
-from octants.launch.profiled_launch import profiled
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
 from octants.runtime.arguments.binding import ArrayKind, Binding
@@ -28,7 +27,9 @@ from octants.types.signature import ArraySource, TemporarySource
 if TYPE_CHECKING:
     from octants import pipeline
     from octants.ir import ops
+    from octants.launch import profiled_launch
 else:
+    profiled_launch = Deferred("octants.launch.profiled_launch")
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
 
 PRIMAL = Companion.PRIMAL
@@ -154,7 +155,7 @@ class BoundKernelCode:
             if owner.wants_graph and hasattr(kernel, "as_graph"):
                 run = kernel.as_graph()
             name = artifact.name if artifact is not None else self.the_module.name
-            run = profiled(run, name, driver.device())
+            run = profiled_launch.profiled(run, name, driver.device())
             return make_launch(binding, run, driver.device(), kernel, owner)
 
     def last_launch(self, number: int) -> LastLaunch | None:
