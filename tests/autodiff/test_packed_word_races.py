@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,33 @@ def test_all_of_many_work_items_are_compared() -> None:
         of_many(count, "q[i + (i == 50_000)] = 1; loss[None] += q[i] * x[i]")
 
 
-def test_too_many_work_items_are_refused() -> None:
-    with pytest.raises(OctantsError, match="OCT304"):
-        of_many((1 << 20) + 4, "q[i] = 1; loss[None] += q[i] * x[i]")
+def test_affine_indices_need_no_comparison() -> None:
+    count = (1 << 20) + 4
+    assert (of_many(count, "q[i] = 1; loss[None] += q[i] * x[i]") == 3.0).all()
+    with pytest.raises(OctantsError, match="OCT304"):  # too many to be compared
+        of_many(count, "q[i ^ 1] = 1; loss[None] += q[i ^ 1] * x[i]")
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 4)])
+def test_numbers_of_a_loop_whose_length_is_an_argument_do_not_race(shape: tuple[int, ...]) -> None:
+    axes = (qd.i, qd.ij)[len(shape) - 1]
+    q = qd.field(qd.types.quant.int(4, False))
+    qd.root.quant_array(axes, shape, max_num_bits=32).place(q)
+    x = qd.field(qd.f32, shape=shape, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    names = "ij"[: len(shape)]
+    here = ", ".join(names)
+    text = f"""
+def kernel({", ".join(f"n{name}: qd.i32" for name in names)}, shift: qd.i32):
+    for {here} in qd.ndrange({", ".join(f"n{name}" for name in names)}):
+        q[{here}] += 1
+        loss[None] += x[{here}] * q[{here} SHIFT]
+"""
+    for shift in (" + shift", ""):
+        given = {"q": q, "x": x, "loss": loss, "qd": qd}
+        kernel = qd.kernel(define(text.replace(" SHIFT", shift), "kernel", **given))
+        q.fill(0)
+        refusal = pytest.raises(OctantsError, match="OCT304") if shift else nullcontext()
+        with refusal, qd.ad.Tape(loss=loss):
+            kernel(*shape[:-1], shape[-1] - bool(shift), 1)
+    assert (x.grad.to_numpy() == 1).all()

@@ -10,8 +10,8 @@ meanwhile. So two work items race only if one reads the bits that another one ch
       %32: u32 = compare_exchange<@q, primal>(%18, %31, %i)
       ...
 
-Words are where `enumeration` says. Indices that it does not know may race, and so may work items
-that are too many for it.
+Words are where `enumeration` says. Where it does not know them - `range(size)` with an argument, or
+too many work items - numbers may race, unless their positions follow from affine expressions.
 """
 
 from __future__ import annotations
@@ -78,6 +78,34 @@ class PackedWords:
             if bits.shift is not None:
                 found.setdefault(op, []).append(bits.shift)
         return found
+
+    def positions(self, bits: Bits) -> list[Value]:
+        """Values that are equal wherever two shifts are: the position along each axis of a word.
+
+        Positions outside of the word do not count, as elements out of bounds do not.
+        """
+        if bits.shift is None:
+            return []
+        found, position = [], self._factor_of(bits.shift)
+        while position is not None:
+            inner, outer, total = position, None, self._definitions.get(position)
+            if isinstance(total, ops.Binary) and total.fn == "add":
+                inner, outer = total.rhs, self._factor_of(total.lhs)
+            index = self._definitions.get(inner)
+            if not isinstance(index, ops.Cast):
+                break
+            found.append(index.x)
+            if inner is position:
+                return found
+            position = outer
+        return [bits.shift]
+
+    def _factor_of(self, value: Value) -> Value | None:
+        """What a constant is multiplied with."""
+        op = self._definitions.get(value)
+        if isinstance(op, ops.Binary) and op.fn == "mul":
+            return op.lhs if isinstance(self._definitions.get(op.rhs), ops.Constant) else None
+        return None
 
     # -- bits --------------------------------------------------------------------------------------
 
@@ -158,20 +186,31 @@ class PackedWords:
         return int(op.value)
 
 
-def overlapping(
-    reads: Iterable[tuple[ops.Access, Bits]],
-    changes: Iterable[tuple[ops.Access, ops.Access, Bits]],
-    known: Enumeration,
-) -> Iterator[tuple[ops.Access, ops.Access, Executions | None, Executions | None]]:
-    """The pairs of a change and a read that may be of the same bits, with their executions."""
-    for load, exchange, changed in changes:
-        for other, read in reads:
-            is_alike = (changed.shift is None) == (read.shift is None)
-            if not is_alike:
-                yield exchange, other, None, None
+@dataclass(frozen=True, slots=True)
+class SharedBits:
+    """A change and a read that may be of the same bits: by which executions, if they are known.
+
+    The bits are different unless each pair of `positions` is one of equal values.
+    """
+
+    change: ops.Access
+    read: ops.Access
+    executions: tuple[Executions, Executions] | None = None
+    positions: tuple[tuple[Value, Value], ...] = ()
+
+
+def overlapping(array: Array, packed: PackedWords, known: Enumeration) -> Iterator[SharedBits]:
+    """The pairs of a change and a read of an array that may be of the same bits."""
+    for load, exchange, changed in packed.changes[array]:
+        for other, read in packed.reads[array]:
+            if (changed.shift is None) != (read.shift is None):
+                yield SharedBits(exchange, other)
             elif changed.mask & read.mask:
                 first, second = _executions(known, load, changed), _executions(known, other, read)
-                yield exchange, other, first, second
+                both = None if first is None or second is None else (first, second)
+                one, two = packed.positions(changed), packed.positions(read)
+                positions = tuple(zip(one, two, strict=True)) if len(one) == len(two) else ()
+                yield SharedBits(exchange, other, both, positions)
 
 
 def _executions(known: Enumeration, op: ops.Access, bits: Bits) -> Executions | None:

@@ -110,20 +110,26 @@ class Races(ElementAliasing):
         """The pairs of accesses to words by which two work items race, or may race."""
         array = accesses[0].array
         known = Enumeration(self.task, packed.shifts(), _MOST_ITEMS_OF_WORDS)
-        pairs = overlapping(packed.reads[array], packed.changes[array], known)
-        for change, read, first, second in pairs:
-            if not matters(self, change, read) or self._never_race(change, read):
+        for pair in overlapping(array, packed, known):
+            change, read = pair.change, pair.read
+            if not matters(self, change, read) or self._never_race(change, read, pair.positions):
                 continue
-            if first is None or second is None:
+            if pair.executions is None:
                 yield RacePair(change, read)
                 continue
-            items = racing_items(first, second, array.fixed_shape)
+            items = racing_items(*pair.executions, array.fixed_shape)
             if items is not None or not known.is_whole:
-                yield RacePair(change, read, items if first.exact and second.exact else None)
+                is_sure = all(each.exact for each in pair.executions)
+                yield RacePair(change, read, items if is_sure else None)
 
-    def _never_race(self, one: ops.Access, other: ops.Access) -> bool:
-        """Whether the affine expressions of the indices prove that no two work items race."""
-        pairs = tuple(zip(one.indices, other.indices, strict=True))
+    def _never_race(
+        self, one: ops.Access, other: ops.Access, more: tuple[tuple[Value, Value], ...] = ()
+    ) -> bool:
+        """Whether the affine expressions of the indices prove that no two work items race.
+
+        ``more`` are pairs of values that are also equal if they do.
+        """
+        pairs = (*zip(one.indices, other.indices, strict=True), *more)
         if pairs not in self._proven:
             numbers = [tuple(map(self.number, pair)) for pair in pairs]
             differ = any(a != b for a, b in numbers if isinstance(a, int) and isinstance(b, int))
