@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -431,6 +432,18 @@ def func(
 def func(function: Any = None, **steering: Any) -> Any:
     """Decorate a function that kernels call: it is inlined there. On the host it runs as Python.
 
+    ``@f.adjoint`` gives the function ``f`` derivatives of its own. It decorates a function of the
+    arguments of ``f`` and of the adjoint of each result, which returns the adjoint of each argument
+    of floats: one, or a tuple of several. Neither writes to memory. Example:
+
+        @qd.func
+        def stretch(x):
+            return qd.sqrt(x * x)
+
+        @stretch.adjoint
+        def stretch_adjoint(x, g):
+            return g * qd.math.sign(x)
+
     The keywords `is_real_function` and `requires_top_level` are ignored.
     """
     _check_keywords("func", steering, ("is_real_function", "requires_top_level"))
@@ -440,7 +453,16 @@ def func(function: Any = None, **steering: Any) -> Any:
 def _mark(function: _Function) -> _Function:
     """Let the frontend know a function; a method of it leads back to the function too."""
     function.octants_function = function  # type: ignore[attr-defined]
+    function.adjoint = functools.partial(_register_adjoint, function)  # type: ignore[attr-defined]
     return function
+
+
+def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
+    """Make a function the adjoint of another one: ``@f.adjoint``; see `func`."""
+    if not isinstance(adjoint, FunctionType):
+        raise TypeError(f"`@{function.__name__}.adjoint` decorates functions, not {adjoint!r}")
+    function.octants_adjoint = adjoint
+    return _mark(adjoint)
 
 
 def real_func(function: _Function) -> _Function:

@@ -163,6 +163,10 @@ def _launch_state(self: Interpreter, op: ops.LaunchState, env: dict[Value, Any])
     env[op.result] = convert({"seed": self.seed, "launch": self.launch}[op.name], op.result.type)
 
 
+def _custom_derivative(_: Interpreter, op: ops.CustomDerivative, env: dict[Value, Any]) -> None:
+    env.update((result, env[value]) for result, value in zip(op.results, op.values, strict=True))
+
+
 def _for(self: Interpreter, op: ops.For, env: dict[Value, Any]) -> None:
     carried = [env[value] for value in op.inits]
     for counter in range(env[op.lower], env[op.upper]):
@@ -320,6 +324,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.Call: _call,
     ops.FloatToInt: _float_to_int,
     ops.LaunchState: _launch_state,
+    ops.CustomDerivative: _custom_derivative,
     ops.For: _for,
     ops.While: _while,
     ops.If: _if,

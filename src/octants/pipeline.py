@@ -24,6 +24,7 @@ from octants.passes.check_bounds import check_bounds
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
+from octants.passes.drop_custom_derivatives import drop_custom_derivatives
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.fold_doubles import fold_doubles
@@ -142,6 +143,11 @@ def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
 
 
 FINISH = (
+    Pass(
+        "drop_custom_derivatives",
+        lambda module, _: drop_custom_derivatives(module),
+        "when derivatives have been taken: all else works with the values",
+    ),
     Pass(
         "serialise_blocks",
         lambda module, _: serialise_blocks(module),

@@ -114,6 +114,9 @@ def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
             yield from zip(block.yielded, op.results, strict=True)
     elif isinstance(op, ops.Subgroup):
         yield op.value, op.result
+    elif isinstance(op, ops.CustomDerivative):
+        for result in op.results:
+            yield from ((value, result) for value in op.active_inputs)
     else:
         for operand, rule in zip(op.operands, rules_of(op), strict=True):
             if rule is not None:

@@ -15,6 +15,7 @@ from typing import Any
 from octants.autodiff import atomics, subgroups
 from octants.autodiff.adjoints import Adjoints
 from octants.autodiff.cooperation import has_barriers
+from octants.autodiff.custom_derivatives import reverse_custom
 from octants.autodiff.loop_recording import at_iteration, counter
 from octants.autodiff.records import TapeStack
 from octants.autodiff.replay import Replay
@@ -237,6 +238,7 @@ _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {
     ops.Store: Backward._reverse_store,
     ops.Atomic: atomics.reverse_atomic,
     ops.CompareExchange: atomics.reverse_compare_exchange,
+    ops.CustomDerivative: reverse_custom,
     ops.Subgroup: Backward._reverse_subgroup,
     ops.Barrier: Backward._reverse_barrier,
     ops.If: Backward._reverse_if,

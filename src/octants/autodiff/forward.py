@@ -43,6 +43,7 @@ from typing import Any
 
 from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.cooperation import LINEAR, REMEDY
+from octants.autodiff.custom_derivatives import tangents_of
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.rules import Point, adjoint_type, rules_of
@@ -298,6 +299,15 @@ class _Forward:
             raise no_rule_of_exchange(op)
         self._copy(op)
 
+    def _custom_derivative(self, op: ops.CustomDerivative) -> None:
+        """Compute the tangents by the adjoint, which must be linear."""
+        self._copy(op)
+        moved = [self.tangents.get(value) for value in op.active_inputs]
+        found = tangents_of(self.builder, op, self._mapped(op.inputs), moved)
+        for result, tangent in zip(op.results, found, strict=True):
+            if tangent is not None:
+                self.tangents[result] = tangent
+
     # -- cooperation -------------------------------------------------------------------------------
 
     def _subgroup(self, op: ops.Subgroup) -> None:
@@ -353,6 +363,7 @@ _HANDLERS: dict[type[Operation], Callable[[_Forward, Any], None]] = {
     ops.Store: _Forward._store,
     ops.Atomic: _Forward._atomic,
     ops.CompareExchange: _Forward._compare_exchange,
+    ops.CustomDerivative: _Forward._custom_derivative,
     ops.Subgroup: _Forward._subgroup,
     ops.Barrier: _Forward._copy,
     ops.Fence: _Forward._copy,

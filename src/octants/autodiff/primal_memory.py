@@ -151,6 +151,10 @@ class PrimalMemory:
         new = rebuild(op, self._values.mapped(op.operands))
         self._values.bind(op.result, self._builder.append(new).result)
 
+    def _custom_derivative(self, op: ops.CustomDerivative) -> None:
+        """Let the values stand for the results."""
+        self._values.bind_all(op.results, self._values.mapped(op.values))
+
     def _nothing(self, op: Operation) -> None:
         """Leave prints and assertions out."""
 
@@ -162,6 +166,7 @@ _EMIT: dict[type[Operation], Callable[[PrimalMemory, Any], None]] = {
     ops.CompareExchange: PrimalMemory._atomic,
     ops.Subgroup: PrimalMemory._subgroup,
     ops.Barrier: PrimalMemory._barrier,
+    ops.CustomDerivative: PrimalMemory._custom_derivative,
     ops.Print: PrimalMemory._nothing,
     ops.Assert: PrimalMemory._nothing,
 }

@@ -164,6 +164,10 @@ def _add_function(digest: Digest, function: types.FunctionType) -> None:
     digest.word(*code.co_freevars)
     digest.values(*(function.__defaults__ or ()))
     digest.value(dict(function.__kwdefaults__ or {}))
+    adjoint = getattr(function, "octants_adjoint", None)
+    if adjoint is not None:
+        digest.word("adjoint")
+        digest.value(adjoint)
     for name, annotation in function.__annotations__.items():
         digest.word(name)
         digest.value(resolve_annotation(function, annotation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import types
 import typing
@@ -17,7 +18,7 @@ from octants.diagnostics.errors import (
     WrongArguments,
 )
 from octants.diagnostics.render import Label
-from octants.frontend import assignments, source
+from octants.frontend import assignments, custom_adjoints, source
 from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.frontend.values import is_number
@@ -141,6 +142,31 @@ def inline(
     by_reference: frozenset[str] = frozenset(),
 ) -> Any:
     """Build the body of a function in place of its call; gives what it returns, or None."""
+    adjoint = custom_adjoints.adjoint_of(context, function)
+    if adjoint is None:
+        return _inline(context, node, function, values, by_reference)
+    tree = find_source(context, function, node).tree
+    own = parameters(context, function)
+    references = by_reference | {each.name for each in own if each.is_template}
+    copied = {
+        each.name: values[each.name]
+        if each.name in references
+        else _copied(context, each, values[each.name], tree)
+        for each in own
+    }
+    call = custom_adjoints.CustomCall(context, node, function, copied, references)
+    names = [each.name for each in parameters(context, adjoint)]
+    return call.build(adjoint, names, functools.partial(_inline, context, node))
+
+
+def _inline(
+    context: Context,
+    node: ast.AST,
+    function: types.FunctionType,
+    values: dict[str, Any],
+    by_reference: frozenset[str] = frozenset(),
+) -> Any:
+    """Build the body of a function for itself."""
     scopes = context.scopes
     if len(scopes.frames) > DEEPEST:
         context.fail(EndlessRecursion(function.__name__, DEEPEST), node)

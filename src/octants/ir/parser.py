@@ -210,6 +210,8 @@ class Parser:
         if token.isidentifier() and token not in _SPECIAL:
             word = self._next()
             return Companion(word) if word in _COMPANIONS else word
+        if token == "{" and self._tokens[self._position + 1] == "(":
+            return self._block()
         return self._literal()
 
     def _operands(self) -> list[Value]:

@@ -71,12 +71,22 @@ class Printer:
         for region in op.regions:
             self._block(region, depth + 1)
 
+    def _inline_block(self, block: Block) -> str:
+        """A block that is an attribute, in one line."""
+        outer, self._lines = self._lines, [""]
+        self._block(block, 1)
+        text = " ".join(line.strip() for line in self._lines)
+        self._lines = outer
+        return text
+
     def value(self, value: Value) -> str:
         if value not in self._names:
             self._names[value] = f"%{len(self._names)}"
         return self._names[value]
 
     def _attribute(self, item: Any) -> str:
+        if isinstance(item, Block):
+            return self._inline_block(item)
         if isinstance(item, Array):
             return f"@{item.name}"
         if isinstance(item, Companion):

@@ -19,6 +19,7 @@ from octants.ir.ops.arithmetic import (
 )
 from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
 from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
+from octants.ir.ops.derivatives import CustomDerivative
 from octants.ir.ops.memory import (
     Access,
     Assert,
@@ -54,6 +55,7 @@ __all__ = [
     "Compare",
     "CompareExchange",
     "Constant",
+    "CustomDerivative",
     "Fence",
     "FloatToInt",
     "Fma",

@@ -1,0 +1,46 @@
+"""The mistakes with functions that have an adjoint of their own: OCT36x."""
+
+from __future__ import annotations
+
+from octants.diagnostics.errors import UserError
+from octants.diagnostics.exceptions import OctantsCompilationError, OctantsTypeError
+
+
+class WrongAdjoint(UserError):
+    """An adjoint that does not fit its function."""
+
+    name: str
+    problem: str
+    code = "OCT360"
+    exception = OctantsTypeError
+    title = "the adjoint of `{name}` {problem}"
+    label = "called here"
+    remedy = (
+        "it takes the arguments of the function and the adjoint of each result, and returns the"
+        " adjoint of each argument of floats, in this order"
+    )
+
+
+class ImpureAdjoint(UserError):
+    """A function with an adjoint, or an adjoint, that does more than to compute its result."""
+
+    name: str
+    problem: str
+    way_out: str
+    code = "OCT361"
+    title = "`{name}` {problem}"
+    label = "here"
+    remedy = "{way_out}"
+
+
+class NonlinearAdjoint(UserError):
+    """Forward mode through an adjoint that is no product with a transposed Jacobian."""
+
+    code = "OCT362"
+    exception = OctantsCompilationError
+    title = "there are no tangents through an adjoint that is not linear in the adjoints of results"
+    label = "called here"
+    remedy = (
+        "use reverse mode, or compute each returned adjoint as a sum of products of one adjoint of"
+        " a result with a number that does not depend on them"
+    )
