@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ir import ops, semantics
-from octants.ir.cooperation import shared_arrays, sizes
+from octants.ir.cooperation import shared_arrays, sizes, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import DType
 
@@ -70,19 +70,8 @@ class _Runner:
         self.body = task.body
         self.block_dim, self.subgroup_size = sizes(task)
         self.shared = shared_arrays(task)
-        self.stopping: set[Operation] = set()
-        self._find_stopping(task.body)
+        self.waiting = waiting_operations(task.body)
         self.items: list[_Item] = []
-
-    def _find_stopping(self, block: Block) -> bool:
-        """Note the operations in which an item may have to wait; whether there are any."""
-        found = False
-        for op in block.ops:
-            inside = [self._find_stopping(region) for region in op.regions]
-            if op.is_convergent or any(inside):
-                self.stopping.add(op)
-                found = True
-        return found
 
     def run(self, environments: list[Environment]) -> None:
         """One block of work items."""
@@ -109,7 +98,7 @@ class _Runner:
 
     def _steps(self, block: Block, env: Environment) -> Iterator[Operation]:
         for op in block.ops:
-            if op not in self.stopping:
+            if op not in self.waiting:
                 self.machine.execute(op, env)
             elif op.is_convergent:
                 yield op

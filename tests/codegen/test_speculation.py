@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import emulated
+from octants.codegen.llvm.gpu import compilation, emulated
 from octants.codegen.llvm.gpu.approximations import computed, series
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
@@ -171,7 +171,7 @@ def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     compile_ = emulated.compile_module
 
     def see(module: Any, target: Any, **options: Any) -> Any:
-        texts.append(nvptx.llvm_text(module, nvptx.target(90), fast_math=True))
+        texts.append(compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(90)), fast_math=True))
         return compile_(module, target, **options)
 
     monkeypatch.setattr(emulated, "compile_module", see)
@@ -246,7 +246,9 @@ def _module(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Module:
 
 def _instructions(module: Module, capability: int = 90) -> tuple[int, int]:
     """How many sines there are by the instruction, and how many looks at their operands."""
-    text = nvptx.optimised_llvm_text(module, nvptx.target(capability), fast_math=True)
+    text = compilation.optimised_llvm_text(
+        module, nvptx.Nvptx(nvptx.target(capability)), fast_math=True
+    )
     sines = len(re.findall(r" call .*@llvm.nvvm.sin.approx.f\(", text))
     return sines, len(re.findall(r"fcmp .*, 6\.400000e\+01", text))
 
@@ -300,5 +302,7 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
             module = _module(kernel, monkeypatch)
             assert _instructions(module) == wanted, kernel
             assert _instructions(module, 75) == (there, wanted[1])
-        text = nvptx.optimised_llvm_text(module, nvptx.target(90), fast_math=True)
+        text = compilation.optimised_llvm_text(
+            module, nvptx.Nvptx(nvptx.target(90)), fast_math=True
+        )
         assert len(re.findall("[su]itofp (nneg )?i32", text)) == 1 + 1

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact, Making
-from octants.backends.base import NEAR_BYTES, Backend
+from octants.backends.llvm_gpu import LlvmGpuBackend, choices
 from octants.cache import current
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.capabilities import target
@@ -18,27 +17,28 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
-from octants.target import Arch, Blocks, Capabilities, Target
+from octants.target import Arch, Target
 
 if TYPE_CHECKING:
     from octants import frontend, pipeline
     from octants.codegen.llvm import nvptx
+    from octants.codegen.llvm.gpu import compilation
     from octants.runtime.cuda import context, device, launch_context, modules
+    from octants.runtime.cuda.library import Library
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
+    compilation = Deferred("octants.codegen.llvm.gpu.compilation")
     context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     launch_context = Deferred("octants.runtime.cuda.launch_context")
     modules = Deferred("octants.runtime.cuda.modules")
 
-_THREADS = 2048  # of a multiprocessor, at most
 
-
-class CudaBackend(Backend):
+class CudaBackend(LlvmGpuBackend):
     """The GPU of the number that the options name."""
 
-    name = Arch.cuda.name
+    name, driver_name = Arch.cuda.name, "CUDA"
 
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU that is new enough; the context waits."""
@@ -54,26 +54,21 @@ class CudaBackend(Backend):
             launch_context.driver_library()
             _ = device.CudaDevice, modules.Module, self._version
             if current.is_empty(chosen):
-                _ = frontend.build, pipeline.lower, nvptx.compile_module
+                _ = frontend.build, pipeline.lower, compilation.compile_module, nvptx.Nvptx
                 backend.begin()
 
-    def device_names(self) -> tuple[str, ...]:
-        return context.names_of_devices(launch_context.driver_library())
+    def library(self) -> Library:
+        return launch_context.driver_library()
 
     def make_device(self, chosen: Options) -> Device:
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
 
     def target(self, chosen: Options) -> Target:
-        found = context.context_of(launch_context.driver_library(), chosen.device)
-        major, minor = found.capability
+        major, minor = self.context(chosen).capability
         return target(10 * major + minor)
 
-    @functools.cached_property
-    def _version(self) -> str:
-        return f"{backend.version()}, CUDA {launch_context.driver_library().driver_version}"
-
-    def version(self) -> str:
-        return self._version
+    def gpu(self, chosen: Options) -> nvptx.Nvptx:
+        return nvptx.Nvptx(self.target(chosen))
 
     # -- code -----------------------------------------------------------------------------------
 
@@ -85,11 +80,10 @@ class CudaBackend(Backend):
 
         So the next kernel, often a gradient, is compiled meanwhile.
         """
-        artifact = nvptx.compile_module(module, self.target(chosen), **_choices(chosen))
+        artifact = compilation.compile_module(module, self.gpu(chosen), **choices(chosen))
         if not artifact.dispatches:
             return Making(artifact)
-        found = context.context_of(launch_context.driver_library(), chosen.device)
-        linking = modules.Linking(found, artifact.code, in_thread=not is_requested())
+        linking = modules.Linking(self.context(chosen), artifact.code, in_thread=not is_requested())
 
         def finish() -> Artifact:
             with stage("driver", module.name) as note:
@@ -102,35 +96,8 @@ class CudaBackend(Backend):
             making.result()
         return making
 
-    def llvm_text(self, module: Module, chosen: Options) -> str:
-        return nvptx.llvm_text(module, self.target(chosen), fast_math=chosen.fast_math)
-
-    def optimised_llvm_text(self, module: Module, chosen: Options) -> str:
-        return nvptx.optimised_llvm_text(module, self.target(chosen), **_choices(chosen))
-
     def assembly_text(self, module: Module, chosen: Options) -> str:
         return self.compile(module, chosen).code.decode()
-
-    # -- what the language and passes want to know ----------------------------------------------
-
-    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
-        found: Any = device
-        count = 1 if found is None else int(found.context.multiprocessors)
-        own = context.context_of(launch_context.driver_library(), chosen.device)
-        return Capabilities(
-            contracts=True,
-            fills=2 * count * _THREADS,  # where blocks end early, others begin
-            splits=True,
-            blocks=Blocks(),
-            memory_bytes=own.total_memory,
-            workers=count * _THREADS,
-            tape_local=NEAR_BYTES,
-        )
-
-
-def _choices(chosen: Options) -> dict[str, Any]:
-    """What code generation asks of the options."""
-    return {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
 
 
 BACKEND = CudaBackend()

@@ -32,6 +32,16 @@ def first_cooperative(block: Block) -> Operation | None:
     return next(filter(is_cooperative, block.walk()), None)
 
 
+def waiting_operations(block: Block) -> set[Operation]:
+    """The operations in which a work item may wait for others: convergent ones, and around them."""
+    found: set[Operation] = set()
+    for op in block.ops:
+        inside = [waiting_operations(region) for region in op.regions]
+        if op.is_convergent or any(inside):
+            found |= {op}.union(*inside)
+    return found
+
+
 def shared_arrays(task: Task) -> list[Array]:
     """The arrays of which each block of a task has its own."""
     return list(dict.fromkeys(array for array, _ in shared_array_refs(task)))

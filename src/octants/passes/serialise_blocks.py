@@ -105,7 +105,7 @@ from typing import Any
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperation import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_operation
 from octants.passes.privatise_array import localise
@@ -136,18 +136,7 @@ class _Blocks:
         module.arrays.append(self.bounds)
         self.items = BlockValues(module, task, self.bounds)
         self.shared: dict[ArrayRef, Array] = {}
-        self.stopping: set[Operation] = set()
-        self._find_stopping(task.body)
-
-    def _find_stopping(self, block: Block) -> bool:
-        """Note the operations in which work items meet; whether there are any."""
-        found = False
-        for op in block.ops:
-            inside = [self._find_stopping(region) for region in op.regions]
-            if op.is_convergent or any(inside):
-                self.stopping.add(op)
-                found = True
-        return found
+        self.waiting = waiting_operations(task.body)
 
     def tasks(self) -> list[Task]:
         """The bounds of the work items, and the blocks."""
@@ -180,7 +169,7 @@ class _Blocks:
         """
         run: list[Operation] = []
         for op in block.ops[:-1]:
-            if op not in self.stopping:
+            if op not in self.waiting:
                 run.append(op)
                 continue
             self._plain(run, mask)

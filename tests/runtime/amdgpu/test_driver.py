@@ -14,6 +14,7 @@ from octants.backends import amdgpu
 from octants.backends.table import obstacle_to
 from octants.codegen.llvm.amdgpu import abortable_nodes, kernels
 from octants.codegen.llvm.amdgpu.targets import WAVES, target
+from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
     OctantsError,
@@ -259,5 +260,5 @@ def test_kernels_of_abortable_graphs(processor: str) -> None:
 
 
 def test_assembly_of_a_kernel() -> None:
-    text = kernels.assembly_text(module_of_atomics(f32), target("gfx1100"))
+    text = compilation.assembly_text(module_of_atomics(f32), kernels.Amdgpu(target("gfx1100")))
     assert "global_atomic_add_f32" in text

@@ -13,7 +13,7 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.cache import current
-from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.data.memory import LateStorage
 from octants.runtime.cuda import modules
 from tests.runtime.cuda.fake_cuda import Call
@@ -171,7 +171,7 @@ def linker(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def test_a_gradient_is_compiled_while_the_driver_links(
     gpu: Gpu, linker: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_module, compiled = nvptx.compile_module, list[str]()
+    compile_module, compiled = compilation.compile_module, list[str]()
 
     def note(module: Any, *more: Any, **named: Any) -> Any:
         compiled.append(module.name)
@@ -179,7 +179,7 @@ def test_a_gradient_is_compiled_while_the_driver_links(
             linker.set()
         return compile_module(module, *more, **named)
 
-    monkeypatch.setattr(nvptx, "compile_module", note)
+    monkeypatch.setattr(compilation, "compile_module", note)
     gpu.fake.kernels |= {f"octants_square{part}_task_0": no_work for part in ("", "_reverse")}
     gpu.init()
     x, loss = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)

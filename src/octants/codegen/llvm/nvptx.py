@@ -6,22 +6,18 @@ address if it is large, and the launch words of `abi` by value.
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants import abi
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import approximations
+from octants.codegen.llvm.gpu import approximations, compilation
 from octants.codegen.llvm.gpu.capabilities import target as target
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.kernels import write
 from octants.codegen.llvm.gpu.machine import Gpu
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
-from octants.compile_profile import stage
 from octants.ir.core import Module
 from octants.target import Target
-
-BY_VALUE = 3968
-"""The largest parameter block that is passed by value: all parameters take at most 4096 bytes."""
 
 
 class Nvptx(Gpu):
@@ -35,10 +31,15 @@ class Nvptx(Gpu):
     most_subgroups = 32
     reciprocal_root = approximations.ROOT
     normal_root = staticmethod(approximations.normal_root)
+    by_value = 3968  # all parameters take at most 4096 bytes
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target)
         # Capabilities 7.5 and 8.0 have half as many floating-point units per multiprocessor.
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
+
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        return narrow_stores(machine.emit_assembly(optimised)).encode()
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         write = approximations.FAST.get(fn)
@@ -47,7 +48,7 @@ class Nvptx(Gpu):
     def head(self, f: ThreadText, name: str) -> str:
         size = f.kernel.size
         slots = f"ptr noalias readonly byval([{size // 8} x i64]) align 8 %parameters"
-        if size > BY_VALUE:
+        if size > self.by_value:
             slots = "ptr noalias nonnull readonly align 8 %parameters"
         count = abi.LAUNCH_GRAPH_SIZE // 8
         words = f"ptr noalias readonly byval([{count} x i64]) align 8 %launch"
@@ -168,39 +169,6 @@ class Nvptx(Gpu):
         return f.assign(f"call i1 {name}(i32 0, i1 {condition})")
 
 
-def compile_module(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> Artifact:
-    """Compile a module with tasks to PTX.
-
-    Args:
-        module: The lowered module, divided into tasks.
-        target: The GPU, see `gpu.capabilities.target`.
-        fast_math: Allow less exact instructions for some functions of f32.
-        opt_level: LLVM's optimisation level, 0 to 3.
-
-    Returns:
-        The artifact: PTX text and its dispatches.
-    """
-    with stage("LLVM text"):
-        written = write(module, Nvptx(target), fast_math=fast_math)
-        text = written.text.finish()
-    optimised, machine = backend.optimised(text, target, opt_level)
-    with stage("LLVM emit") as note:
-        code = narrow_stores(machine.emit_assembly(optimised)).encode()
-        note.gives(code.__len__, "bytes")
-    by_value = written.kernel.size <= BY_VALUE
-    return written.artifact(target, code, parameters="value" if by_value else "pointer")
-
-
-def optimised_llvm_text(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> str:
-    """Return the LLVM IR of a module after LLVM's passes."""
-    text = llvm_text(module, target, fast_math=fast_math)
-    return str(backend.optimised(text, target, opt_level)[0])
-
-
-def llvm_text(module: Module, target: Target, *, fast_math: bool = False) -> str:
-    """Return the LLVM IR of a module as it is generated."""
-    return write(module, Nvptx(target), fast_math=fast_math).text.finish()
+def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
+    """Compile a module to PTX; see `gpu.capabilities.target` and `gpu.compilation`."""
+    return compilation.compile_module(module, Nvptx(target), **options)

@@ -9,32 +9,30 @@ not come to an instruction take no part in it, so that no mask is needed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants import abi
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend
 from octants.codegen.llvm.amdgpu.code_objects import link
 from octants.codegen.llvm.amdgpu.targets import WAVES
+from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.kernels import Written
-from octants.codegen.llvm.gpu.kernels import write as write_kernels
 from octants.codegen.llvm.gpu.machine import Gpu
-from octants.compile_profile import stage
 from octants.ir.core import Module
 from octants.target import Target
 
-BY_VALUE = 3072
-"""Bytes of slots up to which they are parameters of a kernel; all of these take 4096 at most."""
 LARGEST = 512
 """The most threads in a block whose size no kernel asks for: more would have fewer registers."""
 
 _CONSTANTS, _SHARED, _PRIVATE = 4, 3, 5  # address spaces
-_VERSION = "amdhsa_code_object_version", 500
 _BLOCKS, _BLOCK_SIZE = 0, 12  # bytes in the arguments that the runtime adds: an i32, an i16
 
 
 class Amdgpu(Gpu):
     """Subgroups are waves of 32 threads, or halves of waves of 64."""
 
+    by_value = 3072  # all parameters take at most 4096 bytes
+    flags = (("amdhsa_code_object_version", 500),)
     subgroup = 32
     has_blocks = True
     shared_bytes = 48 * 1024
@@ -54,11 +52,15 @@ class Amdgpu(Gpu):
     )
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target)
         self._wave = WAVES[target.cpu]
+
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        return link(machine.emit_object(optimised))
 
     def head(self, f: ThreadText, name: str) -> str:
         size, words = f.kernel.size, abi.LAUNCH_GRAPH_SIZE // 8
-        by_value = f" byref([{size // 8} x i64])" if size <= BY_VALUE else ""
+        by_value = f" byref([{size // 8} x i64])" if size <= self.by_value else ""
         pointer = f"ptr addrspace({_CONSTANTS})"
         slots = f"{pointer} noalias nonnull readonly{by_value} align 8 %parameters.given"
         launch = f"{pointer} noalias readonly byref([{words} x i64]) align 8 %launch.given"
@@ -203,45 +205,6 @@ class Amdgpu(Gpu):
         return self.any_lane(f, is_set)
 
 
-def write(module: Module, target: Target, *, fast_math: bool = False) -> Written:
-    """The text of a module."""
-    written = write_kernels(module, Amdgpu(target), fast_math=fast_math)
-    written.text.flag(*_VERSION)
-    return written
-
-
-def compile_module(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> Artifact:
-    """The code object of a module with tasks."""
-    with stage("LLVM text"):
-        written = write(module, target, fast_math=fast_math)
-        text = written.text.finish()
-    optimised, machine = backend.optimised(text, target, opt_level)
-    with stage("LLVM emit") as note:
-        code = link(machine.emit_object(optimised))
-        note.gives(code.__len__, "bytes")
-    by_value = written.kernel.size <= BY_VALUE
-    return written.artifact(target, code, parameters="value" if by_value else "pointer")
-
-
-def optimised_llvm_text(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> str:
-    """The LLVM IR of a module after LLVM's passes."""
-    text = llvm_text(module, target, fast_math=fast_math)
-    return str(backend.optimised(text, target, opt_level)[0])
-
-
-def llvm_text(module: Module, target: Target, *, fast_math: bool = False) -> str:
-    """The LLVM IR of a module as it is generated."""
-    return write(module, target, fast_math=fast_math).text.finish()
-
-
-def assembly_text(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> str:
-    """The instructions of a module; compiled again, since a module is emitted only once."""
-    text = llvm_text(module, target, fast_math=fast_math)
-    optimised, machine = backend.optimised(text, target, opt_level)
-    return str(machine.emit_assembly(optimised))
+def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
+    """The code object of a module; see `amdgpu.targets` and `gpu.compilation`."""
+    return compilation.compile_module(module, Amdgpu(target), **options)

@@ -6,11 +6,13 @@ for the CPU. A subgroup is one thread.
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
+from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.kernels import write
 from octants.codegen.llvm.gpu.machine import Gpu
 from octants.ir.core import Module
 from octants.target import Target
@@ -22,8 +24,13 @@ class Emulated(Gpu):
     subgroup = 1
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target)
         self.has_half = not backend.is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = backend.has_fused(target)
+
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        code: bytes = machine.emit_object(optimised)
+        return code
 
     def head(self, f: ThreadText, name: str) -> str:
         slots = f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
@@ -53,10 +60,6 @@ class Emulated(Gpu):
         return "true"
 
 
-def compile_module(
-    module: Module, target: Target, *, fast_math: bool = False, opt_level: int = 2
-) -> Artifact:
+def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
     """Compile the functions of a module's dispatches into an object file for the CPU."""
-    written = write(module, Emulated(target), fast_math=fast_math)
-    optimised, machine = backend.optimised(written.text.finish(), target, opt_level)
-    return written.artifact(target, machine.emit_object(optimised), parameters="pointer")
+    return compilation.compile_module(module, Emulated(target), **options)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants.codegen.function import TapeMemory
 from octants.codegen.interleaved_tape import ThreadTape
 from octants.codegen.llvm.code import LlvmCode
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu.code import GpuCode
 from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
+from octants.target import Target
 
 
 class Gpu(GpuMachine):
-    """A GPU; subclasses add its threads, subgroups and blocks."""
+    """A GPU; subclasses add its threads, subgroups and blocks.
+
+    A parameter block of up to `by_value` bytes is passed by value; a larger one has its address
+    passed. `flags` are names and values of LLVM's module flags.
+    """
+
+    by_value = -1  # none, not even an empty one
+    flags: tuple[tuple[str, int], ...] = ()
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        """What the driver loads, of LLVM's target machine and optimised module."""
+        raise NotImplementedError
 
     def code(self, f: FunctionText) -> LlvmCode:
         return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)

@@ -1,0 +1,84 @@
+"""GPUs for which LLVM generates the code, and whose drivers launch grids of threads."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from octants.backends.base import NEAR_BYTES, Backend
+from octants.codegen.llvm import backend
+from octants.deferred_import import Deferred
+from octants.ir.core import Module
+from octants.options import Options
+from octants.runtime.device import Device
+from octants.target import Blocks, Capabilities
+
+if TYPE_CHECKING:
+    from octants.codegen.llvm.gpu import compilation
+    from octants.codegen.llvm.gpu.machine import Gpu
+    from octants.runtime.cuda import context
+else:
+    compilation = Deferred("octants.codegen.llvm.gpu.compilation")
+    context = Deferred("octants.runtime.cuda.context")
+
+_THREADS = 2048  # of a multiprocessor, at most
+
+
+class LlvmGpuBackend(Backend):
+    """The GPU with the ordinal that the options name.
+
+    `driver_name` is what the driver's interface is called, which `library` opens.
+    """
+
+    driver_name: str
+
+    @abstractmethod
+    def library(self) -> Any:
+        """The driver's functions; an `OctantsRuntimeError` if there is no driver."""
+
+    @abstractmethod
+    def gpu(self, chosen: Options) -> Gpu:
+        """Whose instructions are written."""
+
+    def context(self, chosen: Options) -> Any:
+        """The GPU as its driver knows it."""
+        return context.context_of(self.library(), chosen.device)
+
+    def device_names(self) -> tuple[str, ...]:
+        return context.names_of_devices(self.library())
+
+    @functools.cached_property
+    def _version(self) -> str:
+        return f"{backend.version()}, {self.driver_name} {self.library().driver_version}"
+
+    def version(self) -> str:
+        return self._version
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def llvm_text(self, module: Module, chosen: Options) -> str:
+        return compilation.llvm_text(module, self.gpu(chosen), fast_math=chosen.fast_math)
+
+    def optimised_llvm_text(self, module: Module, chosen: Options) -> str:
+        return compilation.optimised_llvm_text(module, self.gpu(chosen), **choices(chosen))
+
+    # -- what the language and passes want to know ----------------------------------------------
+
+    def machine(self, chosen: Options, device: Device | None) -> Capabilities:
+        own = self.context(chosen)
+        count = 1 if device is None else int(own.multiprocessors)
+        return Capabilities(
+            contracts=True,
+            fills=2 * count * _THREADS,  # where blocks end early, others begin
+            splits=True,
+            blocks=Blocks(),
+            memory_bytes=own.total_memory,
+            workers=count * _THREADS,
+            tape_local=NEAR_BYTES,
+        )
+
+
+def choices(chosen: Options) -> dict[str, Any]:
+    """The options that code generation takes."""
+    return {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}

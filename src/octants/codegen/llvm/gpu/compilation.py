@@ -1,0 +1,62 @@
+"""Compile the kernels of a module for a GPU by LLVM, or show the text on the way."""
+
+from __future__ import annotations
+
+from octants.artifact import Artifact
+from octants.codegen.llvm import backend
+from octants.codegen.llvm.gpu.kernels import Written, write
+from octants.codegen.llvm.gpu.machine import Gpu
+from octants.compile_profile import stage
+from octants.ir.core import Module
+
+
+def compile_module(
+    module: Module, gpu: Gpu, *, fast_math: bool = False, opt_level: int = 2
+) -> Artifact:
+    """Compile a module with tasks.
+
+    Args:
+        module: The lowered module, divided into tasks.
+        gpu: Whose instructions are written, and for which processor.
+        fast_math: Allow less exact instructions for some functions of f32.
+        opt_level: LLVM's optimisation level, 0 to 3.
+
+    Returns:
+        The artifact: the code that the GPU's driver loads, and its dispatches.
+    """
+    with stage("LLVM text"):
+        written = _write(module, gpu, fast_math)
+        text = written.text.finish()
+    optimised, machine = backend.optimised(text, gpu.target, opt_level)
+    with stage("LLVM emit") as note:
+        code = gpu.emit(machine, optimised)
+        note.gives(code.__len__, "bytes")
+    by_value = written.kernel.size <= gpu.by_value
+    return written.artifact(gpu.target, code, parameters="value" if by_value else "pointer")
+
+
+def llvm_text(module: Module, gpu: Gpu, *, fast_math: bool = False) -> str:
+    """The LLVM IR of a module as it is generated."""
+    return _write(module, gpu, fast_math).text.finish()
+
+
+def optimised_llvm_text(
+    module: Module, gpu: Gpu, *, fast_math: bool = False, opt_level: int = 2
+) -> str:
+    """The LLVM IR of a module after LLVM's passes."""
+    text = llvm_text(module, gpu, fast_math=fast_math)
+    return str(backend.optimised(text, gpu.target, opt_level)[0])
+
+
+def assembly_text(module: Module, gpu: Gpu, *, fast_math: bool = False, opt_level: int = 2) -> str:
+    """The instructions of a module; compiled again, since LLVM emits a module only once."""
+    text = llvm_text(module, gpu, fast_math=fast_math)
+    optimised, machine = backend.optimised(text, gpu.target, opt_level)
+    return str(machine.emit_assembly(optimised))
+
+
+def _write(module: Module, gpu: Gpu, fast_math: bool) -> Written:
+    written = write(module, gpu, fast_math=fast_math)
+    for name, value in gpu.flags:
+        written.text.flag(name, value)
+    return written
