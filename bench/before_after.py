@@ -60,11 +60,13 @@ def main() -> None:
     parser.add_argument("before", type=Path, help="the root of a checkout")
     parser.add_argument("after", type=Path, help="the root of another")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--arch", default="cpu", help="of the rows and launches")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="for repeated calls, each")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     options = parser.parse_args()
-    options.clock, options.arch, options.patience, options.verbose = "cpu", "cpu", 900.0, False
+    options.clock = "cpu" if options.arch == "cpu" else "wall"
+    options.patience, options.verbose = 900.0, False
     options.peer_python = sys.executable
     versions = [Version(x, getattr(options, x), options) for x in ("before", "after")]
     lines = ["| what | before | after | ratio | |", "|---|---:|---:|---:|---|"]
@@ -182,9 +184,10 @@ def examples(versions: list[Version], options: argparse.Namespace) -> Rows:
 
 
 def workloads(versions: list[Version], options: argparse.Namespace) -> Rows:
-    """The workloads of docs/benchmarks.md, in the small sizes."""
+    """The workloads of docs/benchmarks.md, on a CPU in the small sizes."""
     rows: Rows = []
-    for name, size in problems.QUICK.items():
+    sizes = problems.QUICK if options.arch == "cpu" else problems.GPU
+    for name, size in sizes.items():
         with tempfile.TemporaryDirectory() as folder:
             for version in versions:
                 results = str(Path(folder) / version.key)
