@@ -143,3 +143,42 @@ def test_sparse_hessians() -> None:
 def test_mistakes(make: Any, text: str) -> None:
     with pytest.raises(qd.OctantsValueError, match=text):
         make()
+
+
+def test_several_directions() -> None:
+    expected = expected_of_neighbours(POINT, 0.5)
+    units, zeros = np.eye(12), np.zeros(12)
+    forward = qd.ad.jvp(neighbours, out=OUT)
+    (y, count), (columns, none) = forward(POINT, 0.5, tangents={"x": units, "factor": zeros})
+    np.testing.assert_allclose(columns.T, expected, rtol=1e-12)
+    np.testing.assert_allclose(y, forward(POINT, 0.5, tangents={"x": zeros})[0][0])
+    assert none is None
+    assert count == 12
+    backward = qd.ad.vjp(neighbours, out=OUT)
+    _, rows = backward(POINT, 0.5, adjoints=(units, None))
+    np.testing.assert_allclose(rows["x"], expected, rtol=1e-12)
+    np.testing.assert_allclose(rows["factor"], POINT**2, rtol=1e-12)
+
+
+def test_several_directions_of_a_hessian() -> None:
+    given = np.stack([POINT, np.ones(12), np.zeros(12)])
+    function = qd.ad.hvp(chain_energy, out={"loss": ()})
+    _, _, products = function(POINT, direction={"x": given})
+    whole = qd.ad.hessian(chain_energy, out={"loss": ()})(POINT)["x"]["x"]
+    np.testing.assert_allclose(products["x"], given @ whole, rtol=1e-10, atol=1e-12)
+
+
+def test_no_direction_at_all() -> None:
+    _, (columns, _) = qd.ad.jvp(neighbours, out=OUT)(POINT, 0.5, tangents={"x": np.ones((0, 12))})
+    assert columns.shape == (0, 12)
+    _, rows = qd.ad.vjp(neighbours, out=OUT)(POINT, 0.5, adjoints=(np.ones((0, 12)), None))
+    assert rows["x"].shape == (0, 12)
+    assert rows["factor"].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "tangents", [{"x": np.ones((2, 12)), "factor": np.ones(3)}, {"x": np.ones((2, 11))}]
+)
+def test_directions_of_different_numbers(tangents: Any) -> None:
+    with pytest.raises(qd.OctantsValueError, match="OCT355"):
+        qd.ad.jvp(neighbours, out=OUT)(POINT, 0.5, tangents=tangents)

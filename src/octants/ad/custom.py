@@ -56,7 +56,9 @@ class ReplacedFunction:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         tape = driver.state.recorder
-        if isinstance(tape, tangents.Tangents) and tape.tape is not None and not tape.paused:
+        if isinstance(tape, tangents.Tangents) and not tape.paused:
+            if tape.tape is None:
+                raise errors.NoTangentsOfCustom(self.function.__name__).at(None)
             raise errors.NoSecondDerivative(
                 f"`{self.function.__name__}`, which has a gradient of its own"
             ).at(None)

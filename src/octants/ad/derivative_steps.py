@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library import Shaped
-from octants.diagnostics.array_function_errors import NoSecondDerivative
+from octants.diagnostics.array_function_errors import NoThirdDerivative
 from octants.lazy_dataclass import dataclass
 
 
@@ -65,6 +65,16 @@ _TRANSPOSED = {
 }
 """The pullback of a step by what it is linear in, t and a. By b = a and t a second step is the
 pushforward of a pullback, whose Hessian is symmetric."""
+_MISSING = {
+    "second": (
+        "third derivatives",
+        "the difference of two second derivatives gives the change along a direction",
+    ),
+    "pushforward": (
+        "tangents of tangents",
+        "compose forward mode with reverse mode, such as `jacfwd` of `grad` or `jacrev`",
+    ),
+}
 _KINDS = {"": "value", "a": "pullback", "t": "pushforward"}
 
 
@@ -138,7 +148,7 @@ class Step:
     ) -> Derivative:
         rules = table.get(self.kind)
         if rules is None:
-            raise NoSecondDerivative(f"a {self.kind} derivative of `{self.function.name}`").at(None)
+            raise NoThirdDerivative(self.function.name, *_MISSING[self.kind]).at(None)
         found: list[tuple[Role, tuple[bool, int]]] = []
         for position, (role, counts) in enumerate(zip(varying, present, strict=True)):
             if counts:

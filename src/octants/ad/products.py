@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def jvp(
 
         forward = qd.ad.jvp(spring_forces, out={"force": "x"})
         force, change = forward(x, 10.0, tangents={"x": np.ones_like(x)})
+        force, columns = forward(x, 10.0, tangents={"x": np.eye(x.size)})  # several directions
 
     Args:
         function: a kernel, or a Python function that launches kernels.
@@ -39,8 +40,10 @@ def jvp(
     Returns:
         A function of the other parameters, and of ``tangents``: a dictionary from names of
         arguments - arrays of floats, or numbers that a kernel takes - to the direction, of the same
-        shape. It returns the results and the tangents of the results, which are None for integers;
-        several are a tuple, in the order of the parameters, with the returned number last.
+        shape. With a first axis more, the same for all of them, there are several directions, which
+        are launched one after the other. It returns the results and the tangents of the results,
+        with that axis first, which are None for integers; several are a tuple, in the order of the
+        parameters, with the returned number last.
 
     Raises:
         OctantsTypeError: `out` or `inout` names what is no parameter; at a call: there is no
@@ -52,8 +55,14 @@ def jvp(
 
     def forward(*arguments: Any, tangents: Mapping[str, Any], **named: Any) -> tuple[Any, Any]:
         bound = bind_arrays(made, arguments, named)
-        results, found = made.pushforward(bound, directions_of(made, bound, tangents))
-        return _alone(results), _alone(found)
+        batch = _batch((given, _rank(bound, name)) for name, given in tangents.items())
+        directions = directions_of(made, bound, tangents, batch)
+        if not batch:
+            results, found = made.pushforward(bound, directions)
+            return _alone(results), _alone(found)
+        runs = [made.pushforward(bound, each) for each in _each(batch, directions)]
+        along = [_stacked(batch, each) for each in zip(*(found for _, found in runs), strict=True)]
+        return _alone(runs[0][0]), _alone(along)
 
     return forward
 
@@ -71,6 +80,7 @@ def vjp(
 
         backward = qd.ad.vjp(spring_forces, out={"force": "x"})
         force, gradients = backward(x, 10.0, adjoints=np.ones_like(x))  # gradients["x"]
+        force, rows = backward(x, 10.0, adjoints=np.eye(x.size))  # several adjoints
 
     Args:
         function: a kernel, or a Python function that launches kernels.
@@ -80,8 +90,10 @@ def vjp(
 
     Returns:
         A function of the other parameters, and of ``adjoints``: that of the only result, or a
-        sequence with one for each result; None stands for zeros. It returns the results - several
-        are a tuple - and the gradients, a dictionary by the names of the arguments.
+        sequence with one for each result; None stands for zeros. With a first axis more, the same
+        for all of them, there are several adjoints of each result, which are propagated one after
+        the other. It returns the results - several are a tuple - and the gradients, with that axis
+        first, a dictionary by the names of the arguments.
 
     Raises:
         OctantsTypeError: `out`, `by` or `inout` names what is no parameter.
@@ -93,8 +105,17 @@ def vjp(
     def backward(*arguments: Any, adjoints: Any, **named: Any) -> tuple[Any, dict[str, Any]]:
         bound = bind_arrays(made, arguments, named)
         wanted = wanted_of(made, chosen, bound)
-        results, found = made.pullback(bound, _adjoints(made, bound, adjoints), wanted)
-        return _alone(results), found
+        names, seeds, batch = _adjoints(made, bound, adjoints)
+        if not batch:
+            results, found = made.pullback(bound, seeds, wanted)
+            return _alone(results), found
+        known = {name: seed for name, seed in zip(names, seeds, strict=True) if seed is not None}
+        runs = [
+            made.pullback(bound, [each.get(name) for name in names], wanted)
+            for each in _each(batch, known)
+        ]
+        rows = {name: _stacked(batch, [found[name] for _, found in runs]) for name in wanted}
+        return _alone(runs[0][0]), rows
 
     return backward
 
@@ -107,8 +128,24 @@ class HessianProduct(LossFunction):
     ) -> tuple[float, dict[str, Any], dict[str, Any]]:
         """The loss, its gradients, and the products of the Hessian with the direction."""
         bound = self._bind(arguments, named)
+        batch = _batch((given, _rank(bound, name)) for name, given in direction.items())
+        given = directions_of(self._function, bound, direction, batch)
+        if not batch:
+            return self._product(bound, given)
+        runs = [self._product(bound, each) for each in _each(batch, given)]
+        loss, gradients, _ = runs[0]
+        found = [products for _, _, products in runs]
+        return (
+            loss,
+            gradients,
+            {name: _stacked(batch, [f[name] for f in found]) for name in gradients},
+        )
+
+    def _product(
+        self, bound: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> tuple[float, dict[str, Any], dict[str, Any]]:
+        """The loss, its gradients, and the products with one direction."""
         wanted = self._wanted(bound)
-        given = directions_of(self._function, bound, direction)
         along = {name: given.get(name, np.zeros_like(bound[name])) for name in wanted}
         position, adjoints = self._adjoints_of_loss(bound)
         found = self._function.evaluate(
@@ -169,9 +206,10 @@ def hvp(
 
     Returns:
         A function of the other parameters, and of ``direction``: a dictionary from names of
-        arguments to arrays or numbers of their shape; those that are left out are zeros. It returns
-        the loss, a float, and two dictionaries by the names of `by`: the gradients, and the
-        derivatives of the gradients along the direction.
+        arguments to arrays or numbers of their shape; those that are left out are zeros. With a
+        first axis more there are several directions, as for `jvp`. It returns the loss, a float,
+        and two dictionaries by the names of `by`: the gradients, and the derivatives of the
+        gradients along the direction.
 
     Raises:
         OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
@@ -184,9 +222,12 @@ def hvp(
 
 
 def directions_of(
-    function: ArrayFunction, bound: Mapping[str, Any], given: Mapping[str, Any]
+    function: ArrayFunction,
+    bound: Mapping[str, Any],
+    given: Mapping[str, Any],
+    batch: tuple[int, ...] = (),
 ) -> dict[str, Any]:
-    """Tangents of arguments, in the shapes and dtypes of the arguments.
+    """Tangents of arguments, in the shapes and dtypes of the arguments, behind the axis of a batch.
 
     Raises:
         OctantsTypeError: there is no derivative by an argument.
@@ -198,27 +239,56 @@ def directions_of(
             raise NoDerivativeByArgument(function.name, name).at(None)
         argument = np.asarray(bound[name])
         numbers = np.asarray(direction)
-        if numbers.shape != argument.shape:
-            raise WrongDirection(function.name, name, argument.shape, numbers.shape).at(None)
+        expected = (*batch, *argument.shape)
+        if numbers.shape != expected:
+            raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
         is_array = function.is_array(name, bound[name])
         found[name] = numbers.astype(argument.dtype, order="C") if is_array else numbers
     return found
 
 
-def _adjoints(function: ArrayFunction, bound: Mapping[str, Any], given: Any) -> list[Any]:
-    """The adjoints of all results, in their shapes and dtypes."""
+def _adjoints(
+    function: ArrayFunction, bound: Mapping[str, Any], given: Any
+) -> tuple[list[str], list[Any], tuple[int, ...]]:
+    """The names of the results, their adjoints in their shapes and dtypes, and the batch."""
     names, shapes = function.results, function.output_shapes(bound)
     several = [given] if len(shapes) == 1 else list(given)
     if len(several) != len(shapes):
         shape = (len(shapes),)
         raise WrongDirection(function.name, "adjoints", shape, (len(several),)).at(None)
+    ranks = (len(what.shape) for what in shapes)
+    batch = _batch(pair for pair in zip(several, ranks, strict=True) if pair[0] is not None)
     found: list[Any] = []
     for name, what, adjoint in zip(names, shapes, several, strict=True):
         numbers = None if adjoint is None else np.asarray(adjoint, what.dtype)
-        if numbers is not None and numbers.shape != what.shape:
-            raise WrongDirection(function.name, name, what.shape, numbers.shape).at(None)
+        expected = (*batch, *what.shape)
+        if numbers is not None and numbers.shape != expected:
+            raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
         found.append(numbers)
-    return found
+    return names, found, batch
+
+
+def _rank(bound: Mapping[str, Any], name: str) -> int:
+    return np.ndim(bound[name]) if name in bound else 0
+
+
+def _batch(given: Iterable[tuple[Any, int]]) -> tuple[int, ...]:
+    """The first axis of numbers that have one more than their rank; () if none has."""
+    shapes = (np.shape(numbers) for numbers, rank in given if np.ndim(numbers) == rank + 1)
+    return next(shapes, ())[:1]
+
+
+def _each(batch: tuple[int, ...], given: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """The directions of a batch; of one without any, zeros."""
+    for k in range(*batch):
+        yield {name: numbers[k] for name, numbers in given.items()}
+    if batch == (0,):
+        yield {name: np.zeros(numbers.shape[1:], numbers.dtype) for name, numbers in given.items()}
+
+
+def _stacked(batch: tuple[int, ...], found: Sequence[Any]) -> Any:
+    """What was found for each direction, behind a first axis for them; None for integers."""
+    return None if found[0] is None else np.stack(found)[: batch[0]]
 
 
 def _alone(results: Sequence[Any]) -> Any:

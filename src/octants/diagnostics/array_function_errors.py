@@ -61,6 +61,28 @@ class NoSecondDerivative(UserError):
     remedy = "the difference of two derivatives gives the change along a direction"
 
 
+class NoThirdDerivative(UserError):
+    """A derivative of a step that PyTorch or JAX has composed already as far as it goes."""
+
+    function: str
+    what: str
+    way_out: str
+    code = "OCT363"
+    exception = OctantsRuntimeError
+    title = "`{function}`: there are no {what}"
+    remedy = "{way_out}"
+
+
+class NoTangentsOfCustom(UserError):
+    """Tangents of a function whose gradient is another function."""
+
+    name: str
+    code = "OCT364"
+    exception = OctantsRuntimeError
+    title = "`{name}` has a gradient of its own, and so no tangents"
+    remedy = "use reverse mode: `ad.vjp`, `ad.jacobian(..., mode='reverse')`, `ad.Tape`"
+
+
 class WrongDirection(UserError):
     """A tangent or an adjoint that has another shape than what it belongs to."""
 
