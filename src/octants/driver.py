@@ -22,7 +22,7 @@ from octants.backends.table import backend_of
 from octants.cache import current as cache
 from octants.compile_profile import stage as timed
 from octants.data import events
-from octants.data.events import forget_observer, observe_ends, observe_reads
+from octants.data.events import forget_reads, observe_ends, observe_reads
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion import deep_recursion
@@ -177,7 +177,7 @@ def _watch_reads() -> None:
 
 
 def _unwatch_reads() -> None:
-    forget_observer(_synchronize)
+    forget_reads(_synchronize)
 
 
 def _synchronize(_: Any) -> None:

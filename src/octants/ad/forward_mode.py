@@ -13,7 +13,13 @@ from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
-from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
+from octants.data.events import (
+    HostWrite,
+    forget_shares,
+    forget_writes,
+    observe_shares,
+    observe_writes,
+)
 from octants.data.host_array import Tensor
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
@@ -90,8 +96,8 @@ class FwdMode:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         driver.state.recorder = None
-        forget_observer(self._before_write)
-        forget_observer(self._before_share)
+        forget_writes(self._before_write)
+        forget_shares(self._before_share)
         self.clear_seed()
         for loss in self.losses if kind is None else ():
             self._overlaps.see_loss(loss)

@@ -22,7 +22,13 @@ from octants.ad.snapshot_report import TapeExplanation
 from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
-from octants.data.events import HostWrite, forget_observer, observe_shares, observe_writes
+from octants.data.events import (
+    HostWrite,
+    forget_shares,
+    forget_writes,
+    observe_shares,
+    observe_writes,
+)
 from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
@@ -135,6 +141,7 @@ class Tape:
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._done = False
         self._entered = False
+        self._observes = False
 
     @property
     def snapshot_bytes(self) -> int:
@@ -185,6 +192,7 @@ class Tape:
         driver.state.recorder = self
         observe_writes(self.before_write)
         observe_shares(self.before_share)
+        self._observes = True
         return self
 
     @shortens_tracebacks
@@ -196,8 +204,10 @@ class Tape:
     def _stop(self) -> None:
         if driver.state.recorder is self:
             driver.state.recorder = None
-        forget_observer(self.before_write)
-        forget_observer(self.before_share)
+        if self._observes:
+            self._observes = False
+            forget_writes(self.before_write)
+            forget_shares(self.before_share)
 
     @shortens_tracebacks
     def grad(self) -> None:
@@ -222,7 +232,7 @@ class Tape:
                 self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
-            forget_observer(guard.before_write)
+            forget_writes(guard.before_write)
             self._ledger.finish()
             self._entries.clear()
         if self._check is not None:
