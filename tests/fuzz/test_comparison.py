@@ -154,6 +154,32 @@ def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch)
     assert "exit code -9" in entries[1]["problems"][0]
 
 
+def _refuse_the_second(seed: int, precision: str, profile: str) -> Any:
+    if seed == 2:
+        raise KeyError("no production")
+    return generate(seed, precision, profile)
+
+
+def test_a_program_that_cannot_be_generated_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "generate", _refuse_the_second)
+    cases = [(seed, "f64", "core") for seed in (1, 2, 3)]
+    worker = runner.Worker("cpu")
+    worker.command = [sys.executable, "-c", CRASHING]
+    for entries in (list(runner.work(cases, BACKENDS["cpu"](), False)), list(worker.run(cases))):
+        assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
+        assert entries[1]["seed"] == 2
+    worker.close()
+
+
+def test_what_a_thread_raises_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(worker: runner.Worker, chunk: object) -> None:
+        raise ArithmeticError("broken")
+
+    monkeypatch.setattr(runner.Worker, "run", broken)
+    with pytest.raises(ArithmeticError, match="broken"):
+        runner.run(runner.cases(0, 60, ["f32"]), "cpu", 2, [], lambda report, entry: None)
+
+
 CRASHING = """
 import json, os, sys, time
 for line in sys.stdin:

@@ -54,7 +54,12 @@ def work(
 ) -> Iterator[Entry]:
     """The entries of some programs, in order."""
     for case in chosen:
-        program = generate(*case)
+        try:
+            program = generate(*case)
+        except Exception as error:
+            raised = f"error: no program: {type(error).__name__}: {error}"
+            yield _failure(_unmade(case), backend.name, raised)
+            continue
         verdict = _verdict(program, backend, checker)
         smallest = None
         if shrinks and verdict.status in (Status.DISAGREES, Status.FAILS):
@@ -220,8 +225,21 @@ class Worker:
 
 
 def _crash(case: Case, backend: str, problem: str) -> Entry:
-    program = generate(*case)
-    verdict = Verdict(program.seed, program.precision, Status.FAILS, [f"error: {problem}"])
+    try:
+        program = generate(*case)
+    except Exception:  # then that is what has ended the process
+        program = _unmade(case)
+    return _failure(program, backend, f"error: {problem}")
+
+
+def _unmade(case: Case) -> Program:
+    """What stands for a program that could not be generated."""
+    seed, precision, profile = case
+    return Program(seed, "", precision, {}, {}, {}, [], profile=profile)
+
+
+def _failure(program: Program, backend: str, problem: str) -> Entry:
+    verdict = Verdict(program.seed, program.precision, Status.FAILS, [problem])
     return describe(program, verdict, backend, None)
 
 
@@ -244,16 +262,17 @@ def run(
     report, start = Report(backend, wanted=len(chosen)), time.monotonic()
     chunks = deque(chosen[k : k + CHUNK] for k in range(0, len(chosen), CHUNK))
     workers = [Worker(backend, settings) for _ in range(min(jobs, len(chunks)))]
-    entries: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+    entries: queue.SimpleQueue[Entry | Exception | None] = queue.SimpleQueue()
 
     def drive(worker: Worker) -> None:
-        with contextlib.suppress(IndexError):  # there are no more chunks
-            while not worker.is_stopped:
-                chunk = chunks.popleft()
+        try:
+            while not worker.is_stopped and (chunk := _take(chunks)):
                 for entry in worker.run(chunk):
                     entries.put(entry)
-        worker.close()
-        entries.put(None)
+            worker.close()
+            entries.put(None)
+        except Exception as error:
+            entries.put(error)
 
     threads = [threading.Thread(target=drive, args=(worker,), daemon=True) for worker in workers]
     for thread in threads:
@@ -263,12 +282,24 @@ def run(
         while running:
             entry = entries.get()
             report.seconds = time.monotonic() - start
+            if isinstance(entry, Exception):
+                raise entry
             if entry is None:
                 running -= 1
             else:
                 report.add(entry)
                 see(report, entry)
-    except Stopped:
+    except BaseException as end:
         for worker in workers:
             worker.stop()
+        if not isinstance(end, Stopped):
+            raise
     return report
+
+
+def _take(chunks: deque[Sequence[Case]]) -> Sequence[Case]:
+    """The next chunk, for one of several threads; an empty one if there are no more."""
+    try:
+        return chunks.popleft()
+    except IndexError:
+        return ()
