@@ -453,3 +453,19 @@ def k():
 """
     result = outcome(source, {"x": [1.0, 2.0, 0.0, 0.0]}, weights={"x": [1] * 4})
     assert result.primal["x"].value.tolist() == [1, 2, 0, 2]
+
+
+def test_floats_with_one_exponent_have_that_of_the_largest() -> None:
+    source = """
+q = qd.Vector.field(2, qd.types.quant.float(6, 4))
+W = qd.BitpackedFields(max_num_bits=32)
+W.place(q, shared_exponent=True)
+qd.root.dense(qd.i, 3).place(W)
+@qd.kernel
+def k():
+    q[0] = qd.Vector([5.0, 0.4])
+    q[1][0] = 3.0
+    q[2][1] = 15.9
+"""
+    result = outcome(source, {"q": [[0.0, 0.0], [0.0, 1.1], [1.6, 0.0]]})
+    assert result.primal["q"].value.tolist() == [[5, 0], [3, 1], [2, 14]]

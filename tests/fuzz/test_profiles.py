@@ -70,7 +70,8 @@ WANTED = {
         sparse: list in each row; sparse: list in pointer; activate; deactivate; is_active; append;
         length of a list; deactivate of a list; domain: sparse field; domain: sparse block""",
     "quantised": """fields in a word; quant_array; quantised integers, signed;
-        quantised integers, unsigned; fixed-point numbers; floats of a few bits""",
+        quantised integers, unsigned; fixed-point numbers; floats of a few bits;
+        floats with one exponent""",
     "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",

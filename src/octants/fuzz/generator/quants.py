@@ -20,6 +20,9 @@ def _word(shared: Shared) -> list[str]:
     rng = shared.rng
     left, lines = WORD, []
     fields: list[ArrayInfo] = []
+    together = _floats_together(shared) if rng.random() < 0.4 else None
+    if together is not None:
+        left -= together[0]
     while left >= 7 and len(fields) < rng.randint(2, 4):
         make = rng.choice([_integer, _integer, _fixed, _fixed, _float])
         size = 2 if make is _fixed and left >= 30 and rng.random() < 0.3 else 1
@@ -34,6 +37,12 @@ def _word(shared: Shared) -> list[str]:
     word = shared.fresh("W")
     lines.append(f"{word} = qd.BitpackedFields(max_num_bits={WORD})")
     lines.append(f"{word}.place({', '.join(array.name for array in fields)})")
+    if together is not None:
+        _, array, kind = together
+        array.shape = shared.arrays[0].shape
+        shared.arrays.append(array)
+        lines.append(f"{array.name} = qd.Vector.field(2, {kind})")
+        lines.append(f"{word}.place({array.name}, shared_exponent=True)")
     lines.append(f"qd.root.dense(qd.i, {shared.arrays[0].shape[0]}).place({word})")
     shared.features["fields in a word"] += 1
     return lines
@@ -91,6 +100,18 @@ def _float(shared: Shared, most: int) -> Made:
     array.is_made, array.updates = True, ()
     shared.features["floats of a few bits"] += 1
     return exponent + fraction, array, f"qd.types.quant.float({exponent}, {fraction})"
+
+
+def _floats_together(shared: Shared) -> Made:
+    """Vectors of floats with one exponent."""
+    exponent, fraction = shared.rng.randint(5, 7), shared.rng.randint(4, 20)
+    array = ArrayInfo(
+        shared.fresh("q"), "d", (), (2,), True, -4.0, 4.0, dtype="qd.f32", has_grad=False
+    )
+    array.is_made, array.updates = True, ()
+    shared.features["floats with one exponent"] += 1
+    kind = f"qd.types.quant.float({exponent}, {fraction})"
+    return exponent + 2 * fraction, array, kind
 
 
 PRODUCTIONS = Productions(declare=declare)

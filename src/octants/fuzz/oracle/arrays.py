@@ -148,18 +148,21 @@ class Array:
 
     def fill(self, value: float) -> None:
         """Every component becomes a constant."""
-        for offset in range(len(self.cells)):
-            self.put(offset, convert(lift(value), self.dtype))
+        self.put_all(0, [convert(lift(value), self.dtype)] * len(self.cells))
 
     def from_numpy(self, values: Any) -> None:
         """Every component becomes a constant of its own."""
-        for offset, value in enumerate(np.ravel(values).tolist()):
-            self.put(offset, Num(self.dtype, rounded(self.dtype, value)))
+        numbers = np.ravel(values).tolist()
+        self.put_all(0, [Num(self.dtype, rounded(self.dtype, number)) for number in numbers])
 
     def copy_from(self, other: Array) -> None:
         """Every component becomes that of another array; derivatives go along."""
-        for offset, cell in enumerate(other.cells):
-            self.put(offset, cell)
+        self.put_all(0, other.cells)
+
+    def put_all(self, first: int, numbers: Sequence[Num]) -> None:
+        """Store the components of one element or more at once."""
+        for offset, number in enumerate(numbers, first):
+            self.put(offset, number)
 
     # -- what kernels say ----------------------------------------------------------------------
 
@@ -177,8 +180,12 @@ class Array:
         if isinstance(value, list):  # by the host
             value = matrix(value)
         items = value.items if isinstance(value, Matrix) else [value] * self.width
-        for k, item in enumerate(list(items)):
-            self.write(offset + k, item)
+        self.write_all(offset, list(items))
+
+    def write_all(self, first: int, values: Sequence[Any]) -> None:
+        """Store all components of an element."""
+        for offset, value in enumerate(values, first):
+            self.write(offset, value)
 
     def __iter__(self) -> Iterator[Any]:
         for position in itertools.product(*(range(extent) for extent in self.shape)):

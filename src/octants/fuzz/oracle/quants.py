@@ -44,6 +44,23 @@ class Quantised:
         unit = math.ldexp(1.0, exponent - 1 - self.digits)
         return Num(F32, _nearest(number.value, number.error, unit) * unit)
 
+    def together(self, numbers: Sequence[Num]) -> list[Num]:
+        """What floats become that have the exponent of the largest of them."""
+        largest = max(abs(number.value) for number in numbers)
+        if largest == 0:
+            return [Num(F32, 0.0)] * len(numbers)
+        _, exponent = math.frexp(largest)
+        power, unit = math.ldexp(1.0, exponent), math.ldexp(1.0, exponent - self.digits)
+        for number in numbers:
+            size, doubt = abs(number.value), 2 * number.error
+            if doubt and (size + doubt >= power or abs(size - power / 2) <= doubt):
+                STATE.note_near("a shared exponent")
+        most, found = (1 << self.digits) - 1, []
+        for number in numbers:
+            count = _nearest(number.value, number.error, unit)
+            found.append(Num(F32, max(min(count, most), -most) * unit))
+        return found
+
     def steps(self, number: Num) -> int:
         """The nearest multiple of the scale."""
         given = convert(number, F32)
@@ -83,13 +100,39 @@ class QuantisedArray(Array):
     def __init__(self, kind: Quantised, shape: tuple[int, ...], element: tuple[int, ...]) -> None:
         super().__init__(I32 if kind.is_integer else F32, shape, element, needs_grad=False)
         self.kind = kind
+        self.shares_exponent = False  # among the components of an element
 
     def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
         super().load_initial(values, tangents)
-        self.cells = [self.kind.of(cell) for cell in self.cells]
+        self.put_all(0, self.cells)
+        self.is_accessed = False
 
     def put(self, offset: int, value: Num) -> None:
-        super().put(offset, self.kind.of(value))
+        if not self.shares_exponent:
+            super().put(offset, self.kind.of(value))
+            return
+        within = offset % self.width
+        numbers = self.cells[offset - within : offset - within + self.width]
+        numbers[within] = value
+        self.put_all(offset - within, numbers)
+
+    def put_all(self, first: int, numbers: Sequence[Num]) -> None:
+        if not self.shares_exponent:
+            super().put_all(first, numbers)
+            return
+        for start in range(0, len(numbers), self.width):
+            together = self.kind.together(numbers[start : start + self.width])
+            for offset, number in enumerate(together, first + start):
+                super().put(offset, number)
+
+    def write_all(self, first: int, values: Sequence[Any]) -> None:
+        if not self.shares_exponent:
+            super().write_all(first, values)
+            return
+        numbers = [convert(lift(value), self.dtype) for value in values]
+        for offset, number in enumerate(numbers, first):
+            self.watch.note(offset, "write", number)
+        self.put_all(first, numbers)
 
     def update(self, offset: int, fn: str, value: Any, used: bool = False) -> Num:
         if not self.kind.scale or fn not in ("+", "-"):
@@ -106,8 +149,11 @@ class BitpackedFields:
     def __init__(self, **_: Any) -> None:
         self.leaves: list[Array] = []
 
-    def place(self, *fields: Array) -> None:
+    def place(self, *fields: Array, shared_exponent: bool = False) -> None:
         self.leaves += fields
+        for field in fields:
+            if isinstance(field, QuantisedArray):
+                field.shares_exponent = shared_exponent
 
 
 def integer(bits: int, signed: bool) -> Quantised:
