@@ -72,6 +72,7 @@ WANTED = {
     "quantised": """fields in a word; quant_array; quantised integers, signed;
         quantised integers, unsigned; fixed-point numbers; floats of a few bits;
         floats with one exponent""",
+    "graphs": """do_while; region of sections""",
     "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from octants.fuzz.generator import (
     containers,
+    graphs,
     layouts,
     objects,
     quants,
@@ -67,6 +68,11 @@ PROFILES = {
         "views of ndarrays; dicts, lists and comprehensions",
         (views.PRODUCTIONS, containers.PRODUCTIONS),
         writes=("fill", "copy_from", "__setitem__", "from_numpy"),
+    ),
+    "graphs": Profile(
+        "loops of `graph.do_while`, sections that may run at the same time",
+        (graphs.PRODUCTIONS,),
+        sizes=(0.2, 0.3),
     ),
     "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
     "races": Profile(

@@ -12,7 +12,7 @@ is CPython's own, and so is arithmetic on compile-time numbers.
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, TypeGuard
 
 from octants.fuzz.oracle.state import IllDefined
 
@@ -57,6 +57,19 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
     return bound_names(nodes) | {p.value.id for p in stored if isinstance(p.value, ast.Name)}
 
 
+def _is_do_while(statement: ast.stmt) -> TypeGuard[ast.While]:
+    return isinstance(statement, ast.While) and ".do_while(" in ast.unparse(statement.test)
+
+
+def _without_sections(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements with those of sections and regions, which mean the same one after the other."""
+    found: list[ast.stmt] = []
+    for statement in statements:
+        is_region = isinstance(statement, ast.With)
+        found += _without_sections(statement.body) if is_region else [statement]
+    return found
+
+
 class FunctionRewriter(ast.NodeTransformer):
     """Rewrites one function in place."""
 
@@ -66,6 +79,7 @@ class FunctionRewriter(ast.NodeTransformer):
         self.outer_names: set[str] = set()
         self.shared: set[str] = set()
         self.loops = 0  # around this point, so that a loop here runs in order
+        self.task = 0
 
     def run(self) -> None:
         function = self.function
@@ -106,21 +120,42 @@ class FunctionRewriter(ast.NodeTransformer):
     # -- tasks ----------------------------------------------------------------------------------
 
     def _kernel_body(self) -> list[ast.stmt]:
-        statements = self.function.body
-        result: list[ast.stmt] = [_parse("_o.begin_task(0)")]
-        parallel = [self._is_parallel(statements, k) for k in range(len(statements))]
-        serial = [s for s, flag in zip(statements, parallel, strict=True) if not flag]
+        statements = _without_sections(self.function.body)
+        loops = [s for s in statements if _is_do_while(s)]
+        inner = [s for loop in loops for s in _without_sections(loop.body)]
+        rest = [s for s in statements if s not in loops]
         arguments = {argument.arg for argument in self.function.args.args}
+        serial = [
+            s
+            for stretch in (rest, inner)
+            for k, s in enumerate(stretch)
+            if not self._is_parallel(stretch, k)
+        ]
         self.outer_names = bound_names(serial) - arguments
-        task = 0  # even for serial stretches, empty ones too, odd for parallel loops
-        for statement, flag in zip(statements, parallel, strict=True):
-            if flag and isinstance(statement, ast.For):
-                result.append(self._parallel_loop(statement, task + 1))
-                task += 2
-                result.append(_parse(f"_o.begin_task({task})"))
+        self.task = 0  # even for serial stretches, empty ones too, odd for parallel loops
+        return [_parse("_o.begin_task(0)"), *self._tasks(statements)]
+
+    def _tasks(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for position, statement in enumerate(statements):
+            if self._is_parallel(statements, position):
+                assert isinstance(statement, ast.For)
+                result.append(self._parallel_loop(statement, self.task + 1))
+                self.task += 2
+                result.append(_parse(f"_o.begin_task({self.task})"))
+            elif _is_do_while(statement):
+                result.append(self._do_while(statement))
             else:
                 result.extend(self._statement(statement))
         return result
+
+    def _do_while(self, loop: ast.While) -> ast.stmt:
+        """A loop whose body runs at least once, and whose tasks are the kernel's."""
+        assert isinstance(loop.test, ast.Call)
+        (counter,) = loop.test.args
+        body = [_parse("_o.tick()"), *self._tasks(_without_sections(loop.body))]
+        body.append(_parse(f"if not {ast.unparse(counter)}[None]: break"))
+        return ast.While(test=ast.Constant(True), body=body, orelse=[])
 
     def _is_parallel(self, statements: list[ast.stmt], position: int) -> bool:
         statement = statements[position]
