@@ -12,19 +12,23 @@ COUNTER = "left"
 
 
 def declare(shared: Shared) -> list[str]:
-    """Make the counter. Random numbers depend on how launches are numbered, so there are none."""
+    """Make the counter. Random numbers depend on how launches are numbered, so there are none.
+
+    Bodies are small now and then, since they are repeated.
+    """
     shared.has_random = False
+    shared.max_cost *= shared.rng.choice((0.3, 1.0))
     return [f"{COUNTER} = qd.field(qd.i32, shape=())"]
 
 
-def wrap(c: Context, body: str, parameters: list[str], values: list[Any]) -> str:
+def wrap(c: Context, body: str, _: list[str], values: list[Any]) -> str:
     """Repeat a body that does not return once or twice, and put some of its loops into sections."""
     if "return" in body:
         return body
     arrays = [value for value in values if isinstance(value, str)]
     if len(arrays) == len(set(arrays)):  # two sections may not get one array by two names
         body = _with_sections(c, body)
-    if c.chance(0.4):
+    if c.chance(0.3):
         return body
     c.note("do_while")
     lines = [f"{COUNTER}[None] = {c.integer(0, 2)}", f"while qd.graph.do_while({COUNTER}):"]

@@ -65,8 +65,10 @@ def _without_sections(statements: list[ast.stmt]) -> list[ast.stmt]:
     """Statements with those of sections and regions, which mean the same one after the other."""
     found: list[ast.stmt] = []
     for statement in statements:
-        is_region = isinstance(statement, ast.With)
-        found += _without_sections(statement.body) if is_region else [statement]
+        if isinstance(statement, ast.With):
+            found += _without_sections(statement.body)
+        else:
+            found.append(statement)
     return found
 
 
