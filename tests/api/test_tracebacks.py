@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import octants as qd
@@ -118,3 +119,20 @@ def test_other_errors_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError) as caught:
         fresh()
     assert len(frames(caught.value)[1]) > 4
+
+
+def test_host_access_to_arrays() -> None:
+    x = qd.field(qd.f32, shape=3)
+    v = qd.Vector.field(3, qd.f32, shape=3)
+    calls: list[Callable[[], object]] = [
+        lambda: x[7],
+        lambda: x.__setitem__((1, 2), 3.0),
+        lambda: v[1][5],
+        lambda: v[1].__setitem__(5, 1.0),
+        lambda: x.fill("text"),
+        lambda: x.from_numpy(np.zeros(4)),
+        lambda: x.copy_from(v),
+    ]
+    for call in calls:
+        users, ours = frames(failure(call))
+        assert users[-1] == "<lambda>" and len(ours) == 1, (users, ours)

@@ -157,6 +157,8 @@ PROGRAMS: dict[str, str] = {
     "OCT160_stream": (
         "with syntax.parallel_context():\n    with syntax.stream_parallel():\n        x[0] = 1"
     ),
+    "OCT162_key": "d = {'one': n, 'two': 2}\nd['three'] = 3",
+    "OCT162_suggestion": "d = {'one': n, 'two': 2}\nx[0] = d['on']",
     "OCT161_loop": "for i in range(n):\n    with syntax.checkpoint(0, x):\n        x[i] = 1",
     "OCT157_given": "with syntax.stream_parallel(2):\n    x[0] = 1",
     "OCT101_other_with": "with syntax.ndrange(3):\n    x[0] = 1",

@@ -10,6 +10,7 @@ from octants.data import events
 from octants.data.axes import is_integer
 from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
 from octants.data.host_values import convert_element
+from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.types.matrix_values import Matrix, Vector
 
 
@@ -18,12 +19,14 @@ class ElementMatrix(Matrix):
 
     __slots__ = ("_index", "_owner")
 
+    @shortens_tracebacks
     def __getitem__(self, index: Any) -> Any:
         events.before_read(self._owner)
         self._numbers(index)
         part = super().__getitem__(index)
         return part.__copy__() if isinstance(part, Matrix) else part
 
+    @shortens_tracebacks
     def __setitem__(self, index: Any, value: Any) -> None:
         numbers = self._numbers(index)
         what = self._owner.describe()

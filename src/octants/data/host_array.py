@@ -32,6 +32,7 @@ from octants.data.stored_array import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
@@ -185,6 +186,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         first = self.offset[0] if self.offset else 0
         return (self[index] for index in range(first, first + self.shape[0]))
 
+    @shortens_tracebacks
     def item(self) -> Any:
         """The number in an array of one element, as a Python number.
 
@@ -208,24 +210,32 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     @overload
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        if type(key) in _SLICES and host_slices.has_slice(key):
-            return self._slice(key)
-        index = self._index(key)
-        events.before_read(self)
-        return make_element(self, index) if self.element_shape else self.window().item(index)
+        try:
+            if type(key) in _SLICES and host_slices.has_slice(key):
+                return self._slice(key)
+            index = self._index(key)
+            events.before_read(self)
+            return make_element(self, index) if self.element_shape else self.window().item(index)
+        except OctantsError as error:  # a decorator would take longer than the rest
+            __tracebackhide__ = True
+            raise error.with_traceback(of_users(error))  # noqa: B904
 
     def _slice(self, key: Any) -> Any:
         """``x[i:j]``, ``x[:, k]``: a copy, as a numpy array that cannot be written."""
         return host_slices.read_slice(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if type(key) in _SLICES and host_slices.has_slice(key):
-            host_slices.write_slice(self, key, value)
-            return
-        index = self._index(key)
-        if self.element_shape or not is_ready(value, self.dtype):
-            value = convert_element(self.describe(), value, self.dtype, self.element_shape)
-        self.write(value, index)
+        try:
+            if type(key) in _SLICES and host_slices.has_slice(key):
+                host_slices.write_slice(self, key, value)
+                return
+            index = self._index(key)
+            if self.element_shape or not is_ready(value, self.dtype):
+                value = convert_element(self.describe(), value, self.dtype, self.element_shape)
+            self.write(value, index)
+        except OctantsError as error:
+            __tracebackhide__ = True
+            raise error.with_traceback(of_users(error))  # noqa: B904
 
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
@@ -272,6 +282,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """The elements as nested lists of Python numbers; a number if there are no axes."""
         return self.to_numpy().tolist()
 
+    @shortens_tracebacks
     def fill(self, val: Any) -> None:
         """Set all elements to a number, a vector or a matrix."""
         if not is_ready(val, self.dtype):
@@ -279,6 +290,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             val = convert_element(what, val, self.dtype, self.element_shape)
         self.write(val)
 
+    @shortens_tracebacks
     def to_numpy(self, dtype: Any = None, *, copy: bool = True) -> Array:
         """The elements as a numpy array of `shape` + `element_shape`, row-major.
 
@@ -311,6 +323,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         self.note_export()
         return view
 
+    @shortens_tracebacks
     def from_numpy(self, arr: Any) -> None:
         """Copy a numpy array of `shape` + `element_shape` into this.
 
@@ -329,6 +342,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         check_shape(what, values.shape, shape, with_axis, without)
         self.write(convert_array(what, values, self.dtype).reshape(shape), source=source)
 
+    @shortens_tracebacks
     def copy_from(self, other: Any) -> None:
         """Copy the elements of a field or an ndarray of the same shape."""
         what = f"copy_from() of {self.describe()}"
@@ -346,6 +360,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         check_shape(what, window.shape, own.shape)
         self._copy_in(what, window.read(), other)
 
+    @shortens_tracebacks
     def to_torch(self, device: Any = None, *, copy: bool = True) -> Any:
         """The elements as a torch tensor on ``device``; see `to_numpy`.
 
@@ -373,6 +388,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
+    @shortens_tracebacks
     def from_torch(self, arr: Any) -> None:
         """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
         what = f"from_torch() of {self.describe()}"
@@ -399,6 +415,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """A DLPack capsule of the memory itself; after writing through it call `mark_written`."""
         return self.__dlpack__(max_version=(1, 0) if versioned else None)
 
+    @shortens_tracebacks
     def from_dlpack(self, source: Any) -> None:
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"

@@ -341,6 +341,20 @@ class CompileTimeFailure(UserError):
     label = "evaluated while the kernel is compiled"
 
 
+class MissingKey(UserError):
+    """A key that a dictionary does not have."""
+
+    dictionary: str
+    key: str
+    keys: str
+    way_out: str
+    code = "OCT162"
+    exception = OctantsTypeError
+    title = "`{dictionary}` has no key {key}"
+    label = "its keys are {keys}"
+    remedy = "{way_out}"
+
+
 class CompileTimeVariable(UserError):
     """A variable holds a compile-time object and changes under run-time control flow."""
 

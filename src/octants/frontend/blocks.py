@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.ir import ops, semantics
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Operation, Value
+from octants.ir.core import Array, Block, Operation, Value
 from octants.ir.ops.cooperation import REDUCTIONS
 from octants.target import Blocks
 from octants.types.scalars import convert, i32
@@ -20,7 +21,8 @@ from octants.types.scalars import convert, i32
 class BlockLoop:
     """The parallel loop that is being built; its numbers are computed at the start of its body.
 
-    `cooperates` says whether work items of it have been seen to work together.
+    `cooperates` says whether work items of it have been seen to work together. `shared` has the
+    shared arrays, and where they are made.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class BlockLoop:
         self.subgroup_size = blocks.subgroup_size
         self.block_dim: int = options.get("block_dim") or blocks.block_dim
         self.cooperates = False
+        self.shared: dict[Array, ast.AST] = {}
         self.start = Block()
         self._builder = Builder(self.start)
         self._constant_of = constant_of

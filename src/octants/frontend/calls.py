@@ -19,6 +19,7 @@ from octants.diagnostics.errors import (
     WrongArguments,
 )
 from octants.diagnostics.library_errors import KernelOnly
+from octants.diagnostics.suggestions import suggest
 from octants.frontend import (
     buffer_views,
     builtins,
@@ -257,7 +258,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     result = matrices.method(context, node, owner, method.name, args, named)
     if result is NOT_FOUND:
         known = [name for name in dir(Matrix) if not name.startswith("_")]
-        suggestion = names.suggest(method.name, known)
+        suggestion = suggest(method.name, known)
         context.fail(UnknownAttribute(describe(owner), method.name, suggestion), node.func)
     return result
 

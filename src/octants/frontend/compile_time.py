@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from octants.diagnostics.errors import CompileTimeFailure, NotCompileTime, NotIterable
+from octants.diagnostics.errors import (
+    CompileTimeFailure,
+    MissingKey,
+    NotCompileTime,
+    NotIterable,
+)
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
+from octants.diagnostics.suggestions import suggest
 from octants.frontend.cacheable_calls import has_plain_truth, is_repeatable
 from octants.frontend.context import Context
 from octants.frontend.hidden_arguments import DecidesAtCompileTime, has_host_number
@@ -27,6 +35,9 @@ from octants.frontend.values import (
 from octants.ir.core import Value
 from octants.types.matrix_values import Matrix
 
+_SHOWN = 8
+"""The most keys that a message lists."""
+
 
 def call(
     context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
@@ -37,6 +48,19 @@ def call(
     if context.is_repeatable:
         context.is_repeatable = is_repeatable(function, (*args, *named.values()))
     return _run(context, node, function, *args, **named)
+
+
+def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:
+    """What a Python object has in brackets."""
+    if type(base) is dict and isinstance(index, (str, int, float, tuple)) and index not in base:
+        texts = [key for key in base if isinstance(key, str)]
+        way_out = suggest(index, texts) if isinstance(index, str) else ""
+        way_out = way_out or "a dictionary has the keys that it is made with, and gets no others"
+        keys = ", ".join(map(repr, itertools.islice(base, _SHOWN))) or "none, it is empty"
+        more = ", ..." if len(base) > _SHOWN else ""
+        missing = MissingKey(ast.unparse(node.value), repr(index), keys + more, way_out)
+        context.fail(missing, node)
+    return call(context, node, operator.getitem, base, index)
 
 
 def _run(

@@ -70,10 +70,12 @@ def finish(context: Context, node: ast.For, loop: BlockLoop, body: Block) -> dic
     if loop.block_dim > most:
         context.fail(WrongLoopConfig(f"`block_dim` is {loop.block_dim}, and at most {most}"), node)
     loop.begin(body)
-    taken = sum(map(nbytes, shared_arrays(Task("", body))))
+    arrays = shared_arrays(Task("", body))
+    taken = sum(map(nbytes, arrays))
     if taken > capacity:
         problem = f"this loop has {taken} bytes of them, and a block can have {capacity}"
-        context.fail(WrongSharedArray(problem, "use narrower types, or fewer elements"), node)
+        where = loop.shared.get(max(arrays, key=nbytes), node)
+        context.fail(WrongSharedArray(problem, "use narrower types, or fewer elements"), where)
     loop.check(body)
     return loop.options
 
@@ -119,13 +121,16 @@ def _fence(name: str, scope: str) -> Implementation:
 
 def _shared_array(context: Context, node: ast.AST, shape: Any, dtype: Any) -> ArrayReference:
     """An array of which each block has its own."""
-    loop_of(context, node, "block.SharedArray")
+    loop = loop_of(context, node, "block.SharedArray")
     element_shape: tuple[int, ...] = ()
     if isinstance(dtype, MatrixType):
         scalar, element_shape = matrices.element_type(context, dtype), dtype.element_shape
     else:
         scalar = matrices.scalar_type(context, dtype, "simt.block.SharedArray", node)
-    return context.arrays.shared("shared", scalar, _shape(context, node, shape), element_shape)
+    extents = _shape(context, node, shape)
+    made: ArrayReference = context.arrays.shared("shared", scalar, extents, element_shape)
+    loop.shared[made.array] = node
+    return made
 
 
 def _shape(context: Context, node: ast.AST, shape: Any) -> tuple[int, ...]:

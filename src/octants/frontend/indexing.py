@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import operator
 from typing import Any
 
 from octants.diagnostics.errors import (
@@ -157,7 +156,7 @@ def _python_item(context: Context, base: Any, index: Any, node: ast.Subscript) -
         context.fail(NotIndexable(describe(base)), node.value)
     if _is_run_time_index(index):
         context.fail(RunTimeIndex(describe(base)), node.slice)
-    item = compile_time.call(context, node, operator.getitem, base, index)
+    item = compile_time.item(context, node, base, index)
     return wrap(context, item, "item")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import types
 from typing import Any
@@ -21,6 +20,7 @@ from octants.diagnostics.errors import (
     UserError,
 )
 from octants.diagnostics.render import Label
+from octants.diagnostics.suggestions import suggest
 from octants.frontend import indexing, matrices, references
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.python_objects import wrap
@@ -99,12 +99,6 @@ def _fail_unassigned(context: Context, node: ast.Name) -> None:
     problem: UserError = _LOST[lost.reason](node.id)
     labels = [Label(lost.span, "assigned inside of this")] if lost.span is not None else []
     context.fail(problem, node, *labels)
-
-
-def suggest(wrong: str, known: list[str]) -> str:
-    """A "did you mean" for a name, or nothing."""
-    close = difflib.get_close_matches(wrong, dict.fromkeys(known), 1)
-    return f"did you mean `{close[0]}`?" if close else ""
 
 
 # -- attributes ------------------------------------------------------------------------------------
