@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -202,3 +203,21 @@ def test_elements_can_be_vectors() -> None:
     loss, gradients = qd.ad.value_and_grad(loss_of_lengths, out={"loss": ()})(v)
     assert loss == 7.0
     np.testing.assert_allclose(gradients["v"], v / [[5.0], [2.0]])
+
+
+def test_several_threads() -> None:
+    """JAX and PyTorch evaluate the functions of several devices in several threads."""
+    x = qd.types.ndarray(qd.f64, 1)
+
+    @qd.kernel
+    def cubes(x: x, loss: qd.types.ndarray(qd.f64, 0)):
+        for i in x:
+            loss[None] += x[i] ** 3
+
+    function = qd.ad.value_and_grad(cubes, out={"loss": ()})
+    points = [np.full(3, 1.0 + k) for k in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for point, (loss, found) in zip(points, pool.map(function, points), strict=True):
+                assert loss == (point**3).sum()
+                np.testing.assert_allclose(found["x"], 3.0 * point**2)

@@ -12,6 +12,7 @@ around it give tangents, and both together the gradients of tangents: second der
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,10 @@ from octants.data import current
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.ir.core import Companion
 from octants.launch.taped_memory import TapedMemory, memory_of
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Held during an evaluation: a process records one tape at a time, and JAX and PyTorch evaluate the
+functions of several devices in several threads."""
 
 
 class Evaluated(NamedTuple):
@@ -115,14 +120,15 @@ class ArrayFunction(ArraySignature):
             OctantsRuntimeError: for gradients of tangents, if the function calls one with a
                 gradient of its own.
         """
-        return _evaluate(
-            self,
-            bound,
-            tangents=tangents,
-            adjoints=adjoints,
-            adjoints_of_tangents=adjoints_of_tangents,
-            wanted=wanted,
-        )
+        with _ONE_AT_A_TIME:
+            return _evaluate(
+                self,
+                bound,
+                tangents=tangents,
+                adjoints=adjoints,
+                adjoints_of_tangents=adjoints_of_tangents,
+                wanted=wanted,
+            )
 
 
 def _evaluate(
