@@ -167,6 +167,7 @@ from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
 from octants.launch.streams import create_stream as create_stream
+from octants.types.annotations import SparseMatrixBuilderAnnotation as sparse_matrix_builder  # noqa: F401, N813
 from octants.types.annotations import ref as ref
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -291,3 +292,23 @@ def test_a_mesh_in_binary(tmp_path: Path) -> None:
     content = (tmp_path / "points.ply").read_bytes()
     numbers = np.frombuffer(content.partition(b"end_header\n")[2], "<f4")
     assert numbers.tolist() == [1, 3, 5, 2, 4, 6]
+
+
+def test_a_grid_for_vtk(tmp_path: Path) -> None:
+    qd.init(arch=qd.cpu)
+    grid = qd.field(qd.f32, shape=(2, 3))
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    grid.from_numpy(values)
+    for index, given in enumerate((grid, values, values.astype(np.float64)[:, :, None])):
+        name = qd.tools.write_vtk(given, str(tmp_path / f"grid{index}"))
+        content = Path(name).read_bytes()
+        head, data = content.split(b"   _", 1)
+        width = 4 if index < 2 else 8
+        assert name.endswith(f"grid{index}.vtr") and f"Float{8 * width}".encode() in head
+        assert b'WholeExtent="0 1 0 2 0 0"' in head and b'Name="y" format="ascii">0 1 2<' in head
+        assert int.from_bytes(data[:8], "little") == 6 * width
+        found = np.frombuffer(data[8 : 8 + 6 * width], f"<f{width}")
+        assert found.tolist() == [0, 3, 1, 4, 2, 5]
+        assert ET.fromstring(head + b"</AppendedData></VTKFile>").tag == "VTKFile"
+    with pytest.raises(ValueError, match="have 1"):
+        qd.tools.write_vtk(np.zeros(3), "line")

@@ -14,7 +14,6 @@ _TEXTURES = "use a field or an ndarray, and `qd.math.mix` of neighbours for what
 _MESHES = "use ndarrays of vertices and of their indices"
 _GPU = "use `qd.vulkan`, or `qd.gpu` for the best that there is"
 _CLOCKS = "time launches around `qd.sync()`"
-_FILES = "write `to_numpy()` with meshio or numpy; `qd.tools.PLYWriter` writes points and meshes"
 _PACKS = "pass a Python dataclass or a struct of arguments"
 _PRIVATE = "it is a private part of another compiler; what `octants` exports is public"
 
@@ -29,7 +28,9 @@ ADVICE: dict[str, str] = {
         ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE
     ),
     **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
-    **dict.fromkeys(("tools.write_vtk", "tools.vtk", "tools.np2ply"), _FILES),
+    "tools.vtk": "call `qd.tools.write_vtk`",
+    "tools.np2ply": "use `qd.tools.PLYWriter`",
+    "tools.diagnose": "run `python -m octants info`",
     "Format": _TEXTURES,
     "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",
     "global_thread_idx": (
