@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from octants import driver, options, timeline
 from octants.backends.table import begin, obstacle_to
@@ -88,7 +88,7 @@ def init(
     default_fp: Any = None,
     default_ip: Any = None,
     *,
-    debug: bool | None = None,
+    debug: bool | Literal["nan"] | None = None,
     check_out_of_bound: bool | None = None,
     fast_math: bool | None = None,
     random_seed: int | None = None,
@@ -134,6 +134,7 @@ def init(
         default_fp: the type of float literals and of `float`: `f16`, `f32` (the default) or `f64`.
         default_ip: the type of integer literals and of `int`: `i32` (the default) or `i64`.
         debug: check indices and asserts, look for data races, and verify what the compiler makes.
+            With "nan", find the first NaN or infinity that a kernel stores, and nothing else.
         check_out_of_bound: check indices only.
         fast_math: round a product and a sum as one, and let functions of f32 be wrong by two units
             of the last digit; True by default.

@@ -227,7 +227,7 @@ def build(
             returns=returns,
             default_int=default_int(),
             default_float=default_float(),
-            debug=chosen.debug,
+            debug=chosen.in_debug_mode,
             blocks=capabilities(chosen).blocks,
             varying=varying,
         )
@@ -244,7 +244,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
         observe = functools.partial(_show, chosen)
     return Stage(
         capabilities(chosen),
-        verifies=chosen.debug or options.verifies_passes(),
+        verifies=chosen.in_debug_mode or options.verifies_passes(),
         observe=observe,
     )
 

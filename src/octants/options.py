@@ -30,6 +30,9 @@ _VULKAN_CHOICES = (
     "VK_LOADER_DRIVERS_DISABLE",
 )
 
+NAN = "nan"
+"""What `debug` may be besides a truth value."""
+
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
 STEERING = frozenset(
@@ -113,7 +116,7 @@ class Options:
     """
 
     arch: str = "cpu"
-    debug: bool = False
+    debug: bool | str = False
     check_out_of_bound: bool = False
     default_fp: str = "f32"
     default_ip: str = "i32"
@@ -146,9 +149,19 @@ class Options:
     debug_dump_path: str = ""
 
     @property
+    def in_debug_mode(self) -> bool:
+        """Whether indices, asserts and data races are checked; not what ``debug="nan"`` asks."""
+        return self.debug is True
+
+    @property
     def checks_bounds(self) -> bool:
         """Whether every access to an array is checked."""
-        return self.debug or self.check_out_of_bound
+        return self.in_debug_mode or self.check_out_of_bound
+
+    @property
+    def checks_finite(self) -> bool:
+        """Whether a NaN or an infinity that a kernel stores is an error."""
+        return self.debug == NAN
 
     @property
     def cache_directory(self) -> str:
@@ -195,6 +208,8 @@ class Options:
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Options)}
 _TYPES: dict[str, type] = {name: type(entry.default) for name, entry in FIELDS.items()}
 _TYPES["enable_fallback"] = bool
+_WORDS = {"debug": NAN}
+"""What options that are a truth value may be besides."""
 
 
 replace = dataclasses.replace
@@ -262,6 +277,8 @@ def _parse(variable: str, name: str, text: str) -> Any:
     """The value of an option from the text of an environment variable."""
     kind = _TYPES[name]
     if kind is bool:
+        if text == _WORDS.get(name):
+            return text
         return text.strip().lower() not in _FALSE
     if kind is int:
         try:
@@ -278,8 +295,11 @@ def _coerce(name: str, value: Any) -> Any:
         return FIELDS[name].default
     if kind is str:
         return _checked(name, name, str(value))
+    if value == _WORDS.get(name):
+        return value
     if not hasattr(value, "__index__"):
-        raise WrongOption(name, f"of type {kind.__name__}", repr(value)).at(None)
+        word = f' or "{_WORDS[name]}"' if name in _WORDS else ""
+        raise WrongOption(name, f"of type {kind.__name__}{word}", repr(value)).at(None)
     return _natural(name, name, kind(value)) if kind is int else kind(value)
 
 

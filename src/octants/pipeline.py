@@ -21,6 +21,7 @@ from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
 from octants.passes.check_bounds import check_bounds
+from octants.passes.check_finite import check_finite
 from octants.passes.collect_sums import collect_sums
 from octants.passes.contract import contract
 from octants.passes.demote_atomics import demote_atomics
@@ -147,6 +148,12 @@ FINISH = (
         "drop_custom_derivatives",
         lambda module, _: drop_custom_derivatives(module),
         "when derivatives have been taken: all else works with the values",
+    ),
+    Pass(
+        "check_finite",
+        lambda module, _: check_finite(module),
+        "after derivatives, whose stores it checks too, and while each update stands at its line",
+        when=lambda machine: machine.checks_finite,
     ),
     Pass(
         "serialise_blocks",

@@ -113,8 +113,8 @@ class Capabilities:
     records, if it is forced; `nests` says how loops in loops are recorded, as `autodiff.reverse`
     takes it.
 
-    Of the code: it `checks_bounds` of accesses; where `deterministic`, it updates arrays in an
-    order that is always the same.
+    Of the code: it `checks_bounds` of accesses, and that what it stores is finite, where it
+    `checks_finite`; where `deterministic`, it updates arrays in an order that is always the same.
     """
 
     contracts: bool = False
@@ -132,6 +132,7 @@ class Capabilities:
     capacity: int = 0
     nests: str = "auto"
     checks_bounds: bool = False
+    checks_finite: bool = False
     deterministic: bool = False
 
 

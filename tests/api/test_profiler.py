@@ -12,6 +12,7 @@ import pytest
 import octants as qd
 from octants import timeline
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.golden_files import check_golden
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +88,9 @@ def test_nothing_is_recorded_without_it() -> None:
     qd.init(arch=qd.cpu, log_level="error")
     assert timeline.active() is None
     run_program()
-    with pytest.raises(qd.OctantsRuntimeError, match="OCT429"):
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT405") as caught:
         qd.profiler.print_kernel_profiler_info()
+    check_golden("errors/OCT405_profiler_off", str(caught.value))
 
 
 def test_absent_metrics_name_what_has_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import time
 import warnings
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import octants as qd
 from octants import slow_compiles
 from octants.slow_compiles import Watch, watched
+from tests.golden_files import check_golden, without_lines
 
 
 class Terminal(io.StringIO):
@@ -52,6 +54,10 @@ def test_the_line_that_is_unrolled_is_named() -> None:
     assert "compiling `unrolled` takes long" in text
     assert "x[i] = qd.sin(x[i]) + k" in text
     assert "unrolled" in text
+    text = re.sub(r"[\d.]+ s so far", "2.0 s so far", without_lines(text))
+    check_golden(
+        "errors/OCT429_slow_compile", re.sub(r"[\d,]+(?= operations| of them)", "900", text)
+    )
 
 
 @pytest.mark.usefixtures("impatient")

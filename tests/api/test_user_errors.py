@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import string
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import octants as qd
+from octants.diagnostics import array_function_errors, tape_errors
 from octants.diagnostics.errors import UserError
+from tests.golden_files import FOLDER, check_golden
 
 
 class Small(UserError):
@@ -61,3 +66,26 @@ def test_every_class_names_only_its_fields(kind: type[Any]) -> None:
     assert named <= set(kind.FIELDS)
     assert not dataclasses.is_dataclass(kind), "the decorator costs import time; see `UserError`"
     assert kind.__doc__
+
+
+def test_texts_of_functions_of_arrays() -> None:
+    kinds = [kind for kind in subclasses() if kind.__module__ == array_function_errors.__name__]
+    kinds += [tape_errors.WrongGradientCheck, tape_errors.OutOfSnapshotMemory]
+    texts = {
+        kind.code: str(kind(**{name: f"<{name}>" for name in kind.FIELDS}).at(None))
+        for kind in kinds
+    }
+    check_golden("errors/array_functions", "\n\n".join(texts[code] for code in sorted(texts)))
+
+
+def test_every_code_is_of_one_class_and_has_a_golden_file() -> None:
+    sources = Path(qd.__file__).parent.rglob("*.py")
+    declared = Counter(
+        code
+        for source in sources
+        for code in re.findall(r'^    code = "(OCT\d+)"', source.read_text(), re.MULTILINE)
+    )
+    assert len(declared) > 200
+    assert [code for code, count in declared.items() if count > 1] == []
+    golden = "".join(path.read_text() for path in FOLDER.rglob("*.txt"))
+    assert [code for code in sorted(declared) if f"{code}: " not in golden] == []

@@ -14,6 +14,7 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes import (
     check_bounds,
+    check_finite,
     collect_sums,
     contract,
     demote_atomics,
@@ -36,6 +37,7 @@ from octants.simplify import dead_code, fold
 
 PASSES = [
     (check_bounds, "check_bounds"),
+    (check_finite, "check_finite"),
     (outline_tasks, "outline_tasks"),
     (collect_sums, "collect_sums"),
     (contract, "contract"),

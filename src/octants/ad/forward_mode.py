@@ -134,7 +134,12 @@ class FwdMode:
         chosen = options.current()
         if chosen.on_overwrite != "trust":
             check_before_gradient(
-                merged, number, arguments, always=chosen.debug, effects=True, companion=TANGENT
+                merged,
+                number,
+                arguments,
+                always=chosen.in_debug_mode,
+                effects=True,
+                companion=TANGENT,
             )
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None

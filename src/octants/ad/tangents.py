@@ -148,7 +148,7 @@ class Tangents:
                 specialisation,
                 number,
                 arguments,
-                always=chosen.debug,
+                always=chosen.in_debug_mode,
                 effects=True,
                 companion=Companion.PRIMAL,
             )

@@ -308,7 +308,7 @@ class Tape:
         self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
     ) -> None:
         """Raise an error if the derivative of a launch depends on which work item is first."""
-        always = self.validation or options.current().debug
+        always = self.validation or options.current().in_debug_mode
         if always or self.on_overwrite != "trust":
             check_before_gradient(specialisation, number, arguments, always=always, effects=True)
         if self.validation:

@@ -128,6 +128,7 @@ class Backend(ABC):
             capacity=chosen.ad_stack_size,
             nests=chosen.ad_stack_nests,
             checks_bounds=chosen.checks_bounds,
+            checks_finite=chosen.checks_finite,
             deterministic=chosen.deterministic,
         )
 

@@ -60,7 +60,7 @@ class VulkanBackend(Backend):
             chosen.device,
             chosen.ad_stack_budget_bytes,
             without=chosen.vulkan_without,
-            is_checked=chosen.debug,
+            is_checked=chosen.in_debug_mode,
         )
 
     def target(self, chosen: Options) -> Target:

@@ -1,4 +1,4 @@
-"""What goes wrong while a kernel runs: OCT42x."""
+"""What goes wrong while a kernel runs: OCT42x and OCT446."""
 
 from __future__ import annotations
 
@@ -32,6 +32,22 @@ class OutOfBounds(UserError):
     exception = OctantsAssertionError
     title = "kernel `{kernel}`: {text}"
     notes = ("in work item {item}, the first one that failed; the launch ended there",)
+
+
+class NotFinite(UserError):
+    """A NaN or an infinity that a kernel stores, found by ``debug="nan"``."""
+
+    kernel: str
+    text: str
+    item: int
+    code = "OCT446"
+    exception = OctantsAssertionError
+    title = "kernel `{kernel}`: {text}"
+    notes = ("in work item {item}, the first one that failed; the launch ended there",)
+    remedy = (
+        "look for a division by zero, a root or a logarithm outside its domain, or an overflow in"
+        " what leads to this line; in a gradient also for an infinite slope, as of `asin` at 1"
+    )
 
 
 class OutOfTapeMemory(UserError):

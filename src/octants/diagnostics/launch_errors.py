@@ -63,7 +63,7 @@ class IneffectiveOption(UserError):
 class ProfilerIsOff(UserError):
     """The profiler is queried, but nothing was recorded."""
 
-    code = "OCT429"
+    code = "OCT405"
     exception = OctantsRuntimeError
     title = "the profiler is off"
     remedy = "switch it on by `qd.init(kernel_profiler=True)`, before the launches"

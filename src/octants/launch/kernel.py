@@ -181,7 +181,7 @@ class Kernel(Generic[P, R_co]):
             if found is None:
                 found = self._variant(key, arguments)
                 found.key = key
-                if found.options.debug:
+                if found.options.in_debug_mode:
                     found.launch = launch_with_race_check(found)
                 self._add_variant(key, found)
             self._specialisations[key] = found

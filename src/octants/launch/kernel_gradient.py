@@ -157,8 +157,8 @@ class Gradient(Generic[P]):
         layout = reverse.persistent
         if not chosen.trusts:
             check_unchanged(specialisation, arguments, reverse.needed)
-            debug, number = options.current().debug, specialisation.number
-            check_before_gradient(merged, number, arguments, always=debug, effects=False)
+            always, number = options.current().in_debug_mode, specialisation.number
+            check_before_gradient(merged, number, arguments, always=always, effects=False)
         persistent = PersistentStorage(layout) if layout.size else None
         if persistent is not None:
             persistent.seed(merged, chosen.seed)

@@ -22,6 +22,7 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_errors import (
     AssertionFailed,
+    NotFinite,
     OutOfBounds,
     OutOfTapeMemory,
     TapeOverflow,
@@ -41,6 +42,7 @@ CAPACITY = 1 << 19  # words; pages that nothing is written to cost nothing
 _ERRORS: dict[str, type[Any]] = {
     "assertion": AssertionFailed,
     "bounds": OutOfBounds,
+    "finite": NotFinite,
     "memory": OutOfTapeMemory,
     "overflow": TapeOverflow,
 }
