@@ -45,7 +45,6 @@ CONTEXT_PARTS = 56
 CONTEXT_PART_FLAGS = 64
 CONTEXT_PART_BYTES = 72
 CONTEXT_PART_COUNT = 80
-CONTEXT_PRIVATE = 88  # from here on it is the runtime's
 
 WORKER_TAPE = 0
 WORKER_CAPACITY = 8
@@ -54,7 +53,6 @@ WORKER_FAILED = 24
 WORKER_ITEM = 32
 WORKER_LAST = 40
 WORKER_PART = 48
-WORKER_SIZE = 56
 MAXIMUM_TAPE = 1 << 60
 """More bytes than any tape has: what needs more is refused, before positions could overflow."""
 

@@ -35,7 +35,6 @@ class Target:
     cpu: str = ""
     features: str = ""
     has_f64: bool = True
-    has_i64: bool = True
     blocks: Blocks | None = None
 
     def names(self) -> frozenset[str]:

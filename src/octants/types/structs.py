@@ -11,7 +11,6 @@ from octants.types import factories
 from octants.types.default_types import resolve, uint
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
-from octants.types.scalars import DType
 
 
 class Struct:
@@ -250,8 +249,3 @@ def _rebuild(
     object.__setattr__(value, "methods", dict(methods))
     object.__setattr__(value, "struct_type", struct_type)
     return value
-
-
-def scalar_type_of(kind: Any) -> DType | None:
-    """The scalar type that a member type is, or None for vectors, matrices and structs."""
-    return None if isinstance(kind, (MatrixType, StructType)) else resolve(kind)

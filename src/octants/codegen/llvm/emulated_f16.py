@@ -12,11 +12,6 @@ from octants.mathlib.functions import function
 from octants.types.scalars import f32, u32
 
 
-def round_float(f: FunctionText, x: str) -> str:
-    """Round a `float` to the nearest f16 value; ties go to even."""
-    return from_bits(f, to_bits(f, x))
-
-
 def to_bits(f: FunctionText, x: str) -> str:
     """Return the memory format of a `float`: `half`, or i16 on machines without it."""
     if f.machine.has_half:
