@@ -68,9 +68,9 @@ def train(rank: int = 0, size: int = 1, iterations: int = 60) -> tuple[list[floa
     return losses, first, law.detach()
 
 
-def worker(rank: int, size: int, meeting: str, results: str) -> None:
-    """One of `size` processes; the file `meeting` is where they find each other."""
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+def worker(rank: int, size: int, rendezvous: str, results: str) -> None:
+    """One of `size` processes; the file `rendezvous` is where they find each other."""
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
     qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
     torch.save(train(rank, size), f"{results}/{rank}.pt")
     dist.destroy_process_group()
@@ -79,7 +79,7 @@ def worker(rank: int, size: int, meeting: str, results: str) -> None:
 def run(size: int) -> list[tuple[list[float], Tensor, Tensor]]:
     """What each of `size` processes found."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(worker, args=(size, f"{folder}/meeting", folder), nprocs=size)
+        mp.spawn(worker, args=(size, f"{folder}/rendezvous", folder), nprocs=size)
         return [torch.load(f"{folder}/{rank}.pt") for rank in range(size)]
 
 

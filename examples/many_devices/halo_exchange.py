@@ -86,9 +86,9 @@ def solve(rank: int, size: int) -> tuple[Tensor, Tensor]:
     return total, first.grad
 
 
-def worker(rank: int, size: int, meeting: str, results: str) -> None:
-    """One of `size` processes; the file `meeting` is where they find each other."""
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+def worker(rank: int, size: int, rendezvous: str, results: str) -> None:
+    """One of `size` processes; the file `rendezvous` is where they find each other."""
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
     qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
     torch.save(solve(rank, size), f"{results}/{rank}.pt")
     dist.destroy_process_group()
@@ -97,7 +97,7 @@ def worker(rank: int, size: int, meeting: str, results: str) -> None:
 def run(size: int) -> tuple[Tensor, Tensor]:
     """The loss and its gradient by the whole grid, computed by `size` processes."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(worker, args=(size, f"{folder}/meeting", folder), nprocs=size)
+        mp.spawn(worker, args=(size, f"{folder}/rendezvous", folder), nprocs=size)
         parts = [torch.load(f"{folder}/{rank}.pt") for rank in range(size)]
     return parts[0][0], torch.cat([gradient for _, gradient in parts])
 
