@@ -266,3 +266,21 @@ def test_errors() -> None:
             square(fake_torch.tensor([1.0], device="cuda"), good)
         with pytest.raises(qd.OctantsRuntimeTypeError, match="no counterpart"):
             square(fake_torch.Tensor(np.zeros(4, np.complex64)), good)
+
+
+def test_a_gradient_that_gets_other_memory_during_a_tape() -> None:
+    torch = pytest.importorskip("torch")
+
+    @qd.kernel
+    def add_squares(x: qd.types.ndarray(ndim=1), loss: qd.types.ndarray(ndim=1)):
+        for i in x:
+            loss[0] += x[i] * x[i]
+
+    x, loss = (torch.ones(n, requires_grad=True) for n in (4, 1))
+    x.grad, loss.grad = torch.zeros(4), torch.zeros(1)
+    before = x.grad.data
+    with qd.ad.Tape(loss=loss):
+        add_squares(x, loss)
+        x.grad.data = torch.full((4,), 7.0)
+    assert x.grad.tolist() == [9.0] * 4
+    assert before.tolist() == [0.0] * 4

@@ -27,7 +27,7 @@ from octants.ir.core import Companion, Module
 from octants.launch.foreign_arrays import ForeignArray
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memory_of
-from octants.runtime.memory.host import address_of, describe, shares_memory
+from octants.runtime.memory.host import describe, shares_memory
 
 if TYPE_CHECKING:
     from octants.ir import ops
@@ -79,7 +79,7 @@ class _Alias:
             return False
         if self._elements is None or other._elements is None:
             return True
-        return shares_memory(self._elements, other._elements)
+        return shares_memory(describe(*self._elements), describe(*other._elements))
 
     def agrees_with(self, other: _Alias) -> bool:
         """Whether elements that share memory share their derivatives, too."""
@@ -89,10 +89,14 @@ class _Alias:
 
     def _shift_to(self, derivative: Any) -> int | None:
         """How far the derivative of each element is from it; None if that is not one number."""
-        own, its = self._elements, _description(derivative)
-        if own is None or its is None or (own.strides, own.dtype) != (its.strides, its.dtype):
+        if self._elements is None or not _has_elements(derivative):
             return None
-        return address_of(its) - address_of(own)
+        start, _, dtype, _, strides, offset = self._elements
+        its = derivative.elements
+        if (strides, dtype) != (its.strides, its.dtype):
+            return None
+        shift: int = derivative.address - start - offset
+        return shift
 
 
 def _describe(memory: TapedMemory) -> str:
@@ -105,14 +109,17 @@ def _describe(memory: TapedMemory) -> str:
     return f"{library} array of shape {array.elements.shape}"
 
 
+def _has_elements(array: Any) -> bool:
+    return isinstance(array, ForeignArray) and bool(array.elements.size)
+
+
 def _description(array: Any) -> Any:
-    """The addresses of the elements of another library's array; None for others."""
-    if not isinstance(array, ForeignArray) or not array.elements.size:
+    """What `describe` makes the addresses of another library's array of; None for others."""
+    if not _has_elements(array):
         return None
     start, end = array.extent
     given = array.elements
-    offset = address_of(given) - start
-    return describe(start, end - start, given.dtype, given.shape, given.strides, offset)
+    return start, end - start, given.dtype, given.shape, given.strides, array.address - start
 
 
 def _weak(owner: Any) -> Any:

@@ -21,13 +21,17 @@ Array = np.ndarray[Any, Any]
 class ForeignArray(StoredArray):
     """An array with any strides, whose memory another library owns.
 
-    `parts` gives access to it; see `runtime.memory.array_access`.
+    `parts` gives access to it; see `runtime.memory.array_access`. `address` is that of the first
+    element.
     """
 
     def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:
         self.owner = owner
         self.elements = elements
         self.parts = parts
+        self.address = address_of(elements)
+        self._gradient: ForeignArray | None = None
+        self._extent: tuple[int, int] | None = None
 
     def companion_array(self, companion: Companion) -> Any:
         if companion is Companion.PRIMAL:
@@ -35,7 +39,15 @@ class ForeignArray(StoredArray):
         gradient = getattr(self.owner, "grad", None)
         if companion is not Companion.ADJOINT or gradient is None:
             return None
-        return foreign_array(gradient)
+        known = self._gradient
+        if known is None or known.owner is not gradient or not known._is_current:
+            known = self._gradient = foreign_array(gradient)
+        return known
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the owner surely still has this memory: a tensor may get other one."""
+        return is_torch(type(self.owner)) and self.owner.data_ptr() == self.address
 
     @property
     def shared_version(self) -> int:
@@ -44,13 +56,18 @@ class ForeignArray(StoredArray):
     @property
     def identity(self) -> Hashable:
         elements = self.elements
-        return address_of(elements), elements.shape, elements.strides, elements.dtype.str
+        return self.address, elements.shape, elements.strides, elements.dtype.str
 
     @property
     def extent(self) -> tuple[int, int]:
-        first, elements = address_of(self.elements), self.elements
-        if elements.size == 0:
-            return first, first
+        if self._extent is None:
+            self._extent = self._find_extent()
+        return self._extent
+
+    def _find_extent(self) -> tuple[int, int]:
+        first, elements = self.address, self.elements
+        if elements.flags.c_contiguous:
+            return first, first + elements.nbytes
         steps = zip(elements.shape, elements.strides, strict=True)
         reach = [(extent - 1) * stride for extent, stride in steps]
         before, after = (sum(f(step, 0) for step in reach) for f in (min, max))
