@@ -1,8 +1,9 @@
 """Kernels as functions of JAX: ``octants.jax.function``.
 
-Needs JAX (``pip install 'octants[jax]'``). JAX calls the kernels on the host, by its
-``pure_callback``: on the CPU they use the memory of its arrays, and results are copied once; arrays
-on a GPU travel to the host and back.
+Needs JAX (``pip install 'octants[jax]'``). JAX calls the kernels on the host. On the CPU, compiled
+programs call them by pointers to the memory of XLA (`runtime.interop.xla_calls`); results are
+copied once. Otherwise, and on a GPU, whose arrays travel to the host and back, it is by
+``pure_callback``.
 
 A step of `ad.derivative_steps` is one primitive of JAX, so that JAX itself composes derivatives.
 """
@@ -20,7 +21,9 @@ from octants.ad.array_library import Shaped
 from octants.ad.derivative_steps import Derivative, Role, Step, value_step
 from octants.ad.losses import OuterLoss
 from octants.ad.numpy_arrays import NumpyArrays
+from octants.data import current
 from octants.diagnostics.optional_dependencies import import_optional
+from octants.runtime.interop import xla_calls
 
 if TYPE_CHECKING:
     import jax
@@ -123,6 +126,10 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
     return _Loss(function, arrays)
 
 
+_TARGET = "octants_step"
+_FIRST_FOR_CALLS = (0, 10)
+"""The first version of JAX that calls steps by pointers; before, what executables keep differs."""
+
 _step: Any = core.Primitive("octants")
 _step.multiple_results = True
 
@@ -167,6 +174,22 @@ def _call_back(*arrays: Any, step: Step) -> Any:
         )
 
     return list(jax.pure_callback(host, tuple(kinds), *arrays))
+
+
+def _lower_to_call(context: Any, *operands: Any, step: Step) -> Any:
+    """Let XLA call a step with pointers to its own memory."""
+    arrays = [(each.shape, np.dtype(each.dtype)) for each in context.avals_in]
+    kinds = [(each.shape, np.dtype(each.dtype)) for each in context.avals_out]
+
+    def host(given: list[Any]) -> list[Any]:
+        if not current.device().shares_memory:
+            given = [np.array(each) for each in given]  # a device may read them later
+        found = step.call(given)
+        return [0 if each is None else each for each in found]
+
+    call = xla_calls.XlaCall(host, arrays, kinds)
+    context.module_context.add_keepalive(call.publish())
+    return jax.ffi.ffi_lowering(_TARGET)(context, *operands, key=np.int64(call.key))
 
 
 def _shapes(*arrays: Any, step: Step) -> Any:
@@ -228,3 +251,7 @@ ad.primitive_jvps[_step] = _pushforward
 ad.primitive_transposes[_step] = _transpose
 batching.primitive_batchers[_step] = _batch
 mlir.register_lowering(_step, mlir.lower_fun(_call_back, multiple_results=True))
+if getattr(jax, "__version_info__", (0,)) >= _FIRST_FOR_CALLS:
+    _handler = jax.ffi.pycapsule(xla_calls.handler)  # type: ignore[no-untyped-call]
+    jax.ffi.register_ffi_target(_TARGET, _handler, platform="cpu")
+    mlir.register_lowering(_step, _lower_to_call, platform="cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,77 @@ def test_third_derivatives_are_errors() -> None:
     for derive in (jax.jacrev(jax.hessian(loss)), jax.jacfwd(jax.jacfwd(loss))):
         with pytest.raises(qd.OctantsRuntimeError, match="OCT363"):
             derive(X)
+
+
+# -- calls by pointers -----------------------------------------------------------------------------
+
+by_pointers = pytest.mark.skipif(
+    getattr(jax, "__version_info__", (0,)) < (0, 10), reason="this JAX takes `pure_callback`"
+)
+
+
+@by_pointers
+def test_compiled_programs_pass_their_memory() -> None:
+    seen = []
+
+    def look(x: Any, y: Any) -> None:
+        seen.append(x)
+        scaled_squares(x, y, 1.0, 3)
+
+    function = jax.jit(qd.jax.function(look, out={"y": "x"}))
+    text = function.lower(X).as_text()
+    assert "octants_step" in text
+    assert "callback" not in text
+    assert function(X).tolist() == (X**2).tolist()
+    (x,) = seen
+    assert isinstance(x, np.ndarray)
+    assert not x.flags.owndata
+    assert not x.flags.writeable
+
+
+@by_pointers
+def test_an_error_in_a_compiled_program_says_what_it_was() -> None:
+    def fail(x: Any, y: Any) -> None:
+        raise ValueError("no such thing")
+
+    function = jax.jit(qd.jax.function(fail, out={"y": "x"}))
+    for _ in range(2):
+        with pytest.raises(Exception, match="no such thing"):
+            function(X).block_until_ready()
+
+
+@by_pointers
+def test_calls_live_as_long_as_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from octants.runtime.interop import xla_calls
+
+    monkeypatch.setattr(xla_calls, "_MOST_DROPPED", 0)
+    before = set(xla_calls._calls)
+    compiled = jax.jit(lambda x: squares(x)).lower(X).compile()
+    gc.collect()
+    (made,) = set(xla_calls._calls) - before
+    assert compiled(X).tolist() == (2 * X**2).tolist()
+    del compiled
+    jax.clear_caches()
+    gc.collect()
+    assert made not in xla_calls._calls
+
+
+@by_pointers
+def test_empty_arrays_and_results_of_integers() -> None:
+    vec = qd.types.ndarray(qd.f32, 1)
+
+    @qd.kernel
+    def count(
+        x: qd.types.ndarray(qd.f32, 1),
+        y: qd.types.ndarray(qd.f32, 1),
+        n: qd.types.ndarray(qd.i32, 0),
+    ):
+        for i in x:
+            y[i] = 2.0 * x[i]
+            n[None] += 1
+
+    function = jax.jit(qd.jax.function(count, out={"y": "x", "n": ((), np.int32)}))
+    for size in (0, 4):
+        y, n = function(jnp.ones(size, jnp.float32))
+        assert y.tolist() == [2.0] * size
+        assert n == size
