@@ -12,7 +12,7 @@ import pytest
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.frontend import build
 from octants.ir import ops
-from octants.lang.functions import cast, select
+from octants.lang.scalar_functions import cast, select
 from octants.lang.syntax import ndrange, static, template
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32, i64

@@ -10,7 +10,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.frontend import builtins
-from octants.lang import functions, memory
+from octants.lang import memory, scalar_functions
 from octants.types.scalars import f16, f32, f64, i8, i32, i64, u1, u8, u16, u32, u64
 from tests.library.harness import Run, evaluate
 
@@ -34,7 +34,7 @@ SMOOTH = {
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_functions_of_floats(name):
-    function = getattr(functions, name)
+    function = getattr(scalar_functions, name)
     shift = 1.0 if name == "acosh" else 0.0
     for x in (0.3, 0.75):
         result = call(function, Run(f64, x + shift))
@@ -48,16 +48,16 @@ def test_functions_of_floats(name):
 
 
 def test_integers_become_the_default_float():
-    root = call(functions.sqrt, Run(i32, 16))
+    root = call(scalar_functions.sqrt, Run(i32, 16))
     assert (root.dtype, root.value) == (f32, 4.0)
-    assert call(functions.atan2, Run(i32, 1), Run(i32, 1)).dtype is f32
+    assert call(scalar_functions.atan2, Run(i32, 1), Run(i32, 1)).dtype is f32
 
 
 def test_numbers_are_folded():
     for function, args, value in (
-        (functions.sin, (0.5,), math.sin(0.5)),
-        (functions.max, (1, 3, 2), 3),
-        (functions.floor, (1.5,), 1.0),
+        (scalar_functions.sin, (0.5,), math.sin(0.5)),
+        (scalar_functions.max, (1, 3, 2), 3),
+        (scalar_functions.floor, (1.5,), 1.0),
         (python.round, (2.5,), 2),
         (python.int, (3.7,), 3),
         (python.divmod, (7, 2), (3, 1)),
@@ -69,13 +69,13 @@ def test_numbers_are_folded():
 
 def test_rounding():
     for name, expected in (("floor", -2), ("ceil", -1), ("round", -2), ("trunc", -1)):
-        function = getattr(functions, name)
+        function = getattr(scalar_functions, name)
         plain = call(function, Run(f32, -1.5))
         assert (plain.dtype, plain.value) == (f32, expected)
         whole = call(function, Run(f32, -1.5), i32)
         assert (whole.dtype, whole.value) == (i32, expected)
         assert call(function, Run(i32, 5)).value == 5
-    assert call(functions.round, Run(f64, 2.5)).value == 2.0
+    assert call(scalar_functions.round, Run(f64, 2.5)).value == 2.0
     built_in = call(python.round, Run(f64, 2.5))
     assert (built_in.dtype, built_in.value) == (i32, 2)
     with pytest.raises(OctantsTypeError, match="OCT220"):
@@ -83,25 +83,25 @@ def test_rounding():
 
 
 def test_signs():
-    assert call(functions.abs, Run(i32, -3)).value == 3
+    assert call(scalar_functions.abs, Run(i32, -3)).value == 3
     assert call(python.abs, Run(f32, -1.5)).value == 1.5
-    assert [call(functions.sign, Run(f32, x)).value for x in (-2.5, 0.0, 3.0)] == [-1, 0, 1]
-    assert call(functions.abs, Run(u1, True)).dtype is i32
+    assert [call(scalar_functions.sign, Run(f32, x)).value for x in (-2.5, 0.0, 3.0)] == [-1, 0, 1]
+    assert call(scalar_functions.abs, Run(u1, True)).dtype is i32
     nan, inf = Run(f32, np.nan), Run(f32, -np.inf)
-    assert call(functions.isnan, nan).value
-    assert not call(functions.isnan, inf).value
-    assert call(functions.isinf, inf).value
-    assert not call(functions.isinf, Run(i32, 3)).value
+    assert call(scalar_functions.isnan, nan).value
+    assert not call(scalar_functions.isnan, inf).value
+    assert call(scalar_functions.isinf, inf).value
+    assert not call(scalar_functions.isinf, Run(i32, 3)).value
 
 
 def test_extremes():
-    greatest = call(functions.max, Run(i32, 2), 1.5, Run(f32, 0.5))
+    greatest = call(scalar_functions.max, Run(i32, 2), 1.5, Run(f32, 0.5))
     assert (greatest.dtype, greatest.value) == (f32, 2.0)
     assert call(python.min, Run(i32, 2), Run(i32, -3)).value == -3
     assert call(python.max, Run(i32, [1, 5, 2])).value == 5
-    np.testing.assert_array_equal(call(functions.max, Run(f32, [1, 2]), 1.5).value, [1.5, 2])
+    np.testing.assert_array_equal(call(scalar_functions.max, Run(f32, [1, 2]), 1.5).value, [1.5, 2])
     with pytest.raises(OctantsTypeError, match="OCT153"):
-        call(functions.max)
+        call(scalar_functions.max)
 
 
 def test_python_reductions():
@@ -131,7 +131,10 @@ CASTS = [
 
 @pytest.mark.parametrize(("source", "x", "target", "value"), CASTS)
 def test_casts(source, x, target, value):
-    for function, args in ((functions.cast, (Run(source, x), target)), (target, (Run(source, x),))):
+    for function, args in (
+        (scalar_functions.cast, (Run(source, x), target)),
+        (target, (Run(source, x),)),
+    ):
         result = call(function, *args)
         assert result.dtype is target
         assert result.value == value
@@ -142,31 +145,31 @@ def test_python_types():
     assert call(python.float, Run(i32, 2)).dtype is f32
     truth = call(python.bool, Run(f32, 0.5))
     assert (truth.dtype, truth.value) == (u1, True)
-    assert call(functions.cast, Run(f32, 2.7), int).dtype is i32
+    assert call(scalar_functions.cast, Run(f32, 2.7), int).dtype is i32
 
 
 def test_literals_must_fit():
     assert call(u8, 255).value == 255
     assert call(f64, 0.1).value == 0.1
-    assert call(functions.cast, 300, u8).value == 44
+    assert call(scalar_functions.cast, 300, u8).value == 44
     for dtype, number in ((u8, 300), (u32, -1), (i8, 200)):
         with pytest.raises(OctantsTypeError, match="OCT205"):
             call(dtype, number)
 
 
 def test_bits():
-    bits = call(functions.bit_cast, Run(f32, 1.5), i32)
+    bits = call(scalar_functions.bit_cast, Run(f32, 1.5), i32)
     assert (bits.dtype, bits.value) == (i32, 1069547520)
-    assert call(functions.bit_cast, bits_of(1069547520), f32).value == 1.5
+    assert call(scalar_functions.bit_cast, bits_of(1069547520), f32).value == 1.5
     with pytest.raises(OctantsTypeError, match="OCT207"):
-        call(functions.bit_cast, Run(f32, 1.5), f64)
-    assert call(functions.bit_shr, Run(i32, -2), 1).value == 2**31 - 1
-    assert call(functions.popcnt, Run(i32, 7)).value == 3
-    assert call(functions.popcnt, Run(i32, -1)).value == 32
-    assert call(functions.clz, Run(i64, 1)).value == 63
-    assert [call(functions.ffs, Run(i32, x)).value for x in (0, 1, 8, -4)] == [0, 1, 4, 3]
+        call(scalar_functions.bit_cast, Run(f32, 1.5), f64)
+    assert call(scalar_functions.bit_shr, Run(i32, -2), 1).value == 2**31 - 1
+    assert call(scalar_functions.popcnt, Run(i32, 7)).value == 3
+    assert call(scalar_functions.popcnt, Run(i32, -1)).value == 32
+    assert call(scalar_functions.clz, Run(i64, 1)).value == 63
+    assert [call(scalar_functions.ffs, Run(i32, x)).value for x in (0, 1, 8, -4)] == [0, 1, 4, 3]
     with pytest.raises(OctantsTypeError, match="OCT202"):
-        call(functions.popcnt, Run(f32, 1.0))
+        call(scalar_functions.popcnt, Run(f32, 1.0))
 
 
 def bits_of(number):
@@ -174,17 +177,17 @@ def bits_of(number):
 
 
 def test_division_as_in_c():
-    assert call(functions.raw_div, Run(i32, -7), 2).value == -3
-    assert call(functions.raw_mod, Run(i32, -7), 2).value == -1
-    assert call(functions.raw_div, Run(f32, 7), Run(f32, 2)).value == 3.5
-    assert call(functions.raw_mod, Run(f32, -7.5), 2).value == -1.5
+    assert call(scalar_functions.raw_div, Run(i32, -7), 2).value == -3
+    assert call(scalar_functions.raw_mod, Run(i32, -7), 2).value == -1
+    assert call(scalar_functions.raw_div, Run(f32, 7), Run(f32, 2)).value == 3.5
+    assert call(scalar_functions.raw_mod, Run(f32, -7.5), 2).value == -1.5
 
 
 def test_zero_and_one():
-    zero = call(functions.zero, Run(f64, [1, 2]))
+    zero = call(scalar_functions.zero, Run(f64, [1, 2]))
     assert zero.dtype is f64
     np.testing.assert_array_equal(zero.value, [0, 0])
-    assert call(functions.one, Run(u16, 5)).dtype is u16
+    assert call(scalar_functions.one, Run(u16, 5)).dtype is u16
 
 
 def test_random_types():
@@ -201,17 +204,17 @@ def evaluate_random(args):
 
 def test_stop_grad_keeps_the_bits():
     for dtype in (f16, f32, f64):
-        assert call(functions.stop_grad, Run(dtype, 0.1)).value == dtype.numpy.type(0.1)
-    assert call(functions.stop_grad, Run(i32, 3)).value == 3
+        assert call(scalar_functions.stop_grad, Run(dtype, 0.1)).value == dtype.numpy.type(0.1)
+    assert call(scalar_functions.stop_grad, Run(i32, 3)).value == 3
 
 
 def test_wrong_calls():
     with pytest.raises(OctantsTypeError, match="OCT153"):
-        call(functions.sin, Run(f32, 1), 2)
+        call(scalar_functions.sin, Run(f32, 1), 2)
     with pytest.raises(OctantsTypeError, match="OCT206"):
-        call(functions.cast, Run(f32, 1), "f32")
+        call(scalar_functions.cast, Run(f32, 1), "f32")
     with pytest.raises(OctantsTypeError, match="OCT132"):
-        call(functions.sin, "text")
+        call(scalar_functions.sin, "text")
     with pytest.raises(OctantsTypeError, match="OCT221"):
         call(memory.atomic_add, Run(f32, 1), 2)
 
@@ -221,11 +224,11 @@ def test_every_function_of_kernels_says_so_on_the_host():
         with pytest.raises(OctantsRuntimeError, match="OCT230"):
             getattr(memory, name)()
     with pytest.raises(OctantsRuntimeError, match="OCT230"):
-        functions.bit_cast(1, i32)
+        scalar_functions.bit_cast(1, i32)
 
 
 def test_all_stubs_have_a_meaning():
-    for module in (functions, memory):
+    for module in (scalar_functions, memory):
         for name, function in vars(module).items():
             if callable(function) and function.__module__ == module.__name__ and name[0] != "_":
                 assert builtins.handler_of(function) is not None, name
@@ -234,6 +237,9 @@ def test_all_stubs_have_a_meaning():
 def test_choices_of_large_integers() -> None:
     """Numpy has no integer type for both operands; Python's integers have no ends."""
     most = 2**64 - 1
-    assert (functions.max(1, most), functions.min(1, most)) == (most, 1)
-    assert (functions.max(-1, most, 3), functions.min(-1, most, 3)) == (most, -1)
-    assert (functions.select(True, -1, most), functions.select(False, -1, most)) == (-1, most)
+    assert (scalar_functions.max(1, most), scalar_functions.min(1, most)) == (most, 1)
+    assert (scalar_functions.max(-1, most, 3), scalar_functions.min(-1, most, 3)) == (most, -1)
+    assert (scalar_functions.select(True, -1, most), scalar_functions.select(False, -1, most)) == (
+        -1,
+        most,
+    )

@@ -7,7 +7,7 @@ import pytest
 
 import octants.lang.names as qd
 from octants import types
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.syntax import static
 from tests.library.kernels import derivatives
 

@@ -11,7 +11,7 @@ import pytest
 
 import octants
 from octants.diagnostics.exceptions import OctantsRuntimeTypeError, OctantsTypeError
-from octants.lang import functions, names
+from octants.lang import names, scalar_functions
 from octants.types import factories
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
@@ -168,12 +168,12 @@ def test_vector_and_matrix_types():
 
 
 def test_functions_on_the_host():
-    same(functions.sin(Vector(W)), np.sin(W))
-    same(functions.max(Vector(V), Vector(W), 2), np.maximum(np.maximum(V, W), 2))
-    same(functions.select(Vector(W) > 0, Vector(W), 0), np.where(W > 0, W, 0))
-    same(functions.floor(Vector(W), i32), np.floor(W))
-    assert functions.sqrt(4) == 2.0
-    assert isinstance(functions.sqrt(4), float)
+    same(scalar_functions.sin(Vector(W)), np.sin(W))
+    same(scalar_functions.max(Vector(V), Vector(W), 2), np.maximum(np.maximum(V, W), 2))
+    same(scalar_functions.select(Vector(W) > 0, Vector(W), 0), np.where(W > 0, W, 0))
+    same(scalar_functions.floor(Vector(W), i32), np.floor(W))
+    assert scalar_functions.sqrt(4) == 2.0
+    assert isinstance(scalar_functions.sqrt(4), float)
 
 
 def test_structs():

@@ -8,7 +8,7 @@ import pytest
 import octants.lang.names as qd
 from octants import types
 from octants.diagnostics.exceptions import OctantsTypeError
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.syntax import static
 from octants.types.scalars import f32, f64
 from tests.library.kernels import run

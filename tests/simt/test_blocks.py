@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.simt import block, grid
 from octants.lang.syntax import loop_config, ndrange, static, template
 from octants.target import Blocks

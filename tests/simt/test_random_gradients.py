@@ -16,7 +16,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.ir.core import Companion
-from octants.lang.functions import cos, sin
+from octants.lang.scalar_functions import cos, sin
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish

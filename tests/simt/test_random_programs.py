@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.lang.functions import sin
+from octants.lang.scalar_functions import sin
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
 from octants.passes.serialise_blocks import serialise_blocks

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from octants.lang.functions import popcnt
+from octants.lang.scalar_functions import popcnt
 from octants.lang.simt import subgroup, warp
 from octants.lang.syntax import loop_config
 from octants.target import Blocks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.functions import max as larger
-from octants.lang.functions import min as smaller
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
+from octants.lang.scalar_functions import max as larger
+from octants.lang.scalar_functions import min as smaller
 
 _LEAST = 1024  # elements, so that a chunk is worth a work item
 _MOST = 4096  # chunks, since one work item goes over what they have found

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.memory import atomic_add, atomic_max, atomic_min
 from octants.lang.syntax import static_assert
 from octants.types.annotations import CompileTime

@@ -10,7 +10,7 @@ from octants.artifact import Artifact, Making
 from octants.backends.llvm_gpu import LlvmGpuBackend, choices
 from octants.cache import current
 from octants.codegen.llvm import backend
-from octants.codegen.llvm.gpu.capabilities import target
+from octants.codegen.llvm.gpu.nvidia_targets import target
 from octants.compile_profile import is_requested, stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError

@@ -21,7 +21,7 @@ import numpy as np
 
 from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
-from octants.lang.marker import home_of, marked_function
+from octants.lang.function_marks import home_of, marked_function
 from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
 from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType

@@ -30,7 +30,7 @@ from octants.frontend import (
 )
 from octants.frontend.context import Context
 from octants.frontend.values import MatrixValue, describe, is_number
-from octants.lang import functions, memory, sparse
+from octants.lang import memory, scalar_functions, sparse
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import ALL, DType
@@ -92,8 +92,8 @@ def _float_functions() -> dict[Any, Handler]:
         " tanh asinh acosh atanh erf"
     )
     return {
-        getattr(functions, name): bind(
-            getattr(functions, name), numeric_functions.float_function(name), folds=True
+        getattr(scalar_functions, name): bind(
+            getattr(scalar_functions, name), numeric_functions.float_function(name), folds=True
         )
         for name in names.split()
     }
@@ -105,7 +105,7 @@ def _python_math() -> dict[Any, Handler]:
     names += " acosh atanh erf"
     return {
         getattr(math, name): bind(
-            getattr(functions, name), numeric_functions.float_function(name), folds=True
+            getattr(scalar_functions, name), numeric_functions.float_function(name), folds=True
         )
         for name in names.split()
     }
@@ -113,46 +113,46 @@ def _python_math() -> dict[Any, Handler]:
 
 def _numeric() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
-        functions.pow: numeric_functions.power,
-        functions.atan2: numeric_functions.atan2,
-        functions.floor: numeric_functions.rounding("floor"),
-        functions.ceil: numeric_functions.rounding("ceil"),
-        functions.round: numeric_functions.rounding("round"),
-        functions.trunc: numeric_functions.rounding("trunc"),
-        functions.abs: numeric_functions.absolute,
-        functions.sign: numeric_functions.sign,
-        functions.isnan: numeric_functions.isnan,
-        functions.isinf: numeric_functions.isinf,
-        functions.min: numeric_functions.extreme("min"),
-        functions.max: numeric_functions.extreme("max"),
-        functions.select: numeric_functions.select,
-        functions.raw_div: numeric_functions.raw_div,
-        functions.raw_mod: numeric_functions.raw_mod,
+        scalar_functions.pow: numeric_functions.power,
+        scalar_functions.atan2: numeric_functions.atan2,
+        scalar_functions.floor: numeric_functions.rounding("floor"),
+        scalar_functions.ceil: numeric_functions.rounding("ceil"),
+        scalar_functions.round: numeric_functions.rounding("round"),
+        scalar_functions.trunc: numeric_functions.rounding("trunc"),
+        scalar_functions.abs: numeric_functions.absolute,
+        scalar_functions.sign: numeric_functions.sign,
+        scalar_functions.isnan: numeric_functions.isnan,
+        scalar_functions.isinf: numeric_functions.isinf,
+        scalar_functions.min: numeric_functions.extreme("min"),
+        scalar_functions.max: numeric_functions.extreme("max"),
+        scalar_functions.select: numeric_functions.select,
+        scalar_functions.raw_div: numeric_functions.raw_div,
+        scalar_functions.raw_mod: numeric_functions.raw_mod,
     }
     return {function: bind(function, build, folds=True) for function, build in table.items()}
 
 
 def _types_and_bits() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
-        functions.cast: numeric_functions.cast,
-        functions.as_floats: numeric_functions.as_floats,
-        functions.bit_cast: numeric_functions.bit_cast,
-        functions.bit_shr: numeric_functions.bit_shr,
-        functions.popcnt: numeric_functions.bit_count("popcount"),
-        functions.clz: numeric_functions.bit_count("clz"),
-        functions.ffs: numeric_functions.ffs,
-        functions.zero: numeric_functions.like(0),
-        functions.one: numeric_functions.like(1),
-        functions.stop_grad: atomics.stop_grad,
+        scalar_functions.cast: numeric_functions.cast,
+        scalar_functions.as_floats: numeric_functions.as_floats,
+        scalar_functions.bit_cast: numeric_functions.bit_cast,
+        scalar_functions.bit_shr: numeric_functions.bit_shr,
+        scalar_functions.popcnt: numeric_functions.bit_count("popcount"),
+        scalar_functions.clz: numeric_functions.bit_count("clz"),
+        scalar_functions.ffs: numeric_functions.ffs,
+        scalar_functions.zero: numeric_functions.like(0),
+        scalar_functions.one: numeric_functions.like(1),
+        scalar_functions.stop_grad: atomics.stop_grad,
     }
     return {function: bind(function, build) for function, build in table.items()}
 
 
 def _python_builtins() -> dict[Any, Handler]:
     return {
-        python.abs: bind(functions.abs, numeric_functions.absolute, folds=True),
-        operator.abs: bind(functions.abs, numeric_functions.absolute, folds=True),
-        python.pow: bind(functions.pow, numeric_functions.power, folds=True),
+        python.abs: bind(scalar_functions.abs, numeric_functions.absolute, folds=True),
+        operator.abs: bind(scalar_functions.abs, numeric_functions.absolute, folds=True),
+        python.pow: bind(scalar_functions.pow, numeric_functions.power, folds=True),
         python.min: numeric_functions.python_extreme("min"),
         python.max: numeric_functions.python_extreme("max"),
         python.sum: bind(python.sum, numeric_functions.python_sum),
@@ -254,6 +254,6 @@ BUILTINS: dict[Any, Handler] = {
 
 TAKES_REFERENCE = frozenset(
     [getattr(memory, f"atomic_{fn}") for fn in (*atomics.FUNCTIONS, "cas")]
-    + [memory.volatile_load, functions.stop_grad, Matrix.fill]
+    + [memory.volatile_load, scalar_functions.stop_grad, Matrix.fill]
 )
 """Functions whose first argument is a reference, not the value that it holds."""

@@ -39,7 +39,7 @@ from octants.frontend.stop_gradient import Stops
 from octants.frontend.values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
-from octants.lang.marker import is_library_function
+from octants.lang.function_marks import is_library_function
 from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned

@@ -23,7 +23,7 @@ from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.frontend.values import is_number
 from octants.ir.core import Value
-from octants.lang.marker import is_library_function, marked_function
+from octants.lang.function_marks import is_library_function, marked_function
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType

@@ -35,7 +35,7 @@ from octants.frontend.values import (
 )
 from octants.ir.core import Value
 from octants.lang import syntax
-from octants.lang.marker import is_library_function
+from octants.lang.function_marks import is_library_function
 from octants.types.matrix_values import Matrix
 
 __all__ = ["WORDS", "format_string"]

@@ -26,7 +26,7 @@ from octants.frontend.values import (
     plain,
 )
 from octants.ir.core import Value
-from octants.lang.marker import is_library_function
+from octants.lang.function_marks import is_library_function
 from octants.types.scalars import DType, Kind, integer_range
 
 _WRAPPING = ("add", "sub", "mul", "and", "or", "xor")

@@ -37,7 +37,7 @@ from octants.frontend.values import (
     is_view,
 )
 from octants.ir.core import Companion, Value
-from octants.lang.marker import marked_function
+from octants.lang.function_marks import marked_function
 from octants.lazy_dataclass import dataclass
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix

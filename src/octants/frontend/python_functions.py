@@ -20,7 +20,7 @@ from octants.frontend.functions import is_marked
 from octants.frontend.names import BoundFunction
 from octants.frontend.python_objects import wrap
 from octants.frontend.values import ArrayReference, is_run_time
-from octants.lang.marker import home_of
+from octants.lang.function_marks import home_of
 from octants.types.compile_time_reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 

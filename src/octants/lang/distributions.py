@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from octants.lang.functions import abs, cast, cos, exp2, floor, log, log2, select, sqrt  # noqa: A004
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.memory import random
+from octants.lang.scalar_functions import abs, cast, cos, exp2, floor, log, log2, select, sqrt  # noqa: A004
 
 
 @library_function

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.functions import abs, as_floats, max, select, sqrt, stop_grad  # noqa: A004
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
+from octants.lang.scalar_functions import abs, as_floats, max, select, sqrt, stop_grad  # noqa: A004
 from octants.lang.syntax import static, static_assert
 from octants.types.matrix_values import Matrix, Vector
 

@@ -12,32 +12,32 @@ from math import nan as nan
 from math import pi as pi
 from typing import Any
 
-from octants.lang import functions
-from octants.lang.functions import acos as acos
-from octants.lang.functions import asin as asin
-from octants.lang.functions import atan2 as atan2
-from octants.lang.functions import ceil as ceil
-from octants.lang.functions import clz as clz
-from octants.lang.functions import cos as cos
-from octants.lang.functions import exp as exp
-from octants.lang.functions import ffs as ffs
-from octants.lang.functions import floor as floor
-from octants.lang.functions import isinf as isinf
-from octants.lang.functions import isnan as isnan
-from octants.lang.functions import log as log
-from octants.lang.functions import log2 as log2
-from octants.lang.functions import max as max  # noqa: A004
-from octants.lang.functions import min as min  # noqa: A004
-from octants.lang.functions import popcnt as popcnt
-from octants.lang.functions import pow as pow  # noqa: A004
-from octants.lang.functions import round as round  # noqa: A004
-from octants.lang.functions import select as select
-from octants.lang.functions import sign as sign
-from octants.lang.functions import sin as sin
-from octants.lang.functions import sqrt as sqrt
-from octants.lang.functions import tan as tan
-from octants.lang.functions import tanh as tanh
-from octants.lang.marker import library_function
+from octants.lang import scalar_functions
+from octants.lang.function_marks import library_function
+from octants.lang.scalar_functions import acos as acos
+from octants.lang.scalar_functions import asin as asin
+from octants.lang.scalar_functions import atan2 as atan2
+from octants.lang.scalar_functions import ceil as ceil
+from octants.lang.scalar_functions import clz as clz
+from octants.lang.scalar_functions import cos as cos
+from octants.lang.scalar_functions import exp as exp
+from octants.lang.scalar_functions import ffs as ffs
+from octants.lang.scalar_functions import floor as floor
+from octants.lang.scalar_functions import isinf as isinf
+from octants.lang.scalar_functions import isnan as isnan
+from octants.lang.scalar_functions import log as log
+from octants.lang.scalar_functions import log2 as log2
+from octants.lang.scalar_functions import max as max  # noqa: A004
+from octants.lang.scalar_functions import min as min  # noqa: A004
+from octants.lang.scalar_functions import popcnt as popcnt
+from octants.lang.scalar_functions import pow as pow  # noqa: A004
+from octants.lang.scalar_functions import round as round  # noqa: A004
+from octants.lang.scalar_functions import select as select
+from octants.lang.scalar_functions import sign as sign
+from octants.lang.scalar_functions import sin as sin
+from octants.lang.scalar_functions import sqrt as sqrt
+from octants.lang.scalar_functions import tan as tan
+from octants.lang.scalar_functions import tanh as tanh
 from octants.types.default_types import uint
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
@@ -376,16 +376,16 @@ def fns(mask: Any, base: Any, offset: Any) -> Any:
     The search starts at bit ``base``, itself included, and goes up for the first, second, ... bit
     where ``offset`` is 1, 2, ..., and down where it is -1, -2, ...; 0 asks for bit ``base`` alone.
     """
-    bits = functions.cast(mask, u32)
-    position = functions.cast(base, i32)
-    wanted = max(functions.abs(functions.cast(offset, i32)), 1)
+    bits = scalar_functions.cast(mask, u32)
+    position = scalar_functions.cast(base, i32)
+    wanted = max(scalar_functions.abs(scalar_functions.cast(offset, i32)), 1)
     direction = select(offset < 0, -1, 1)
-    found = functions.cast(0xFFFFFFFF, u32)
+    found = scalar_functions.cast(0xFFFFFFFF, u32)
     for k in range(32):
         searched = position + direction * k
         is_inside = (searched >= 0) & (searched < 32) & ((offset != 0) | (k == 0))
         is_set = is_inside & (((bits >> max(min(searched, 31), 0)) & 1) == 1)
         wanted -= select(is_set, 1, 0)
         if is_set & (wanted == 0):
-            found = functions.cast(searched, u32)
+            found = scalar_functions.cast(searched, u32)
     return found

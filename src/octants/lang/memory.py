@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.marker import kernel_only, library_function
+from octants.lang.function_marks import kernel_only, library_function
 from octants.lang.syntax import grouped
 
 

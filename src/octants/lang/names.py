@@ -6,48 +6,6 @@ from octants.lang import math as math
 from octants.lang import simt as simt
 from octants.lang.distributions import frexp as frexp
 from octants.lang.distributions import randn as randn
-from octants.lang.functions import abs as abs  # noqa: A004
-from octants.lang.functions import acos as acos
-from octants.lang.functions import acosh as acosh
-from octants.lang.functions import asin as asin
-from octants.lang.functions import asinh as asinh
-from octants.lang.functions import atan as atan
-from octants.lang.functions import atan2 as atan2
-from octants.lang.functions import atanh as atanh
-from octants.lang.functions import bit_cast as bit_cast
-from octants.lang.functions import bit_shr as bit_shr
-from octants.lang.functions import cast as cast
-from octants.lang.functions import cbrt as cbrt
-from octants.lang.functions import ceil as ceil
-from octants.lang.functions import cos as cos
-from octants.lang.functions import cosh as cosh
-from octants.lang.functions import erf as erf
-from octants.lang.functions import exp as exp
-from octants.lang.functions import exp2 as exp2
-from octants.lang.functions import expm1 as expm1
-from octants.lang.functions import floor as floor
-from octants.lang.functions import log as log
-from octants.lang.functions import log1p as log1p
-from octants.lang.functions import log2 as log2
-from octants.lang.functions import log10 as log10
-from octants.lang.functions import max as max  # noqa: A004
-from octants.lang.functions import min as min  # noqa: A004
-from octants.lang.functions import one as one
-from octants.lang.functions import pow as pow  # noqa: A004
-from octants.lang.functions import raw_div as raw_div
-from octants.lang.functions import raw_mod as raw_mod
-from octants.lang.functions import round as round  # noqa: A004
-from octants.lang.functions import rsqrt as rsqrt
-from octants.lang.functions import select as select
-from octants.lang.functions import sign as sign
-from octants.lang.functions import sin as sin
-from octants.lang.functions import sinh as sinh
-from octants.lang.functions import sqrt as sqrt
-from octants.lang.functions import stop_grad as stop_grad
-from octants.lang.functions import tan as tan
-from octants.lang.functions import tanh as tanh
-from octants.lang.functions import trunc as trunc
-from octants.lang.functions import zero as zero
 from octants.lang.linear_algebra import eig as eig
 from octants.lang.linear_algebra import make_spd as make_spd
 from octants.lang.linear_algebra import outer as outer
@@ -69,6 +27,48 @@ from octants.lang.memory import atomic_xor as atomic_xor
 from octants.lang.memory import random as random
 from octants.lang.memory import rescale_index as rescale_index
 from octants.lang.memory import volatile_load as volatile_load
+from octants.lang.scalar_functions import abs as abs  # noqa: A004
+from octants.lang.scalar_functions import acos as acos
+from octants.lang.scalar_functions import acosh as acosh
+from octants.lang.scalar_functions import asin as asin
+from octants.lang.scalar_functions import asinh as asinh
+from octants.lang.scalar_functions import atan as atan
+from octants.lang.scalar_functions import atan2 as atan2
+from octants.lang.scalar_functions import atanh as atanh
+from octants.lang.scalar_functions import bit_cast as bit_cast
+from octants.lang.scalar_functions import bit_shr as bit_shr
+from octants.lang.scalar_functions import cast as cast
+from octants.lang.scalar_functions import cbrt as cbrt
+from octants.lang.scalar_functions import ceil as ceil
+from octants.lang.scalar_functions import cos as cos
+from octants.lang.scalar_functions import cosh as cosh
+from octants.lang.scalar_functions import erf as erf
+from octants.lang.scalar_functions import exp as exp
+from octants.lang.scalar_functions import exp2 as exp2
+from octants.lang.scalar_functions import expm1 as expm1
+from octants.lang.scalar_functions import floor as floor
+from octants.lang.scalar_functions import log as log
+from octants.lang.scalar_functions import log1p as log1p
+from octants.lang.scalar_functions import log2 as log2
+from octants.lang.scalar_functions import log10 as log10
+from octants.lang.scalar_functions import max as max  # noqa: A004
+from octants.lang.scalar_functions import min as min  # noqa: A004
+from octants.lang.scalar_functions import one as one
+from octants.lang.scalar_functions import pow as pow  # noqa: A004
+from octants.lang.scalar_functions import raw_div as raw_div
+from octants.lang.scalar_functions import raw_mod as raw_mod
+from octants.lang.scalar_functions import round as round  # noqa: A004
+from octants.lang.scalar_functions import rsqrt as rsqrt
+from octants.lang.scalar_functions import select as select
+from octants.lang.scalar_functions import sign as sign
+from octants.lang.scalar_functions import sin as sin
+from octants.lang.scalar_functions import sinh as sinh
+from octants.lang.scalar_functions import sqrt as sqrt
+from octants.lang.scalar_functions import stop_grad as stop_grad
+from octants.lang.scalar_functions import tan as tan
+from octants.lang.scalar_functions import tanh as tanh
+from octants.lang.scalar_functions import trunc as trunc
+from octants.lang.scalar_functions import zero as zero
 from octants.lang.sparse import activate as activate
 from octants.lang.sparse import append as append
 from octants.lang.sparse import deactivate as deactivate

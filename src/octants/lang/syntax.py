@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from octants.lang.marker import kernel_only
+from octants.lang.function_marks import kernel_only
 from octants.types.annotations import Template
 from octants.types.matrix_values import Matrix
 

@@ -18,7 +18,7 @@ from octants.data.field_factories import make_field
 from octants.data.host_array import Tensor
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.linalg_errors import NoTranspose, WrongOperand, WrongOperandShape
-from octants.lang.functions import cast
+from octants.lang.scalar_functions import cast
 from octants.lang.syntax import grouped, static
 from octants.linalg.vectors import refuse_tangents
 from octants.types.annotations import template

@@ -6,7 +6,7 @@ On such a machine a loop without iterations costs as much as one iteration::
     for lower to upper: iterations without slow paths; clear ``fast`` where one is needed
     for (fast ? upper : lower) to upper: iterations with slow paths, from the start
 
-Where `analysis.magnitudes` knows in which iterations operands are largest, these are checked
+Where `analysis.float_magnitudes` knows in which iterations operands are largest, these are checked
 before the loop, and the iterations have no check.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from octants.analysis.magnitudes import Magnitudes
+from octants.analysis.float_magnitudes import Magnitudes
 from octants.codegen import records, speculation
 from octants.codegen.code import Operand
 from octants.codegen.structured import control, library

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.lang.marker import kernel_only
+from octants.lang.function_marks import kernel_only
 
 
 @kernel_only

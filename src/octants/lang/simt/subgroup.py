@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.functions import clz
-from octants.lang.functions import max as larger
-from octants.lang.functions import min as smaller
-from octants.lang.marker import kernel_only, library_function
+from octants.lang.function_marks import kernel_only, library_function
+from octants.lang.scalar_functions import clz
+from octants.lang.scalar_functions import max as larger
+from octants.lang.scalar_functions import min as smaller
 from octants.lang.simt.scans import exclusive_add as exclusive_add
 from octants.lang.simt.scans import exclusive_add_tiled as exclusive_add_tiled
 from octants.lang.simt.scans import exclusive_and as exclusive_and

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.marker import library_function
+from octants.lang.function_marks import library_function
 from octants.lang.simt import subgroup
 from octants.lang.syntax import static_assert
 from octants.types.annotations import CompileTime

@@ -25,7 +25,7 @@ from octants.runtime.cuda.errors import (
     NoSuchDevice,
 )
 from octants.runtime.cuda.library import Library
-from octants.runtime.reports.launched_kernels import suspects
+from octants.runtime.reports.suspect_kernels import suspects
 
 _PATIENCE = 2e-3  # seconds that a wait spins before it sleeps
 _MOST_SLEEP = 5e-3

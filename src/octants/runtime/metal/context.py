@@ -9,7 +9,7 @@ from collections import deque
 from octants.diagnostics.metal_errors import ForkedMetal, MetalDeviceLost, MissingMetal
 from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.metal.library import Library, library
-from octants.runtime.reports.launched_kernels import suspects
+from octants.runtime.reports.suspect_kernels import suspects
 from octants.target import Blocks, Target
 
 _APPLE_7, _METAL_3 = 1007, 5001  # families of GPUs: M1 and newer; atomic sums of f32

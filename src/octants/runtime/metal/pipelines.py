@@ -9,7 +9,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.cache import current
 from octants.diagnostics.metal_errors import ForkedMetal, MetalFailed, TooManyThreads
 from octants.lazy_dataclass import dataclass
-from octants.runtime.gpu import programs
+from octants.runtime.gpu import cached_pipelines
 from octants.runtime.metal.archive import Archive
 from octants.runtime.metal.context import Context
 from octants.runtime.metal.library import Size
@@ -26,7 +26,7 @@ class Pipeline:
     threads: Size
 
 
-class Program(programs.Program):
+class Program(cached_pipelines.Program):
     """The pipelines of a text, by the names of its entry points."""
 
     def __init__(self, context: Context, artifact: Artifact) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFailed
 from octants.runtime.gpu.batched_device import SubmissionContext
-from octants.runtime.reports.launched_kernels import suspects
+from octants.runtime.reports.suspect_kernels import suspects
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
 from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, used_features

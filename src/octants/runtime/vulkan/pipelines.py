@@ -10,7 +10,7 @@ from typing import Any
 from octants.artifact import Artifact, Dispatch
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
-from octants.runtime.gpu import programs
+from octants.runtime.gpu import cached_pipelines
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.bindings import COMPUTE_STAGE
 from octants.runtime.vulkan.context import Context
@@ -21,7 +21,7 @@ _HEAD_VERSION = 1
 _WHOLE_SUBGROUPS = 2
 
 
-class Pipeline(programs.Program):
+class Pipeline(cached_pipelines.Program):
     """The pipelines of a SPIR-V module, by the names of its entry points."""
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Container
 
-from octants.analysis.magnitudes import Magnitudes
+from octants.analysis.float_magnitudes import Magnitudes
 from octants.codegen import arithmetic, speculation
 from octants.codegen.llvm import control
 from octants.codegen.llvm.gpu.approximations import Series, series

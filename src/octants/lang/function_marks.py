@@ -1,4 +1,4 @@
-"""Marks of the functions that kernels call."""
+"""Marks functions that kernels may inline (`library_function`), or that only kernels may call."""
 
 from __future__ import annotations
 

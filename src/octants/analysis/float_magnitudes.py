@@ -1,4 +1,4 @@
-"""Bounds the magnitudes of the values in a loop, as far as its operations show them."""
+"""Bounds the magnitudes of the floats in a loop, as far as its operations show them."""
 
 from __future__ import annotations
 

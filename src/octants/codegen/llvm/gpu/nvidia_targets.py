@@ -1,4 +1,4 @@
-"""Targets of NVIDIA's GPUs, by compute capability."""
+"""Maps the compute capability of an NVIDIA GPU to the target that LLVM compiles for."""
 
 from __future__ import annotations
 

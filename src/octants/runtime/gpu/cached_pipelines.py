@@ -1,6 +1,6 @@
-"""Programs of drivers that compile kernels, with what they compiled in earlier processes.
+"""The pipelines that a driver makes of an artifact, with its compiled code kept in the cache.
 
-What a driver has compiled of a code is a file of the cache, named after the code and the driver.
+A file of the cache holds what a driver has compiled, under a name made of the code and the driver.
 """
 
 from __future__ import annotations

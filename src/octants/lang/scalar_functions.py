@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.lang.marker import kernel_only
+from octants.lang.function_marks import kernel_only
 from octants.types.default_types import resolve
 from octants.types.matrix_values import Matrix, map_elements
 from octants.types.scalars import convert
