@@ -14,6 +14,7 @@ import octants as qd
 from octants.diagnostics import sparse_errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
+from octants.runtime.parameter_blocks import pool
 from tests.golden_files import check_golden, codes_of
 
 Index = tuple[int, ...]
@@ -247,6 +248,27 @@ def test_the_host_writes_to_what_is_active() -> None:
     assert x.to_numpy().tolist() == [0, 0, 9, 9, 0, 0, 0, 0]
     x.parent(2).deactivate_all()
     assert not x.to_numpy().any()
+
+
+def test_launches_zero_no_lists_of_active_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lists have room for all cells, of which few are active."""
+    sizes: list[int] = []
+    make = pool._aligned
+    monkeypatch.setattr(pool, "_aligned", lambda size: sizes.append(size) or make(size))
+    x = qd.field(qd.i32)
+    qd.root.pointer(qd.i, 4096).bitmasked(qd.i, 64).place(x)
+
+    @qd.kernel
+    def total() -> qd.i32:
+        found = 0
+        for i in x:
+            found += x[i]
+        return found
+
+    for index in (4096 * 64 - 1, 0, 70):
+        x[index] = 7
+    assert total() == 21 and total() == 21
+    assert 0 < max(sizes) < 1 << 14
 
 
 def test_offsets() -> None:

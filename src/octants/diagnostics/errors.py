@@ -373,7 +373,7 @@ class EndlessRecursion(UserError):
     name: str
     depth: int
     code = "OCT124"
-    title = "`{name}` calls itself without end"
+    title = "`{name}` calls itself, and nothing that is known at compile time ends that"
     label = "{depth} calls deep"
     notes = ("functions are inlined, so a recursion must end at compile time",)
     remedy = "end it by `if static(...)` on a template() argument, or write a loop"

@@ -89,9 +89,17 @@ class Arrays:
         with self._builder.into(self.entry):
             return _load_all(self._builder, array)
 
-    def temporary(self, name: str, dtype: DType, element_shape: tuple[int, ...]) -> ArrayReference:
+    def temporary(
+        self,
+        name: str,
+        dtype: DType,
+        element_shape: tuple[int, ...],
+        *,
+        is_zeroed: bool = True,
+    ) -> ArrayReference:
         """Launch-temporary memory for a variable."""
-        array = self._plain(name, dtype, Space.TEMPORARY, element_shape, TemporarySource())
+        source = TemporarySource(is_zeroed)
+        array = self._plain(name, dtype, Space.TEMPORARY, element_shape, source)
         return ArrayReference(array)
 
     def shared(

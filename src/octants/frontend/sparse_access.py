@@ -261,7 +261,8 @@ def _listed(context: Context, levels: tuple[SparseLevel, ...], node: ast.AST) ->
 
 
 def _temporary(context: Context, name: str, count: int) -> ArrayReference:
-    return context.arrays.temporary(f"active_{name}", i32, (count,))
+    """Memory for a list, which is written before it is read."""
+    return context.arrays.temporary(f"active_{name}", i32, (count,), is_zeroed=False)
 
 
 def cell_of(context: Context, _node: ast.AST, number: Any, parents: Any, level: Any) -> Value:

@@ -230,7 +230,12 @@ class ArgumentSource:
 
 @dataclass(frozen=True, slots=True)
 class TemporarySource:
-    """The array is launch-temporary: zero at the start of each launch."""
+    """The array is launch-temporary: zero at the start of each launch.
+
+    Without ``is_zeroed``, it need not be: the kernel writes elements before it reads them.
+    """
+
+    is_zeroed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,21 @@ from octants.types.scalars import DType, Kind
 from octants.types.signature import (
     FieldSource,
     ScalarType,
+    TemporarySource,
 )
 
 _LETTER = {
     "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
 }  # fmt: skip
+
+_MOST_ZEROED = 1024
+"""The most bytes of an array in the storage that is zeroed although the kernel writes it first."""
+
+
+def _nbytes(array: Array) -> int:
+    """The bytes of an array without axes."""
+    return math.prod(array.element_shape) * array.dtype.size
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Layout:
         self._strict: dict[str, Any] = {}  # replaces names of `scope` on the slow path
         self._pieces: list[Piece] = []
         self.storage: dict[ArrayRef, Stored] = {}
-        self.temporaries = 0  # temporaries that are as long as an argument
+        self.temporaries = 0  # temporaries with memory of their own
         self._assign_storage()
         for slot in binding.parameters.slots:
             if not self._is_in_head(slot):
@@ -132,7 +141,7 @@ class Layout:
                 continue
             array = self.binding.arrays[slot.array]
             if array.space in (Space.TEMPORARY, Space.RETURN, Space.ARGUMENT):
-                if array.like is not None:
+                if array.like is not None or self._is_scratch(array, slot.companion):
                     continue
                 if array.rank:
                     raise InternalError(f"{array.space.value} array {array.name} has axes")
@@ -225,15 +234,20 @@ class Layout:
         shape = f"interface({value})['shape']" if kind == "interface" else f"{value}.shape"
         return f"{shape}[{axis}]"
 
-    def _temporary(self, array: Array, other: Array, axis: int) -> str:
-        """The address of a temporary that is as long as an argument."""
-        name, nbytes = (
-            f"temporary{self.temporaries}",
-            math.prod(array.element_shape) * array.dtype.size,
-        )
+    def _is_scratch(self, array: Array, companion: Companion) -> bool:
+        """Whether an array has memory of its own, which takes too long to be zeroed in vain."""
+        source = self.binding.source(array)
+        is_written_first = isinstance(source, TemporarySource) and not source.is_zeroed
+        return is_written_first and companion is Companion.PRIMAL and _nbytes(array) > _MOST_ZEROED
+
+    def _temporary(self, array: Array) -> str:
+        """The address of a temporary that is as long as an argument, or has a constant size."""
+        name, nbytes = f"temporary{self.temporaries}", str(_nbytes(array))
         self.scope[name] = functools.partial(temporary_address, self.device, self.temporaries)
         self.temporaries += 1
-        return f"{name}(block, {nbytes} * {self._extent(other, axis)})"
+        if array.like is not None:
+            nbytes += f" * {self._extent(*array.like)}"
+        return f"{name}(block, {nbytes})"
 
     def _strides(self, array: Array, companion: Companion) -> None:
         """All strides of an array at once."""
@@ -287,8 +301,8 @@ class Layout:
             if self.device.shares_memory:
                 return f"base + {stored.offset}"
             return f"storage + {stored.offset - self._slots}"
-        if array.like is not None:
-            return self._temporary(array, *array.like)
+        if array.like is not None or self._is_scratch(array, companion):
+            return self._temporary(array)
         source = self.binding.source(array)
         if isinstance(source, FieldSource):
             return str(source.field.address(companion))
