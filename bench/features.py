@@ -4,7 +4,7 @@
     python bench/features.py octants lists   # one system and one case
 
 `cg` solves Poisson's equation on 256^2 points to 1e-6 by `linalg.MatrixFreeCG`; `pickle` and `load`
-store a struct of fields with 10^6 numbers and read it; `lists` loops over dynamic lists in cells of
+store an ndarray of 10^6 numbers and read it; `lists` loops over dynamic lists in cells of
 two nested pointer blocks. Each prints the least time of some runs, in milliseconds, and a checksum.
 """
 
