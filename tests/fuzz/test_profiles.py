@@ -73,6 +73,8 @@ WANTED = {
         quantised integers, unsigned; fixed-point numbers; floats of a few bits;
         floats with one exponent""",
     "graphs": """do_while; region of sections""",
+    "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
+        adjoint of a vector; adjoint of two results; func""",
     "statics": """static operand; static in a condition""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",

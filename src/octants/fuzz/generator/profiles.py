@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from octants.fuzz.generator import (
+    adjoints,
     containers,
     graphs,
     layouts,
@@ -75,6 +76,7 @@ PROFILES = {
         sizes=(0.2, 0.3),
     ),
     "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
+    "adjoints": Profile("funcs with adjoints of their own", (adjoints.PRODUCTIONS,), (0, 0, 1)),
     "races": Profile(
         "loops whose work items may race: such programs have to be refused (OCT303) or reported"
         " (OCT304), all others give their gradient",
