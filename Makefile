@@ -10,7 +10,7 @@ RECORD_KERNELS = -p tests.cross_compile.plugin --record-kernels $(KERNELS)
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-compile-for test-arm64 docs-test lint bench bench-gpu docs clean
+.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-compile-for test-arm64 docs-test docs-site lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -74,6 +74,10 @@ test-genesis:  ## run scenes of Genesis on Octants and on Quadrants, and compare
 
 docs-test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the code of the README and of docs/
 	@$(RUN) -m pytest tests/test_docs.py
+
+docs-site: $(VENV)/stamp-docs  ## write the site of the documentation to build/site
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 lint: $(VENV)/stamp-test  ## ruff and mypy, also of tests and benchmarks
 	@$(VENV)/bin/ruff check

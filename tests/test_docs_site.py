@@ -1,0 +1,63 @@
+"""The site of the documentation: its navigation names every page, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+FROM_THE_ROOT = {"index.md", "changelog.md", "contributing.md"}
+
+
+class Page(HTMLParser):
+    """The links of a page, and what can be linked to on it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if value and name in ("href", "src"):
+                self.links.append(value)
+            elif value and name == "id":
+                self.anchors.add(value)
+
+
+def test_the_navigation_names_every_page_once() -> None:
+    text = (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"([\w-]+\.md)$", text, re.MULTILINE)
+    pages = {page.name for page in (REPOSITORY / "docs").glob("*.md")}
+    assert sorted(named) == sorted(pages | FROM_THE_ROOT)
+
+
+def test_links_of_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(tmp_path)]
+    result = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    pages = {path: Page(path.read_text()) for path in tmp_path.glob("*.html")}
+    assert len(pages) > 30
+    lost = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or path.name == "404.html":
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists():
+                lost.append(f"{path.name}: {link}")
+            elif parts.fragment and target in pages:
+                if unquote(parts.fragment) not in pages[target].anchors:
+                    lost.append(f"{path.name}: {link}")
+    assert not lost, "\n".join(lost)
+    for name in ("index.html", "examples.html"):
+        assert any(link.endswith(".png") for link in pages[tmp_path / name].links)
