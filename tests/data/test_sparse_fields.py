@@ -251,7 +251,7 @@ def test_the_host_writes_to_what_is_active() -> None:
 
 
 def test_launches_zero_no_lists_of_active_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lists have room for all cells, of which few are active."""
+    """The lists have space for all cells, of which few are active."""
     sizes: list[int] = []
     make = pool._aligned
     monkeypatch.setattr(pool, "_aligned", lambda size: sizes.append(size) or make(size))
