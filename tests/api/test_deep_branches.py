@@ -96,7 +96,14 @@ def lines(program: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(p, marks=beyond_llvmpipe if p in LARGE else ()) for p in PROGRAMS]
+    "program",
+    [
+        pytest.param(
+            p,
+            marks=[beyond_llvmpipe] * (p in LARGE) + [pytest.mark.slow] * (p == "nested loops"),
+        )
+        for p in PROGRAMS
+    ],
 )
 def test_gradient(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = gradient(lines, "never")
@@ -107,7 +114,9 @@ def test_gradient(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_cpu
-@pytest.mark.parametrize("program", ["work", "loops", "overwritten", "integers"])
+@pytest.mark.parametrize(
+    "program", ["work", pytest.param("loops", marks=pytest.mark.slow), "overwritten", "integers"]
+)
 def test_gradient_in_lanes(lines: list[str]) -> None:
     assert np.array_equal(gradient(lines, "always"), gradient(lines, "never"))
 

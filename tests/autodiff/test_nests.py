@@ -100,10 +100,19 @@ def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
     return how
 
 
-@pytest.mark.parametrize("budget", [0, 100, 400, 3000])
-def test_random_modules(budget: int, plans: list[RecordingPlan]) -> None:
+SEEDS = (*range(8), 26, 32)
+
+
+@pytest.mark.parametrize(
+    ("budget", "seeds"),
+    [
+        *((budget, SEEDS[3:]) for budget in (0, 400)),
+        *(pytest.param(budget, SEEDS, marks=pytest.mark.slow) for budget in (0, 100, 400, 3000)),
+    ],
+)
+def test_random_modules(budget: int, seeds: tuple[int, ...], plans: list[RecordingPlan]) -> None:
     found: Counter[str] = Counter()
-    for seed in (*range(8), 26, 32):
+    for seed in seeds:
         plans.clear()
         how = check_nests(seed, budget, Nests(seed).simplified(), "store")
         found.update([how, *traits(plans)])

@@ -11,14 +11,14 @@ from tests.autodiff.random_ir import check
 from tests.seeds import counts
 
 
-@pytest.mark.parametrize("count", counts(15, 60))
+@pytest.mark.parametrize("count", counts(8, 60))
 def test_random_modules(count: int) -> None:
     found = Counter(check(seed) for seed in range(count))
-    assert found["kink"] <= count // 10
+    assert found["kink"] <= max(1, count // 10)
     assert {"after", "before", "split"} <= set(found)
 
 
-@pytest.mark.parametrize("count", counts(10, 30))
+@pytest.mark.parametrize("count", counts(6, 30))
 def test_random_modules_whose_ifs_compute_again(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,7 +129,10 @@ def test_threads_do_what_the_interpreter_does(name: str) -> None:
         test_derivatives.through_shared_memory,
         test_derivatives.of_lanes,
         test_derivatives.sums_over_lanes,
-        *test_derivatives.SHARED,
+        *(
+            pytest.param(f, marks=pytest.mark.slow if f is test_derivatives.scans else ())
+            for f in test_derivatives.SHARED
+        ),
     ],
 )
 def test_threads_take_derivatives(function: Any) -> None:

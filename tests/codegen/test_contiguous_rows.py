@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from octants.target import ALWAYS, AUTO, Target
 
 AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
 SHAPES = [(7, 33), (5, 3), (3, 100), (1, 64), (200, 1), (16, 16), (6, 40)]
+OFTEN = ((5, 3), (3, 100))
 
 
 @pytest.fixture(autouse=True)
@@ -26,15 +27,17 @@ def clean() -> Iterator[None]:
     qd.reset()
 
 
-def run(simd: str, shape: tuple[int, ...], *, fields: bool, threads: int = 2) -> list[Any]:
-    """A kernel that looks at neighbours, rows, columns, and its place; values and gradients."""
+Shapes = Sequence[tuple[int, int]]
+
+
+def run(simd: str, shapes: Shapes, *, fields: bool, threads: int = 2) -> list[list[Any]]:
+    """A kernel that looks at neighbours, rows, columns, and its place: values and gradients.
+
+    One kernel serves ndarrays of all shapes.
+    """
     qd.init(arch=qd.cpu, simd=simd, cpu_max_num_threads=threads, log_level="error")
     make = qd.field if fields else qd.ndarray
     kind: Any = qd.template() if fields else qd.types.ndarray()
-    x, y = (make(qd.f32, shape=shape, needs_grad=True) for _ in range(2))
-    counts = make(qd.i32, shape=shape[0])
-    x.from_numpy(np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32))
-    counts.from_numpy((np.arange(shape[0]) % 5).astype(np.int32))
 
     @qd.kernel
     def look(x: kind, y: kind, counts: kind):
@@ -48,29 +51,52 @@ def run(simd: str, shape: tuple[int, ...], *, fields: bool, threads: int = 2) ->
                 v = v * j - i
             y[i, j] = v
 
-    look(x, y, counts)
-    y.grad.from_numpy(np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32))
-    look.grad(x, y, counts)
-    return [y.to_numpy(), x.grad.to_numpy()]
+    found = []
+    for shape in shapes:
+        x, y = (make(qd.f32, shape=shape, needs_grad=True) for _ in range(2))
+        counts = make(qd.i32, shape=shape[0])
+        x.from_numpy(np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32))
+        counts.from_numpy((np.arange(shape[0]) % 5).astype(np.int32))
+        look(x, y, counts)
+        y.grad.from_numpy(np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32))
+        look.grad(x, y, counts)
+        found.append([y.to_numpy(), x.grad.to_numpy()])
+    return found
 
 
-@pytest.mark.parametrize("fields", [True, False], ids=["fields", "ndarrays"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_rows_of_all_lengths(shape: tuple[int, int], fields: bool) -> None:
+def check_rows(shapes: Shapes, *, fields: bool) -> None:
     """Values to the bit; in gradients several work items add to one element."""
-    expected = run("never", shape, fields=fields)
+    expected = run("never", shapes, fields=fields)
     for simd in ("auto", "always"):
-        values, gradient = run(simd, shape, fields=fields)
-        np.testing.assert_array_equal(values.view(np.uint32), expected[0].view(np.uint32))
-        np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-5)
+        for shape, found, wanted in zip(
+            shapes, run(simd, shapes, fields=fields), expected, strict=True
+        ):
+            bits, wanted_bits = found[0].view(np.uint32), wanted[0].view(np.uint32)
+            np.testing.assert_array_equal(bits, wanted_bits, err_msg=str(shape))
+            np.testing.assert_allclose(found[1], wanted[1], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_all_lengths_in_ndarrays() -> None:
+    check_rows(SHAPES, fields=False)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(s, marks=() if s in OFTEN else pytest.mark.slow) for s in SHAPES],
+    ids=str,
+)
+def test_rows_of_all_lengths_in_fields(shape: tuple[int, int]) -> None:
+    check_rows([shape], fields=True)
 
 
 def test_large_matrices_on_several_threads() -> None:
-    for shape in ((300, 37), (40, 5000)):
-        expected = run("never", shape, fields=False)[0]
-        for threads in (1, 3):
-            values = run("always", shape, fields=False, threads=threads)[0]
-            np.testing.assert_array_equal(values, expected)
+    shapes = ((300, 37), (40, 5000))
+    expected = run("never", shapes, fields=False)
+    for threads in (1, 3):
+        for found, wanted in zip(
+            run("always", shapes, fields=False, threads=threads), expected, strict=True
+        ):
+            np.testing.assert_array_equal(found[0], wanted[0])
 
 
 def test_a_window_of_a_grid() -> None:

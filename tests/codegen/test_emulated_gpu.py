@@ -28,7 +28,7 @@ from tests.codegen import (
 )
 from tests.codegen.compiled import Compiled, ndarray, parallel
 from tests.codegen.on_emulated_gpu import OnEmulatedGpu, emulated_gpu
-from tests.seeds import counts
+from tests.seeds import counts, seeds
 
 ADJOINT = Companion.ADJOINT
 
@@ -95,7 +95,7 @@ def test_memory_that_is_refused_ends_the_launch() -> None:
         assert data["out"].tolist() == test_records.wanted(n[-5:])
 
 
-@pytest.mark.parametrize("count", counts(16, 40))
+@pytest.mark.parametrize("count", counts(10, 40))
 def test_gradients_of_random_modules_with_little_memory(count: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(count):
@@ -149,7 +149,7 @@ def test_a_failure_while_bounds_are_computed() -> None:
         assert not data["out"].any()
 
 
-@pytest.mark.parametrize("seed", range(4, 10))
+@pytest.mark.parametrize("seed", seeds(2, 6, 4))
 def test_random_programs(seed: int) -> None:
     """From the source to the launch, with the data layer over memory that is not shared."""
     with emulated_gpu(total=1 << 28) as fake:

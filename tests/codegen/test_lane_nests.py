@@ -94,9 +94,9 @@ def adjoints(kernel: Module, budget: int, lanes: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("budget", "seeds"),
     [
-        (0, SEEDS[::2]),
-        (400, SEEDS[:4]),
-        (4000, SEEDS[4:]),
+        (0, SEEDS[4:6]),
+        (400, SEEDS[3:5]),
+        (4000, SEEDS[5:7]),
         *(pytest.param(budget, SEEDS, marks=pytest.mark.slow) for budget in (0, 400, 4000)),
     ],
 )

@@ -29,6 +29,7 @@ from tests.codegen.representative import (
     random_modules,
     words_of_the_language,
 )
+from tests.seeds import seeds
 
 CAPABILITIES = (75, 80, 90, 120)
 
@@ -76,7 +77,7 @@ def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) 
 
 
 @needs_assembler
-@pytest.mark.parametrize("seed", range(300, 304))
+@pytest.mark.parametrize("seed", seeds(2, 4, 300))
 def test_random_programs_are_assembled(
     seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -81,7 +81,9 @@ def undefined(code: bytes) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("opt_level", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "opt_level", [0, *(pytest.param(level, marks=pytest.mark.slow) for level in (1, 2)), 3]
+)
 @pytest.mark.parametrize("target", [TARGET, X64, ARM64], ids=["host", "x64", "arm64"])
 def test_an_object_needs_only_what_the_runtime_knows(target: Target, opt_level: int) -> None:
     if not target.triple.endswith("linux-gnu"):

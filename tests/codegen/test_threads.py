@@ -158,7 +158,7 @@ def test_what_is_pushed_comes_back(by_while: bool, threads: int) -> None:
     assert kernel.runs.popitem()[1] == runs + 1, "now there is capacity"
 
 
-@pytest.mark.parametrize("count", counts(14, 40))
+@pytest.mark.parametrize("count", counts(8, 40))
 @pytest.mark.parametrize("local", [0, 16])
 def test_gradients_of_random_modules_with_tapes_that_refuse(local: int, count: int) -> None:
     found: Counter[str] = Counter()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from octants.fuzz.generator.build import generate
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Outcome, Program
 
@@ -28,3 +30,14 @@ def make(
 def outcome(source: str, inputs: dict[str, Any], *arguments: Any, **options: Any) -> Outcome:
     """What the oracle says of a program with one kernel `k`."""
     return run(make(source, inputs, [("k", arguments)], **options))
+
+
+def assert_generated(names: str, profile: str, most: int) -> None:
+    """Check that at least two of the first programs have each of these features, by `;`."""
+    wanted = {name.strip() for name in names.replace("\n", " ").split(";")}
+    features: Counter[str] = Counter()
+    for seed in range(most):
+        features.update(set(generate(seed, "f32", profile).features))
+        if all(features[name] >= 2 for name in wanted):
+            return
+    raise AssertionError({name: features[name] for name in wanted if features[name] < 2})

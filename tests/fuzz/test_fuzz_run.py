@@ -10,7 +10,7 @@ from octants.fuzz.report import Report
 from tests.devices import ARCH, on_cpu
 
 PARTS, PROGRAMS = 20, 100 if ARCH == "cpu" else 50  # more by `python -m octants.fuzz`
-QUICK = 6  # programs of a test that always runs; half of them in f64
+QUICK = 4  # programs of a test that always runs; half of them in f64
 MOST_SET_ASIDE = 0.15  # of a part; over all parts it is below 10 %
 LEAST_NONZERO = 0.6
 

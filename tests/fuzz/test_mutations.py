@@ -87,14 +87,14 @@ def run_from(seed: int, fault: Fault, path: Path) -> list[str]:
     return lines[-1].rstrip().split("\t")
 
 
-@pytest.mark.parametrize("count", counts(5, 30))
+@pytest.mark.parametrize("count", counts(3, 30))
 def test_the_same_programs_agree_without_faults(count: int) -> None:
     programs = [generate(FIRST_SEED + number, "f64") for number in range(count)]
     for verdict in check(programs, BACKENDS["cpu"]()):
         assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems
 
 
-@pytest.mark.parametrize("count", counts(5, 30))
+@pytest.mark.parametrize("count", counts(3, 30))
 def test_work_items_that_overtake_each_other_change_nothing(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

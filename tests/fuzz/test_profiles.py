@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from octants.fuzz import runner
@@ -13,9 +11,10 @@ from octants.fuzz.generator.build import generate
 from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.report import Report
 from tests.devices import ARCH
+from tests.fuzz.helpers import assert_generated
 
 FIRST = 200_106  # of a hundred that are compiled at the quickest: see `backends.options`
-QUICK, MORE = 4, 90
+QUICK, MORE = 2, 92
 
 pytestmark = pytest.mark.filterwarnings("ignore::octants.OctantsWarning")
 OTHERS = [name for name in PROFILES if name != "core"]
@@ -36,7 +35,7 @@ def test_programs_agree_with_the_oracle(profile: str, first: int, count: int) ->
     findings = [f"{e['command']}\n{e['problems']}\n{e['source']}" for e in report.findings]
     assert not report.wrong, "\n".join(findings)
     judged = report.compared + report.statuses[Status.REFUSED.value]
-    assert judged >= 0.6 * count, report.reasons
+    assert judged >= 0.5 * count, report.reasons
 
 
 WANTED = {
@@ -95,12 +94,7 @@ WANTED = {
 
 @pytest.mark.parametrize("profile", WANTED)
 def test_every_production_is_used(profile: str) -> None:
-    features: Counter[str] = Counter()
-    for seed in range(100):
-        features.update(set(generate(seed, "f32", profile).features))
-    wanted = {name.strip() for name in WANTED[profile].replace("\n", " ").split(";")}
-    assert wanted <= set(features), sorted(wanted - set(features))
-    assert min(features[name] for name in wanted) >= 2
+    assert_generated(WANTED[profile], profile, 100)
 
 
 def test_extents_at_the_edges_of_lanes() -> None:

@@ -87,8 +87,8 @@ def cost(lines: list[str], simd: str) -> tuple[int, int]:
 SIZES = {"alternatives": 12, "alternative loops": 12, "ifs in ifs": 12, "branches": 6}
 """Of branches in branches the first few cost less."""
 
-QUICK = [(shape, "never") for shape in SHAPES if shape != "alternative loops"]
-QUICK += [(shape, "always") for shape in ("stores", "unrolled")]
+LONG = ("alternative loops", "ifs in ifs", "matrices")
+QUICK = [*((shape, "never") for shape in SHAPES if shape not in LONG), ("stores", "always")]
 CASES = [(shape, simd) for shape in SHAPES for simd in ("never", "always")]
 
 

@@ -31,38 +31,38 @@ def _verify_task_arguments(domain: Block | None, body: Block) -> None:
 
 def _verify_block(block: Block, visible: set[Value], arrays: set[Array]) -> None:
     """Check a block; ``visible`` is restored on return."""
-    defined: list[Value] = []
-
-    def define(value: Value) -> None:
-        if value in visible:
-            raise InvalidIR(f"{value} is defined twice")
-        visible.add(value)
-        defined.append(value)
-
-    for arg in block.args:
-        define(arg)
     if not block.ops or not isinstance(block.ops[-1], Yield):
         raise InvalidIR("a block does not end in a yield")
-    for position, op in enumerate(block.ops):
+    defined: list[Value] = []
+    _define(block.args, visible, defined)
+    for count, op in enumerate(block.ops, 1):
         try:
-            _verify_operation(op, position == len(block.ops) - 1, visible, arrays)
+            if isinstance(op, Yield) and count < len(block.ops):
+                raise InvalidIR("a yield in the middle of a block")
+            _verify_operation(op, visible, arrays)
         except InvalidIR as error:
             raise InvalidIR(f"{error}\nin: {Printer().operation(op)}") from None
-        for region in op.regions:
-            _verify_block(region, visible, arrays)
-        for value in op.results:
-            define(value)
+        if op.REGIONS:
+            for region in op.regions:
+                _verify_block(region, visible, arrays)
+        if op.results:
+            _define(op.results, visible, defined)
     visible.difference_update(defined)
 
 
-def _verify_operation(
-    op: Operation, is_last: bool, visible: set[Value], arrays: set[Array]
-) -> None:
-    if isinstance(op, Yield) and not is_last:
-        raise InvalidIR("a yield in the middle of a block")
-    for value in op.operands:
-        if value not in visible:
-            raise InvalidIR(f"{value} is used before it is defined")
+def _define(values: list[Value], visible: set[Value], defined: list[Value]) -> None:
+    for value in values:
+        if value in visible:
+            raise InvalidIR(f"{value} is defined twice")
+        visible.add(value)
+    defined += values
+
+
+def _verify_operation(op: Operation, visible: set[Value], arrays: set[Array]) -> None:
+    operands = op.operands
+    if operands and not visible.issuperset(operands):
+        unknown = next(value for value in operands if value not in visible)
+        raise InvalidIR(f"{unknown} is used before it is defined")
     array = getattr(op, "array", None)
     if array is not None and array not in arrays:
         raise InvalidIR(f"array {array.name} is not declared")

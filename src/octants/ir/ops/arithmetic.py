@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from octants.ir.core import InvalidIR, Operation, Value, attribute, operand, operands, operation
@@ -28,6 +29,19 @@ PARTIAL = frozenset(("quotient", "remainder", "lsl", "lsr", "asr"))
 """Functions of integers as machines have them, defined for some operands only: lowered code."""
 
 COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def _once(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Check each function with each combination of types only once, for `Operation.verify`."""
+    known: set[tuple[Any, ...]] = set()
+
+    def verify(self: Any) -> None:
+        signature = (self.fn, self.results[0].type, *[value.type for value in self.operands])
+        if signature not in known:
+            check(self)
+            known.add(signature)
+
+    return verify
 
 
 class Pure(Operation):
@@ -61,6 +75,7 @@ class Unary(Pure):
     fn: str = attribute()
     x: Value = operand()
 
+    @_once
     def verify(self) -> None:
         _require(self.fn in UNARY, f"no unary function {self.fn}")
         _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
@@ -95,6 +110,7 @@ class Binary(Pure):
     lhs: Value = operand()
     rhs: Value = operand()
 
+    @_once
     def verify(self) -> None:
         dtype = self.lhs.type
         _require(self.fn in BINARY or self.fn in PARTIAL, f"no binary function {self.fn}")
@@ -132,6 +148,7 @@ class Compare(Pure):
     lhs: Value = operand()
     rhs: Value = operand()
 
+    @_once
     def verify(self) -> None:
         _require(self.fn in COMPARE, f"no comparison {self.fn}")
         _require(self.lhs.type is self.rhs.type, f"{self.lhs.type} against {self.rhs.type}")
