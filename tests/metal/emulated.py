@@ -9,6 +9,8 @@ import pytest
 
 import octants as qd
 from octants import driver
+from octants.codegen.structured.features import Features
+from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.metal import context
 from tests.metal import wider
 from tests.metal.fake_metal import FakeMetal
@@ -17,8 +19,21 @@ from tests.metal.fake_metal import FakeMetal
 def install(
     patch: pytest.MonkeyPatch, fake: FakeMetal | None = None, *, is_wider: bool = False
 ) -> FakeMetal:
-    """Have the runtime find a fake Metal, which has wider types if asked for."""
+    """Have the runtime find a fake Metal, which has wider types if asked for.
+
+    It lists the errors of kernels that need more than Metal has, in `refusals`.
+    """
     fake = fake or FakeMetal()
+    require = Features.require
+
+    def noted(self: Features, name: str) -> None:
+        try:
+            require(self, name)
+        except OctantsError as error:
+            fake.refusals.append(str(error))
+            raise
+
+    patch.setattr(Features, "require", noted)
     library = fake.library()
     if is_wider:
         wider.install(patch)

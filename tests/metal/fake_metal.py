@@ -67,6 +67,7 @@ class FakeMetal:
         self.compiled: list[str] = []
         self.refuses_to_archive = False
         self.problems: list[str] = []
+        self.refusals: list[str] = []
         self.calls: Counter[str] = Counter()
         self.launches: list[tuple[str, int, int]] = []
         self.faults: set[str] = set()
