@@ -5,12 +5,12 @@ from __future__ import annotations
 from octants.fuzz.generator import vectors
 from octants.fuzz.generator.context import Context, Expr, Function, Productions, Shared
 
-_Form = tuple[str, list[tuple[str, tuple[int, ...]]], str, tuple[int, ...], str]
+_Kind = tuple[str, list[tuple[str, tuple[int, ...]]], str, tuple[int, ...], str]
 """What it is called, the parameters, the sort and the shape of the result, and the text.
 
 In the text, @ stands for the name, $p and $q for numbers that keep the result small.
 """
-_FORMS: list[_Form] = [
+_KINDS: list[_Kind] = [
     (
         "of two numbers",
         [("f", ()), ("f", ())],
@@ -108,7 +108,7 @@ def _declare(shared: Shared) -> list[str]:
     """Add some of the forms to the funcs of the program."""
     rng = shared.rng
     lines: list[str] = []
-    for name, parameters, sort, shape, text in rng.sample(_FORMS, rng.randint(2, 4)):
+    for name, parameters, sort, shape, text in rng.sample(_KINDS, rng.randint(2, 4)):
         made = Function(shared.fresh("adj"), parameters, sort, shape, 4.0)
         shared.functions.append(made)
         shared.features[f"adjoint {name}"] += 1
