@@ -170,5 +170,5 @@ class Nvptx(Gpu):
 
 
 def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
-    """Compile a module to PTX; see `gpu.capabilities.target` and `gpu.compilation`."""
+    """Compile a module to PTX; see `gpu.nvidia_targets.target` and `gpu.compilation`."""
     return compilation.compile_module(module, Nvptx(target), **options)
