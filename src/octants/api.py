@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     import logging
 
     from octants import profiler
+    from octants.diagnostics import adjoint_errors
     from octants.launch import segmented_kernel
 else:
     profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
+    adjoint_errors = Deferred("octants.diagnostics.adjoint_errors")
     segmented_kernel = Deferred("octants.launch.segmented_kernel")
 
 __all__ = [
@@ -462,6 +464,8 @@ def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
     """Make a function the adjoint of another one: ``@f.adjoint``; see `func`."""
     if not isinstance(adjoint, FunctionType):
         raise TypeError(f"`@{function.__name__}.adjoint` decorates functions, not {adjoint!r}")
+    if getattr(function, "octants_is_compiled", False):
+        raise adjoint_errors.LateAdjoint(function.__name__).at(None)
     function.octants_adjoint = adjoint
     return _mark(adjoint)
 

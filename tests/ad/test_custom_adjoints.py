@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -423,6 +426,31 @@ def test_mistakes(name: str) -> None:
     with pytest.raises(OctantsError) as caught:
         kernel(x)
     check_golden(f"errors/{name}", without_lines(str(caught.value)))
+
+
+def test_an_adjoint_that_comes_too_late(tmp_path: Path) -> None:
+    """A kernel that was compiled, or loaded from the cache, would keep its derivative."""
+    program = tmp_path / "late.py"
+    program.write_text(
+        "import octants as qd\n"
+        "qd.init(arch=qd.cpu, offline_cache=True, offline_cache_file_path='cache')\n"
+        "@qd.func\n"
+        "def f(x):\n    return 2.0 * x\n"
+        "@qd.kernel\n"
+        "def k(x: qd.f32) -> qd.f32:\n    return f(x)\n"
+        "k(1.0)\n"
+        "@f.adjoint\n"
+        "def f_adjoint(x, g):\n    return g\n"
+    )
+    for _ in range(2):
+        found = subprocess.run(
+            [sys.executable, program.name],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "OCT365: `f` gets an adjoint after kernels" in found.stderr
 
 
 def test_what_is_no_function() -> None:

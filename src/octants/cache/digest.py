@@ -21,7 +21,7 @@ import numpy as np
 
 from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
-from octants.lang.function_marks import home_of, marked_function
+from octants.lang.function_marks import home_of, marked_function, note_compiled
 from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
 from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
@@ -164,6 +164,7 @@ def _add_function(digest: Digest, function: types.FunctionType) -> None:
     digest.word(*code.co_freevars)
     digest.values(*(function.__defaults__ or ()))
     digest.value(dict(function.__kwdefaults__ or {}))
+    note_compiled(function)
     adjoint = getattr(function, "octants_adjoint", None)
     if adjoint is not None:
         digest.word("adjoint")

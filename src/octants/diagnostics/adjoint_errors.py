@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsCompilationError, OctantsTypeError
+from octants.diagnostics.exceptions import (
+    OctantsCompilationError,
+    OctantsRuntimeError,
+    OctantsTypeError,
+)
 
 
 class WrongAdjoint(UserError):
@@ -19,6 +23,16 @@ class WrongAdjoint(UserError):
         "it takes the arguments of the function and the adjoint of each result, and returns the"
         " adjoint of each argument of floats, in this order"
     )
+
+
+class LateAdjoint(UserError):
+    """An adjoint of a function that kernels were compiled with."""
+
+    name: str
+    code = "OCT365"
+    exception = OctantsRuntimeError
+    title = "`{name}` gets an adjoint after kernels that call it were compiled"
+    remedy = "define the adjoint right behind the function; to change it, define both again"
 
 
 class ImpureAdjoint(UserError):

@@ -23,7 +23,7 @@ from octants.frontend.context import Context
 from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.frontend.values import is_number
 from octants.ir.core import Value
-from octants.lang.function_marks import is_library_function, marked_function
+from octants.lang.function_marks import is_library_function, marked_function, note_compiled
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
@@ -142,6 +142,7 @@ def inline(
     by_reference: frozenset[str] = frozenset(),
 ) -> Any:
     """Build the body of a function in place of its call; gives what it returns, or None."""
+    note_compiled(function)
     adjoint = custom_adjoints.adjoint_of(context, function)
     if adjoint is None:
         return _inline(context, node, function, values, by_reference)

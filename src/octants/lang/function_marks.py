@@ -52,6 +52,12 @@ def marked_function(function: Any) -> Any:
     return mark if mark is own or getattr(function, "octants_is_kernel", False) else None
 
 
+def note_compiled(function: Any) -> None:
+    """Remember that a function is part of a compiled kernel: its adjoint cannot change any more."""
+    if getattr(function, "octants_function", None) is function:
+        setattr(function, "octants_is_compiled", True)  # noqa: B010
+
+
 def is_library_function(function: Any) -> bool:
     """Whether `library_function` has marked a function."""
     is_marked = getattr(function, "octants_library", False)
