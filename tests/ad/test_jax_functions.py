@@ -10,6 +10,7 @@ import pytest
 
 import octants as qd
 from tests.ad.array_function_kernels import lengths, powers, returned_well, scaled_squares
+from tests.devices import shares_memory
 
 jax = pytest.importorskip("jax")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -129,6 +130,7 @@ by_pointers = pytest.mark.skipif(
 
 
 @by_pointers
+@shares_memory
 def test_compiled_programs_pass_their_memory() -> None:
     seen = []
 

@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.race_errors import NoRaceCheck
+from tests.devices import checks_races
 from tests.golden_files import check_golden
 
 N = 8
@@ -266,6 +267,7 @@ def slots(x: qd.template(), count: qd.template(), n: qd.i32):
         x[1, slot] = x[0, i] * 2.0
 
 
+@checks_races
 def test_rows_that_arguments_choose(x: Any, loss: Any) -> None:
     a = indices(1, 2, 3, 4, 5, 6, 7, 0)
     gradient(lambda: from_row_to_row(x, a, 0, 1), x, loss, grad_check=[x])
@@ -279,6 +281,7 @@ def test_a_row_after_a_row_is_proven(x: Any, loss: Any) -> None:
     gradient(lambda: [next_row(x, a, t) for t in range(3)], x, loss, grad_check=[x])
 
 
+@checks_races
 def test_a_scatter(x: Any, loss: Any) -> None:
     permutation, no_permutation = indices(3, 0, 1, 2, 7, 6, 5, 4), indices(3, 0, 1, 2, 7, 6, 5, 3)
     gradient(lambda: scatter(x, permutation), x, loss, grad_check=[x], validation=True)
@@ -294,11 +297,13 @@ def test_a_scatter(x: Any, loss: Any) -> None:
             scatter.grad(x, no_permutation)
 
 
+@checks_races
 def test_the_error_of_a_race_that_was_seen(x: Any, loss: Any) -> None:
     a = indices(3, 0, 1, 2, 7, 6, 5, 3)
     check_golden("errors/OCT304_scatter", portable(refused(lambda: scatter(x, a), x, loss, SEEN)))
 
 
+@checks_races
 def test_addresses_that_the_kernel_itself_decides(x: Any, loss: Any) -> None:
     count = qd.field(qd.i32, ())
     gradient(lambda: slots(x, count, N), x, loss, validation=True)
@@ -308,6 +313,7 @@ def test_addresses_that_the_kernel_itself_decides(x: Any, loss: Any) -> None:
 
 
 @pytest.mark.parametrize("validation", [False, True])
+@checks_races
 def test_ndarrays(validation: bool, loss: Any) -> None:
     @qd.kernel
     def shifted(x: qd.types.ndarray(ndim=1), by: qd.i32):
@@ -326,6 +332,7 @@ def test_ndarrays(validation: bool, loss: Any) -> None:
         shifted(x, 1)
 
 
+@checks_races
 def test_elements_of_vectors(loss: Any) -> None:
     v = qd.Vector.field(2, qd.f64, N, needs_grad=True)
     a = indices(1, 2, 3, 4, 5, 6, 7, 0)
@@ -349,6 +356,7 @@ def test_elements_of_vectors(loss: Any) -> None:
         same_component()
 
 
+@checks_races
 def test_launches_are_checked_now_and_then_and_always_if_validated(x: Any, loss: Any) -> None:
     a = indices(0, 1, 2, 3, 4, 5, 6, 7)
 
@@ -390,6 +398,7 @@ def test_integers_that_all_work_items_store_alike_are_no_race(x: Any, loss: Any)
 # -- debug mode -----------------------------------------------------------------------------------
 
 
+@checks_races
 def test_debug_mode_warns_of_a_race_once() -> None:
     qd.init(arch=qd.cpu, debug=True, log_level="error")
     x = qd.field(qd.f32, (4, N))
@@ -419,6 +428,7 @@ def test_debug_mode_does_not_warn_of_what_is_no_race() -> None:
     scatter(x, a)  # all store the same
 
 
+@checks_races
 def test_debug_mode_checks_each_launch_on_a_tape() -> None:
     qd.init(arch=qd.cpu, debug=True, default_fp=qd.f64, log_level="error")
     x = qd.field(qd.f64, (4, N), needs_grad=True)
@@ -434,6 +444,7 @@ def test_debug_mode_checks_each_launch_on_a_tape() -> None:
     refused(body, x, loss, SEEN)
 
 
+@checks_races
 def test_forward_mode_refuses_the_same() -> None:
     y = qd.field(qd.f64, N, needs_dual=True)
     counts = qd.field(qd.i32, N)

@@ -45,7 +45,7 @@ class NoRaceCheck(UserError):
     label = "which work items access this element is known at run time only"
     notes = (
         "the check needs atomic updates of 64 bits",
-        "the device lacks shaderBufferInt64Atomics or shaderInt64",
+        "the device lacks them, or 64-bit integers (Vulkan: shaderBufferInt64Atomics, shaderInt64)",
     )
     remedy = (
         "leave out `validation=True`, so that launches run unchecked here; or use another"
