@@ -32,6 +32,7 @@ from octants.passes.fold_doubles import fold_doubles
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
+from octants.passes.index_sums import index_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
@@ -210,6 +211,12 @@ FINISH = (
         lambda m, _: sink_stores(m, m.noalias),
         "last: it moves what others would look for",
         _is_gpu,
+    ),
+    Pass(
+        "index_sums",
+        lambda module, _: index_sums(module),
+        "last: what is in memory is no carried value any more",
+        when=lambda machine: machine.serialises_blocks,
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

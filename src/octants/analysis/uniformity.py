@@ -24,7 +24,7 @@ from typing import Any
 
 from octants.analysis.reachability import reachable
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Record, Value
+from octants.ir.core import Block, Operation, Record, Space, Value
 from octants.types.scalars import i32, i64
 
 _RECORD = (ops.RecordPush, ops.RecordPop, ops.RecordEnd)
@@ -65,7 +65,7 @@ class Uniformity:
         self._visit(block)
         self._find_bases(block)
         roots = list(block.args)
-        roots += [v for op in block.walk() if op.is_varying for v in op.results]
+        roots += [v for op in block.walk() if _is_varying(op) for v in op.results]
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
         bases = (op.base for op in block.walk() if isinstance(op, _RECORD))
@@ -245,6 +245,11 @@ class Uniformity:
                 if compared:
                     waiting += self._comparisons.get(self._choices.get(value, value), ())
         return found
+
+
+def _is_varying(op: Operation) -> bool:
+    """Whether the results of an operation vary by themselves: each work item has its own arrays."""
+    return op.is_varying or (isinstance(op, ops.Load) and op.array.space is Space.LOCAL)
 
 
 def _both_branches_push(op: Operation) -> bool:

@@ -15,6 +15,7 @@ from octants.ir.core import (
     Module,
     Operation,
     Record,
+    Space,
     Task,
     Value,
 )
@@ -43,10 +44,15 @@ def restartable(body: Block) -> set[Operation]:
     found: set[Operation] = set()
     for op in body.ops:
         inside = [op, *(each for region in op.regions for each in region.walk())]
-        if any(each.writes or isinstance(each, ops.Print) for each in inside):
+        if any(_changes_memory(each) or isinstance(each, ops.Print) for each in inside):
             break
         found.update(each for each in inside if isinstance(each, _ASKING))
     return found
+
+
+def _changes_memory(op: Operation) -> bool:
+    """Return whether an operation writes memory that is not the work item's own."""
+    return isinstance(op, ops.Write) and op.array.space is not Space.LOCAL
 
 
 def reserved_pushes(body: Block) -> set[Operation]:
@@ -75,7 +81,9 @@ def can_retry(body: Block) -> bool:
     first sweep matters, and whether it repeats the stores of the forward run.
     """
     if not any(
-        isinstance(op, ops.Write) and op.companion is Companion.PRIMAL for op in body.walk()
+        _changes_memory(op) and op.companion is Companion.PRIMAL
+        for op in body.walk()
+        if isinstance(op, ops.Write)
     ):
         return True
     return _restarts(body)

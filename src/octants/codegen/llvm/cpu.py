@@ -268,6 +268,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])
+        local_arrays.begin(f, task, choice.lanes)
         for op in choice.rows.rematerialised if choice.rows is not None else ():
             f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None

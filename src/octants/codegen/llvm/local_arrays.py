@@ -12,13 +12,16 @@ _MOST = 1 << 16  # bytes on the stack, which may be that of a user's thread
 _ALIGNMENT = 16
 
 
-def begin(f: FunctionText, task: Task) -> None:
-    """Give all work items of a function the same memory, as they run one after the other."""
+def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
+    """Give all work items of a function the same memory, as they run one after the other.
+
+    Those that run in ``lanes`` have their elements side by side.
+    """
     offsets: dict[tuple[object, Companion], int] = {}
     total = 0
     for array in local_arrays(task):
         offsets[array, Companion.PRIMAL] = total
-        total += -(-nbytes(array) // _ALIGNMENT) * _ALIGNMENT
+        total += -(-lanes * nbytes(array) // _ALIGNMENT) * _ALIGNMENT
     if not offsets:
         return
     if total <= _MOST:

@@ -52,6 +52,11 @@ class LaneOffset(Offset):
         else:
             super().add_unknown(line.start, stride)
 
+    def add_of_lane(self, index: str, size: int) -> None:
+        """Add ``index`` in an array with an element of each lane side by side."""
+        self.add(index, size * self._lanes.lanes)
+        self._step += size
+
     def addresses(self, base: str) -> LaneAddress:
         """Return the addresses at this offset from ``base``."""
         f, start = self._lanes, self.apply(base)
@@ -81,6 +86,10 @@ def locate(
 ) -> LaneAddress:
     """Return the addresses of an array element for all lanes."""
     offset = LaneOffset(f)
+    if array.space is Space.LOCAL:
+        (index,) = indices
+        offset.add_of_lane(f.index(index), array.dtype.size)
+        return offset.addresses(f.pointer(array, companion))
     return offset.addresses(add_indices(f, offset, array, companion, indices))
 
 
