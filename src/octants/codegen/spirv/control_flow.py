@@ -41,6 +41,11 @@ class EntryPoint:
     shared: dict[Any, Words] = field(default_factory=dict)
 
 
+_NO_CONTROL, _DO_NOT_UNROLL = 0, 2
+"""Loop controls. NVIDIA's compiler (580.159) unrolls a `while` with a condition like
+``w < abs(x[0])`` by a trip count for which it reads the load of an iteration that has not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """An array in memory without addresses."""
@@ -153,7 +158,7 @@ class ControlFlowCode(ThreadCode):
         if not self._is_open:
             return
         if not self.assembly.features.has("cuts"):
-            self._loop(test, body)
+            self._loop(test, body, _NO_CONTROL if is_left else _DO_NOT_UNROLL)
         elif is_left is None:
             self._watched_loop(test, body)
         else:
@@ -161,14 +166,18 @@ class ControlFlowCode(ThreadCode):
             self._note_cut(is_left())
 
     def _loop(
-        self, test: Callable[[], int], body: Callable[[], object], seen: int | None = None
+        self,
+        test: Callable[[], int],
+        body: Callable[[], object],
+        control: int = _NO_CONTROL,
+        seen: int | None = None,
     ) -> None:
         """Write a loop; ``seen`` is a variable whose lowest bit is its condition."""
         header, first, inside, latch, merge = (self.assembly.fresh() for _ in range(5))
         self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
         self._label(header)
-        self.emit(Op.LOOP_MERGE, merge, latch, 0)
+        self.emit(Op.LOOP_MERGE, merge, latch, control)
         self._jump(Op.BRANCH, first)
         self._label(first)
         self._jump(Op.BRANCH_CONDITIONAL, test(), inside, merge)
@@ -201,7 +210,7 @@ class ControlFlowCode(ThreadCode):
             self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
             return goes_on
 
-        self._loop(watched, body, seen)
+        self._loop(watched, body, seen=seen)
         bit = self.apply("and", u32, self.read(seen), one)
         self._note_cut(self.compare("eq", u32, bit, one))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from octants.artifact import Artifact
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.kernels import Written, write
@@ -27,7 +29,7 @@ def compile_module(
     with stage("LLVM text"):
         written = _write(module, gpu, fast_math)
         text = written.text.finish()
-    optimised, machine = backend.optimised(text, gpu.target, opt_level)
+    optimised, machine = _optimised(text, gpu, opt_level)
     with stage("LLVM emit") as note:
         code = gpu.emit(machine, optimised)
         note.gives(code.__len__, "bytes")
@@ -45,13 +47,13 @@ def optimised_llvm_text(
 ) -> str:
     """The LLVM IR of a module after LLVM's passes."""
     text = llvm_text(module, gpu, fast_math=fast_math)
-    return str(backend.optimised(text, gpu.target, opt_level)[0])
+    return str(_optimised(text, gpu, opt_level)[0])
 
 
 def assembly_text(module: Module, gpu: Gpu, *, fast_math: bool = False, opt_level: int = 2) -> str:
     """The instructions of a module; compiled again, since LLVM emits a module only once."""
     text = llvm_text(module, gpu, fast_math=fast_math)
-    optimised, machine = backend.optimised(text, gpu.target, opt_level)
+    optimised, machine = _optimised(text, gpu, opt_level)
     return str(machine.emit_assembly(optimised))
 
 
@@ -60,3 +62,8 @@ def _write(module: Module, gpu: Gpu, fast_math: bool) -> Written:
     for name, value in gpu.flags:
         written.text.flag(name, value)
     return written
+
+
+def _optimised(text: str, gpu: Gpu, level: int) -> tuple[Any, Any]:
+    """The module after LLVM's passes, and the machine that emits it."""
+    return backend.optimised(text, gpu.target, max(level, gpu.least_level))

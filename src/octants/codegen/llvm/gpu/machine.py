@@ -17,11 +17,13 @@ class Gpu(GpuMachine):
     """A GPU; subclasses add its threads, subgroups and blocks.
 
     A parameter block of up to `by_value` bytes is passed by value; a larger one has its address
-    passed. `flags` are names and values of LLVM's module flags.
+    passed. `flags` are names and values of LLVM's module flags. LLVM optimises at `least_level`
+    or above.
     """
 
     by_value = -1  # none, not even an empty one
     flags: tuple[tuple[str, int], ...] = ()
+    least_level = 0
 
     def __init__(self, target: Target) -> None:
         self.target = target
