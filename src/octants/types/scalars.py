@@ -95,6 +95,8 @@ def by_name(name: str) -> DType:
 
 def from_numpy(dtype: Any) -> DType:
     """The type with the layout of a numpy dtype; ``KeyError`` if there is none."""
+    if not isinstance(dtype, (np.dtype, type, str)):
+        raise KeyError(dtype)  # older versions of numpy would take the `dtype` that it has
     return _BY_NUMPY[np.dtype(dtype)]
 
 
