@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from octants import options
-from octants.runtime.cpu.discrete import DiscreteMemory
+from octants.runtime.cpu.discrete_device import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.vulkan import physical_devices
 

@@ -57,10 +57,10 @@ from octants.data.ndarray import from_numpy as from_numpy
 from octants.data.ndarray import ndarray as ndarray
 from octants.data.ndarray import zeros as zeros
 from octants.data.struct_field import StructField as StructField
-from octants.data.tensor import Backend as Backend
-from octants.data.tensor import MatrixTensor as MatrixTensor
-from octants.data.tensor import VectorTensor as VectorTensor
-from octants.data.tensor import tensor as tensor
+from octants.data.tensor_factories import Backend as Backend
+from octants.data.tensor_factories import MatrixTensor as MatrixTensor
+from octants.data.tensor_factories import VectorTensor as VectorTensor
+from octants.data.tensor_factories import tensor as tensor
 from octants.data.tree import SNode as SNode
 from octants.data.tree_roots import FieldsBuilder as FieldsBuilder
 from octants.data.tree_roots import deactivate_all_snodes as deactivate_all_snodes

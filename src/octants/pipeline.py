@@ -28,7 +28,7 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_custom_derivatives import drop_custom_derivatives
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
-from octants.passes.fold_doubles import fold_doubles
+from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
@@ -189,8 +189,8 @@ FINISH = (
         _contracts,
     ),
     Pass(
-        "fold_doubles",
-        lambda module, _: fold_doubles(module),
+        "fold_doublings",
+        lambda module, _: fold_doublings(module),
         "when no derivative is to be taken any more",
         _contracts,
     ),

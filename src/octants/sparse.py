@@ -11,7 +11,7 @@ from octants.data.errors import WrongExtents, describe
 from octants.data.struct_field import StructField
 from octants.data.tree import SNode
 from octants.data.tree_roots import root
-from octants.diagnostics.sparse_errors import WrongBlock
+from octants.diagnostics.sparse_block_errors import WrongBlock
 from octants.lang import sparse
 from octants.lang.syntax import grouped, template
 from octants.types.structs import Struct

@@ -14,7 +14,7 @@ from octants.data import current, errors
 from octants.data.dlpack_import import from_dlpack
 from octants.data.field_factories import field
 from octants.data.ndarray import ndarray
-from octants.data.tensor import tensor
+from octants.data.tensor_factories import tensor
 from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning

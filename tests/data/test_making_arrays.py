@@ -16,7 +16,7 @@ from octants.data.field import Field, MatrixField, ScalarField
 from octants.data.field_factories import field
 from octants.data.host_array import Tensor
 from octants.data.ndarray import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
-from octants.data.tensor import Backend, MatrixTensor, VectorTensor, tensor
+from octants.data.tensor_factories import Backend, MatrixTensor, VectorTensor, tensor
 from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.exceptions import (
     OctantsMemoryError,

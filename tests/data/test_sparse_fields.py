@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics import sparse_errors
+from octants.diagnostics import sparse_block_errors
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
 from octants.runtime.parameter_blocks import pool
@@ -807,7 +807,7 @@ def test_error_messages(name: str) -> None:
 def test_all_errors_have_a_golden_file() -> None:
     found = {
         each.code
-        for each in vars(sparse_errors).values()
+        for each in vars(sparse_block_errors).values()
         if isinstance(each, type) and issubclass(each, UserError) and each is not UserError
     }
     assert codes_of("errors", CASES) == found

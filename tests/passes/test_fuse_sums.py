@@ -11,7 +11,7 @@ from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.fold_doubles import fold_doubles
+from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fuse_sums import fuse_sums
 
 LOOP = """\
@@ -191,7 +191,7 @@ def test_doubles(body: str, number: float, additions: int) -> None:
     module = parse(DOUBLED.format(number=number, body=body))
     verify(module)
     before = outputs(module)
-    fold_doubles(module)
+    fold_doublings(module)
     verify(module)
     assert to_text(module).count("binary<add>") == additions
     assert outputs(module).tolist() == before.tolist()

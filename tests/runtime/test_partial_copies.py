@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu.discrete import DiscreteMemory
+from octants.runtime.cpu.discrete_device import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.memory.array_access import HOST, DeviceParts, Part, parts_of
 from octants.runtime.memory.host import address_of, describe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.analysis.aliasing_writes import ElementAliasing
 from octants.autodiff.cooperation import has_barriers, shared_with_adjoints
-from octants.autodiff.hazards import ReadLog, thread_log, writers
+from octants.autodiff.hazardous_reads import ReadLog, thread_log, writers
 from octants.autodiff.idempotent_tasks import initialises
 from octants.autodiff.ordering import ordering_of
 from octants.autodiff.task_facts import TaskFacts

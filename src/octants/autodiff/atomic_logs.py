@@ -16,7 +16,7 @@ the loop itself changes.
 
 from __future__ import annotations
 
-from octants.autodiff.hazards import thread_log, writers
+from octants.autodiff.hazardous_reads import thread_log, writers
 from octants.autodiff.ordering import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from octants.autodiff.adjoints import Adjoints
+from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.errors import no_rule_of_exchange
 from octants.autodiff.primal_memory import PrimalMemory
 from octants.autodiff.primal_values import PrimalValues

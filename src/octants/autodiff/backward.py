@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from octants.autodiff import atomics, subgroups
-from octants.autodiff.adjoints import Adjoints
+from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.cooperation import has_barriers
 from octants.autodiff.custom_derivatives import reverse_custom
 from octants.autodiff.loop_recording import at_iteration, counter

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from octants.autodiff.adjoints import Adjoints
+from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.rules import adjoint_type
 from octants.autodiff.task_builder import EntryBuilder

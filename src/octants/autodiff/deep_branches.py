@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.autodiff.hazards import ReadLog
+from octants.autodiff.hazardous_reads import ReadLog
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass

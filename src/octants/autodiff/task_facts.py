@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.deep_branches import DeepIfs, deep_ifs
-from octants.autodiff.hazards import ReadLog
+from octants.autodiff.hazardous_reads import ReadLog
 from octants.autodiff.induction_variables import Steps, inductions
 from octants.autodiff.ordering import Ordering
 from octants.autodiff.stored_nests import ForOrWhile

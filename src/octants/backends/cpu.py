@@ -23,11 +23,11 @@ from octants.target import HOST, NEVER, Blocks, Capabilities, Target
 if TYPE_CHECKING:
     from octants.analysis.lanes import choice
     from octants.codegen.llvm import cpu
-    from octants.runtime.cpu import discrete
+    from octants.runtime.cpu import discrete_device
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
     choice = Deferred("octants.analysis.lanes.choice")
-    discrete = Deferred("octants.runtime.cpu.discrete")
+    discrete_device = Deferred("octants.runtime.cpu.discrete_device")
 
 
 class CpuBackend(Backend):
@@ -39,7 +39,7 @@ class CpuBackend(Backend):
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())
         if options.has_discrete_memory():
-            device = discrete.DiscreteDevice(threads, tape_budget=budget)
+            device = discrete_device.DiscreteDevice(threads, tape_budget=budget)
             device.is_late = options.raises_late()
             return device
         return CpuDevice(threads, tape_budget=budget)

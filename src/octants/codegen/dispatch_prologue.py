@@ -10,7 +10,7 @@ from octants.artifact import ParameterLayout, TapeSizeInputs
 from octants.codegen.code import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
 from octants.codegen.interleaved_tape import retry_bit
-from octants.codegen.recording_facts import can_fail, can_retry, may_exceed_tape
+from octants.codegen.tape_facts import can_fail, can_retry, may_exceed_tape
 from octants.codegen.tape_size_inputs import find_domain_inputs, find_size_inputs
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32

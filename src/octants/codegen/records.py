@@ -18,7 +18,7 @@ from octants.codegen import messages
 from octants.codegen.code import Code, Element, Operand, register
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import memory_message
-from octants.codegen.recording_facts import counted_pushes, may_exceed_tape
+from octants.codegen.tape_facts import counted_pushes, may_exceed_tape
 from octants.ir import ops
 from octants.ir.core import Operation, Record, Value
 from octants.types.scalars import i64, u32, u64

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from octants.data.field_factories import make_field
 from octants.data.ndarray import make_ndarray
 from octants.data.struct_field import make_struct_field
-from octants.data.tensor import make_tensor
+from octants.data.tensor_factories import make_tensor
 from octants.deferred_import import Deferred
 from octants.types.factories import FACTORIES
 

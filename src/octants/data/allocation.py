@@ -28,9 +28,9 @@ from octants.runtime.capture import uncaptured
 from octants.types.companions import Companion
 
 if TYPE_CHECKING:
-    from octants.diagnostics import sparse_errors
+    from octants.diagnostics import sparse_block_errors
 else:
-    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
+    sparse_block_errors = Deferred("octants.diagnostics.sparse_block_errors")
 
 
 def allocate(field: Any, tree: Tree) -> None:
@@ -95,7 +95,7 @@ def _check(field: Any) -> None:
     if not primal.place_nodes:
         raise CompanionWithoutField(primal.describe(), word).at(None)
     if not _sparse_blocks(field) <= _sparse_blocks(primal):
-        raise sparse_errors.SparseCompanion(field.describe()).at(None)
+        raise sparse_block_errors.SparseCompanion(field.describe()).at(None)
     if (primal.shape, primal.offset) != (field.shape, field.offset):
         shapes = [_shape_in_words(each) for each in (primal, field)]
         raise WrongCompanionShape(primal.describe(), shapes[0], word, shapes[1]).at(None)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from octants.data import sparse_blocks
-    from octants.diagnostics import sparse_errors
+    from octants.diagnostics import sparse_block_errors
 else:
     sparse_blocks = Deferred("octants.data.sparse_blocks")
-    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
+    sparse_block_errors = Deferred("octants.diagnostics.sparse_block_errors")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -214,7 +214,7 @@ class Field(Tensor[E], FieldHandle):
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself."""
         if self.sparsity is not None:
-            raise sparse_errors.SparseMemory(self.describe()).at(None)
+            raise sparse_block_errors.SparseMemory(self.describe()).at(None)
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -34,10 +34,10 @@ from octants.types.sparsity import MOST_CELLS, BlockInfo, Sparsity
 
 if TYPE_CHECKING:
     from octants.data import sparse_blocks
-    from octants.diagnostics import sparse_errors
+    from octants.diagnostics import sparse_block_errors
 else:
     sparse_blocks = Deferred("octants.data.sparse_blocks")
-    sparse_errors = Deferred("octants.diagnostics.sparse_errors")
+    sparse_block_errors = Deferred("octants.diagnostics.sparse_block_errors")
 
 _GRAD_TYPES = {
     Companion.PRIMAL: SNodeGradType.PRIMAL,
@@ -136,7 +136,7 @@ class SNode:
         node = SNode(self.tree, self, axes, extents)
         node.kind = kind
         if node.is_sparse and math.prod(node.shape) > MOST_CELLS:
-            raise sparse_errors.TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
+            raise sparse_block_errors.TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
         self.children.append(node)
         if node.is_sparse:
             sparse_trees.add(self.tree)

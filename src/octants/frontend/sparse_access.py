@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from types import FunctionType
 from typing import Any, cast
 
-from octants.diagnostics.sparse_errors import NestedSparseLoop
+from octants.diagnostics.sparse_block_errors import NestedSparseLoop
 from octants.frontend import domains, functions, python_objects
 from octants.frontend.active_cells import ActiveList
 from octants.frontend.context import Context

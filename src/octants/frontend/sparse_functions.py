@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any, NoReturn, cast
 
 from octants.diagnostics.library_errors import WrongArgumentValue
-from octants.diagnostics.sparse_errors import WrongBlock, WrongCell
+from octants.diagnostics.sparse_block_errors import WrongBlock, WrongCell
 from octants.frontend import functions, indexing, python_objects, references, sparse_access
 from octants.frontend.context import Context
 from octants.frontend.values import (

@@ -42,8 +42,8 @@ from octants.options import Options
 from octants.runtime.arguments.binding import ArrayKind, kind_of
 from octants.runtime.arguments.conversions import is_read_only
 from octants.runtime.arguments.frozen_structs import frozen_structs
+from octants.runtime.arguments.key_conditions import Recognition
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.arguments.recognition import Recognition
 from octants.runtime.arguments.signatures import Signature
 from octants.runtime.arguments.types import argument_type, build_argument
 from octants.runtime.device import Device

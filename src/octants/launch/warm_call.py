@@ -13,7 +13,7 @@ from octants import driver
 from octants.diagnostics.generated_functions import define
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
-from octants.runtime.arguments.recognition import UNKNOWN, Recognition
+from octants.runtime.arguments.key_conditions import UNKNOWN, Recognition
 
 WarmCall = Callable[..., Any]
 

@@ -108,7 +108,7 @@ from octants.ir.builder import Builder
 from octants.ir.cooperation import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.ir.rewriter import copy_operation
-from octants.passes.privatise_array import localise
+from octants.passes.localise_shared_arrays import localise
 from octants.passes.serialise_subgroups import subgroup
 from octants.passes.serialised_values import BlockValues
 from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds

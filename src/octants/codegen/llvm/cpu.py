@@ -34,7 +34,7 @@ from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.select_chains import find_chains
 from octants.codegen.llvm.worker_tape import WorkerTape
-from octants.codegen.recording_facts import recorded_loops, restartable
+from octants.codegen.tape_facts import recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task

@@ -123,7 +123,7 @@ class FunctionText:
         self.label = "entry"
         self.is_open = True  # whether the current block has not ended
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
-        self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
+        self.restartable: set[Operation] = set()  # see `tape_facts.restartable`
         self.chains = Chains()
         self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `register_reductions`

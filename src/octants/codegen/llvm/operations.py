@@ -8,7 +8,7 @@ from octants.codegen.llvm import (
     atomics,
     control,
     library,
-    outlined_functions,
+    outlined_arithmetic,
     rsqrt_estimates,
     select_tables,
 )
@@ -26,8 +26,8 @@ TABLE: HandlerTable = {
     arithmetic.LibraryCall: library.call_by_name,
     ops.Select: select_tables.select,
     ops.For: control.for_,
-    ops.While: outlined_functions.once(control.while_),
-    ops.If: outlined_functions.once(control.if_),
+    ops.While: outlined_arithmetic.once(control.while_),
+    ops.If: outlined_arithmetic.once(control.if_),
     ops.Yield: control.yield_,
     ops.Atomic: atomics.atomic,
 }

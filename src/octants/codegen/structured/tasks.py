@@ -18,7 +18,6 @@ from octants.codegen.dispatch_prologue import (
     write_bounds,
 )
 from octants.codegen.host_bounds import host_bounds
-from octants.codegen.recording_facts import reserved_pushes, restartable
 from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.structured import reductions
 from octants.codegen.structured.blocks import BarrierFunction, has_barriers
@@ -27,6 +26,7 @@ from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
+from octants.codegen.tape_facts import reserved_pushes, restartable
 from octants.ir.cooperation import cooperates, shared_array_refs, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup

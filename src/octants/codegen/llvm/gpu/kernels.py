@@ -22,9 +22,9 @@ from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.select_chains import find_chains
-from octants.codegen.memory_ranges import written_ranges
-from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.shared_copy_targets import find_copies
+from octants.codegen.tape_facts import recorded_loops, reserved_pushes, restartable
+from octants.codegen.written_ranges import written_ranges
 from octants.ir import ops
 from octants.ir.cooperation import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task

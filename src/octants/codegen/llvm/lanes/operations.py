@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic
-from octants.codegen.llvm import operations, outlined_functions
+from octants.codegen.llvm import operations, outlined_arithmetic
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.lanes import (
     atomics,
@@ -14,7 +14,7 @@ from octants.codegen.llvm.lanes import (
     privatised_sums,
     records,
     rsqrt_estimates,
-    tables,
+    select_tables,
 )
 from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
@@ -28,13 +28,13 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ReciprocalRoot: rsqrt_estimates.reciprocal_root,
     ops.Binary: control.binary,
     ops.Cast: control.cast,
-    Table: tables.fill,
+    Table: select_tables.fill,
     Collect: atomics.collect,
     Deliver: atomics.deliver,
-    ops.Select: tables.select,
+    ops.Select: select_tables.select,
     ops.For: control.for_,
-    ops.While: outlined_functions.once(control.while_),
-    ops.If: outlined_functions.once(control.if_),
+    ops.While: outlined_arithmetic.once(control.while_),
+    ops.If: outlined_arithmetic.once(control.if_),
     ops.Load: memory.load,
     ops.Store: memory.store,
     ops.Atomic: privatised_sums.atomic,

@@ -12,7 +12,7 @@ from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.worker_tape import WorkerTape, pack, unpack
-from octants.codegen.recording_facts import counted_pushes
+from octants.codegen.tape_facts import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
 

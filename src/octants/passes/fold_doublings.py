@@ -45,8 +45,8 @@ from octants.ir.core import Block, Module, Operation, Task, Value
 from octants.types.scalars import convert
 
 
-@staged("fold_doubles")
-def fold_doubles(module: Module) -> None:
+@staged("fold_doublings")
+def fold_doublings(module: Module) -> None:
     """Fold in every task, in place."""
     for task in module.tasks:
         _Doubles(task).fold(task.body)
