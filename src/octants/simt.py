@@ -17,5 +17,5 @@ from octants.lang.simt.tiles import Tile16x16 as Tile16x16
 from octants.lang.simt.tiles import Tile32x32 as Tile32x32
 
 sys.modules[__name__] = _simt  # one module under two names: nothing of it exists twice
-for _name in ("block", "grid", "scans", "subgroup", "tiles", "warp"):
+for _name in ("block", "grid", "reductions_and_scans", "subgroup", "tiles", "warp"):
     sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{_simt.__name__}.{_name}"]

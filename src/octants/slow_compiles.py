@@ -62,12 +62,11 @@ class Watch:
                 width = max(width, len(text))
                 self._write(f"\r{text}")
             if self._seconds() >= WARN_AFTER and not has_warned:
-                has_warned = True
                 self._write("\r" + " " * width + "\r" if width else "")
                 try:
-                    self._warn()
+                    has_warned = self._warn()
                 except OctantsWarning as warning:  # warnings are errors
-                    self.raised = warning
+                    self.raised, has_warned = warning, True
         self._write("\r" + " " * width + "\r" if width else "")
 
     def _write(self, text: str) -> None:
@@ -76,7 +75,8 @@ class Watch:
                 self._stream.write(text)
                 self._stream.flush()
 
-    def _warn(self) -> None:
+    def _warn(self) -> bool:
+        """Warn, unless it is not known yet what is being compiled."""
         found = None if self.module is None else busiest_line(self.module)
         seconds = f"{self._seconds():.0f}"
         if found is not None:
@@ -86,6 +86,9 @@ class Watch:
         elif self.module is not None and self.module.location is not None:
             problem = SlowCompile(self.kernel, seconds, f"{self.module.size():,}", "all")
             warn_at_spans([problem.diagnostic(span=self.module.location)])
+        else:
+            return False
+        return True
 
 
 def busiest_line(module: Module) -> tuple[Span, int, int] | None:

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,7 +51,8 @@ def test_the_line_that_is_unrolled_is_named() -> None:
 
     with pytest.warns(qd.OctantsWarning) as caught:
         unrolled()
-    (text,) = [str(each.message) for each in caught if "OCT429" in str(each.message)]
+    texts = [str(each.message) for each in caught if "OCT429" in str(each.message)]
+    text = texts[-1]  # another one may come of the time that reading the source takes
     assert "compiling `unrolled` takes long" in text
     assert "x[i] = qd.sin(x[i]) + k" in text
     assert "unrolled" in text
@@ -140,3 +142,25 @@ def test_a_compile_inside_another_is_a_part_of_it(monkeypatch: pytest.MonkeyPatc
     with watched("outer", "primal"), watched("inner", "primal"):
         pass
     assert started == ["outer"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_warning_waits_until_the_module_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source alone may take long to read; then there is no line yet to name."""
+    looked, warned = list[None](), list[Any]()
+
+    class Reading(Watch):
+        def _warn(self) -> bool:
+            looked.append(None)
+            return super()._warn()
+
+    monkeypatch.setattr(slow_compiles, "warn_at_spans", warned.append)
+    watch = Reading("simulate", io.StringIO())
+    wait_for(lambda: len(looked) > 2)
+    assert not warned
+    module: Any = SimpleNamespace(location="here", walk=lambda: (), size=lambda: 3)
+    watch.module = module
+    wait_for(lambda: warned)
+    watch.end()
+    ((diagnostic,),) = warned
+    assert "compiling `simulate` takes long" in str(diagnostic)
