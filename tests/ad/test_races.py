@@ -478,3 +478,25 @@ def test_forward_mode_refuses_the_same() -> None:
         tangents(lambda: move(next_of))
     assert tangents(lambda: move(indices(*range(N)))) == [2.0] * N
     assert tangents(mark) == [2.0] * N  # `counts` is left to chance, and has no tangent
+
+
+@checks_races
+def test_numbers_that_no_signed_integer_holds(x: Any, loss: Any) -> None:
+    @qd.kernel
+    def rows(x: qd.template()):
+        for i in range(N):
+            big = qd.u64(9223372036854775808) + qd.cast(i, qd.u64)
+            x[1, qd.cast(big % N, qd.i32)] = x[0, i]
+
+    @qd.kernel
+    def one(x: qd.template()):
+        for i in range(N):
+            big = qd.u64(9223372036854775808) + qd.cast(i, qd.u64)
+            x[1, qd.cast(big > 5, qd.i32)] = x[0, i]
+
+    ahead = gradient(lambda: rows(x), x, loss)[0]
+    values = x.to_numpy()
+    weights = np.arange(N) + 2
+    np.testing.assert_allclose(ahead, 2 * weights * (values[0] + 2 * values[1]))
+    with pytest.raises(qd.OctantsError, match=f"{SURE}|{SEEN}"):
+        gradient(lambda: one(x), x, loss)

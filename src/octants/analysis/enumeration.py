@@ -16,7 +16,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Task, Value
 from octants.ir.semantics import COMPARISONS
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType
+from octants.types.scalars import DType, u64
 
 MOST = 1 << 14
 """The most work items whose indices are computed, unless a caller wants more."""
@@ -168,7 +168,7 @@ def _evaluate(op: Operation, operands: list[Numbers]) -> Numbers:
     if any(kind.is_float for kind in types) or any(value is None for value in operands):
         return None
     if isinstance(op, ops.Constant):
-        return op.value
+        return op.value if op.value < 1 << 63 else None
     if isinstance(op, ops.Shape):
         shape = op.array.fixed_shape
         return None if shape is None else shape[op.axis]
@@ -184,9 +184,11 @@ def _evaluate(op: Operation, operands: list[Numbers]) -> Numbers:
 
 
 def _wrapped(value: Numbers, kind: DType) -> Numbers:
-    """A number, wrapped to the range of its type."""
+    """A number, wrapped to the range of its type; None for numbers from 2^63 on."""
     if kind.is_bool:
         return np.not_equal(value, 0)
+    if kind is u64 and np.less(value, 0).any():
+        return None
     return _number(np.asarray(value, np.int64).astype(kind.numpy).astype(np.int64))
 
 
