@@ -258,14 +258,14 @@ def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
         c.emit(f"{element} = 0.6 * ({vector}) + 0.3 * qd.sin({_mixture(c)})")
         return
     if array.element_shape:
-        element += elements.component(c, array.element_shape)
+        element += elements.stored_component(c, array)
     c.emit(f"{element} = {_mixture(c)}")
 
 
 def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
     element = array.at(elements.position(c, array, role))
     if array.element_shape:
-        element += elements.component(c, array.element_shape)
+        element += elements.stored_component(c, array)
     c.note(f"atomic_{role.fn}")
     if role.fn == "add":
         c.emit(f"{element} += {_mixture(c)}")
