@@ -56,13 +56,15 @@ class ReplacedFunction:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         tape = driver.state.recorder
-        if isinstance(tape, tangents.Tangents) and not tape.paused:
+        if tape is None or tape.paused:
+            return self.function(*args, **named)
+        if isinstance(tape, tangents.Tangents):
             if tape.tape is None:
                 raise errors.NoTangentsOfCustom(self.function.__name__).at(None)
             raise errors.NoSecondDerivative(
                 f"`{self.function.__name__}`, which has a gradient of its own"
             ).at(None)
-        if not isinstance(tape, Tape) or tape.paused:
+        if not isinstance(tape, Tape):
             return self.function(*args, **named)
         if self.grad is None:
             raise NoGradientGiven(self.function.__name__).at(None)

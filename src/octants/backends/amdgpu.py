@@ -20,13 +20,11 @@ from octants.target import Arch, Target
 if TYPE_CHECKING:
     from octants.codegen.llvm.amdgpu import abortable_nodes, kernels
     from octants.codegen.llvm.gpu import compilation
-    from octants.runtime.cuda import context
     from octants.runtime.hip import device, library
 else:
     abortable_nodes = Deferred("octants.codegen.llvm.amdgpu.abortable_nodes")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
     kernels = Deferred("octants.codegen.llvm.amdgpu.kernels")
-    context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.hip.device")
     library = Deferred("octants.runtime.hip.library")
 
@@ -50,7 +48,7 @@ class AmdgpuBackend(LlvmGpuBackend):
     def obstacle(self) -> str:
         """The absence of the HIP runtime, or of a GPU that code is generated for."""
         try:
-            context.context_of(driver_library(), 0)
+            self.context(0)
         except OctantsError as error:
             found = error.diagnostic
             return f"{found.title}; {found.remedy}" if found else str(error)
@@ -74,7 +72,7 @@ class AmdgpuBackend(LlvmGpuBackend):
         )
 
     def target(self, chosen: Options) -> Target:
-        return targets.target(self.context(chosen).processor)
+        return targets.target(self.context(chosen.device).processor)
 
     def gpu(self, chosen: Options) -> kernels.Amdgpu:
         return kernels.Amdgpu(self.target(chosen))

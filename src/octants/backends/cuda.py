@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from octants import frontend, pipeline
     from octants.codegen.llvm import nvptx
     from octants.codegen.llvm.gpu import compilation
-    from octants.runtime.cuda import context, device, launch_context, modules
+    from octants.runtime.cuda import device, launch_context, modules
     from octants.runtime.cuda.library import Library
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
-    context = Deferred("octants.runtime.cuda.context")
     device = Deferred("octants.runtime.cuda.device")
     launch_context = Deferred("octants.runtime.cuda.launch_context")
     modules = Deferred("octants.runtime.cuda.modules")
@@ -43,7 +42,7 @@ class CudaBackend(LlvmGpuBackend):
     def obstacle(self) -> str:
         """The driver's absence, or that of a GPU that is new enough; the context waits."""
         try:
-            context.context_of(launch_context.driver_library(), 0)
+            self.context(0)
         except OctantsError as error:
             return str(error.diagnostic.title if error.diagnostic else error)
         return ""
@@ -51,7 +50,7 @@ class CudaBackend(LlvmGpuBackend):
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""
         with contextlib.suppress(OctantsError):  # of which `obstacle` will tell
-            launch_context.driver_library()
+            self.library()
             _ = device.CudaDevice, modules.Module, self._version
             if current.is_empty(chosen):
                 _ = frontend.build, pipeline.lower, compilation.compile_module, nvptx.Nvptx
@@ -64,7 +63,7 @@ class CudaBackend(LlvmGpuBackend):
         return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
 
     def target(self, chosen: Options) -> Target:
-        major, minor = self.context(chosen).capability
+        major, minor = self.context(chosen.device).capability
         return target(10 * major + minor)
 
     def gpu(self, chosen: Options) -> nvptx.Nvptx:
@@ -83,7 +82,9 @@ class CudaBackend(LlvmGpuBackend):
         artifact = compilation.compile_module(module, self.gpu(chosen), **choices(chosen))
         if not artifact.dispatches:
             return Making(artifact)
-        linking = modules.Linking(self.context(chosen), artifact.code, in_thread=not is_requested())
+        linking = modules.Linking(
+            self.context(chosen.device), artifact.code, in_thread=not is_requested()
+        )
 
         def finish() -> Artifact:
             with stage("driver", module.name) as note:

@@ -41,9 +41,9 @@ class LlvmGpuBackend(Backend):
     def gpu(self, chosen: Options) -> Gpu:
         """Whose instructions are written."""
 
-    def context(self, chosen: Options) -> Any:
-        """The GPU as its driver knows it."""
-        return context.context_of(self.library(), chosen.device)
+    def context(self, device: int) -> Any:
+        """The GPU of an ordinal as its driver knows it; an `OctantsError` if it cannot be used."""
+        return context.context_of(self.library(), device)
 
     def device_names(self) -> tuple[str, ...]:
         return context.names_of_devices(self.library())
@@ -66,7 +66,7 @@ class LlvmGpuBackend(Backend):
     # -- what the language and passes want to know ----------------------------------------------
 
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
-        own = self.context(chosen)
+        own = self.context(chosen.device)
         count = 1 if device is None else int(own.multiprocessors)
         return Capabilities(
             contracts=True,

@@ -165,7 +165,7 @@ def _inline(
     node: ast.AST,
     function: types.FunctionType,
     values: dict[str, Any],
-    by_reference: frozenset[str] = frozenset(),
+    by_reference: frozenset[str],
 ) -> Any:
     """Build the body of a function for itself."""
     scopes = context.scopes

@@ -18,7 +18,6 @@ stay the same. Short vectors stay in registers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -77,7 +76,7 @@ class _Rewriter:
             after: list[Operation] = []
             inner = depth
             while isinstance(op, ops.For) and len(op.inits) >= SHORTEST:
-                found = next(self._sums(op), None)
+                found = self._first_sum(op)
                 array = self._array(op, found, inner) if found is not None else None
                 if found is None or array is None:
                     break
@@ -91,8 +90,8 @@ class _Rewriter:
 
     # -- finding -----------------------------------------------------------------------------------
 
-    def _sums(self, op: ops.For) -> Iterator[_Sum]:
-        """Yield the sums of a loop."""
+    def _first_sum(self, op: ops.For) -> _Sum | None:
+        """The first sum of a loop, if it has one."""
         made = {op.results[0]: op for op in op.body.ops if len(op.results) == 1}
         added = [
             self._added(arg, end, made)
@@ -109,7 +108,8 @@ class _Rewriter:
                 continue
             if all(layer.positions == found[0].positions for layer in found):
                 shares = [share for layer in found for share in layer.shares]
-                yield _Sum(shares, found[0].positions)
+                return _Sum(shares, found[0].positions)
+        return None
 
     def _added(self, arg: Value, end: Value, made: dict[Value, Operation]) -> list[Value]:
         """What an iteration adds to a carried value that has no other use, in order."""
