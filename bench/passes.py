@@ -32,8 +32,8 @@ import octants as qd
 from octants import pipeline
 from octants.ir.core import Module
 from octants.ir.rewriter import copy_module
+from octants.pass_context import Stage
 from octants.pipeline import Pass
-from octants.pipeline_stage import Stage
 from octants.target import Blocks, Capabilities
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

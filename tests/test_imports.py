@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "lockstep",
         "runtime",
         "simplify",
-        "pipeline_stage",
+        "pass_context",
         "slow_compiles",
     ),
     ("lowering",),
@@ -53,7 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("launch",),
     ("ad",),
     (
-        "_compat",
+        "_quadrants_names",
         "_lib",
         "algorithms",
         "api",

@@ -14,15 +14,15 @@ from octants import graph as graph
 from octants import math as math
 from octants import simt as simt
 from octants import types as types
-from octants._compat import QuadrantsAssertionError as QuadrantsAssertionError
-from octants._compat import QuadrantsCompilationError as QuadrantsCompilationError
-from octants._compat import QuadrantsIndexError as QuadrantsIndexError
-from octants._compat import QuadrantsNameError as QuadrantsNameError
-from octants._compat import QuadrantsRuntimeError as QuadrantsRuntimeError
-from octants._compat import QuadrantsRuntimeTypeError as QuadrantsRuntimeTypeError
-from octants._compat import QuadrantsSyntaxError as QuadrantsSyntaxError
-from octants._compat import QuadrantsTypeError as QuadrantsTypeError
-from octants._compat import perf_dispatch as perf_dispatch
+from octants._quadrants_names import QuadrantsAssertionError as QuadrantsAssertionError
+from octants._quadrants_names import QuadrantsCompilationError as QuadrantsCompilationError
+from octants._quadrants_names import QuadrantsIndexError as QuadrantsIndexError
+from octants._quadrants_names import QuadrantsNameError as QuadrantsNameError
+from octants._quadrants_names import QuadrantsRuntimeError as QuadrantsRuntimeError
+from octants._quadrants_names import QuadrantsRuntimeTypeError as QuadrantsRuntimeTypeError
+from octants._quadrants_names import QuadrantsSyntaxError as QuadrantsSyntaxError
+from octants._quadrants_names import QuadrantsTypeError as QuadrantsTypeError
+from octants._quadrants_names import perf_dispatch as perf_dispatch
 from octants.api import *  # noqa: F403
 from octants.data import tree as _tree
 from octants.data.axes import axes as axes

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from octants import options
 from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
-from octants.cache import current as cache
+from octants.cache import configured_store as cache
 from octants.compile_profile import stage as timed
 from octants.data import events
 from octants.data.events import forget_reads, observe_ends, observe_reads
@@ -29,7 +29,7 @@ from octants.diagnostics.recursion import deep_recursion
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
-from octants.pipeline_stage import Observer, Stage
+from octants.pass_context import Observer, Stage
 from octants.runtime.device import Device, LoadedKernel
 from octants.slow_compiles import compiling
 from octants.target import Capabilities

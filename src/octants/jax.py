@@ -5,7 +5,7 @@ programs call them by pointers to the memory of XLA (`runtime.interop.xla_calls`
 copied once. Otherwise, and on a GPU, whose arrays travel to the host and back, it is by
 ``pure_callback``.
 
-A step of `ad.derivative_steps` is one primitive of JAX, so that JAX itself composes derivatives.
+A step of `ad.higher_derivatives` is one primitive of JAX, so that JAX itself composes derivatives.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library import Shaped
-from octants.ad.derivative_steps import Derivative, Role, Step, value_step
-from octants.ad.losses import OuterLoss
-from octants.ad.numpy_arrays import NumpyArrays
+from octants.ad.array_library_interface import Shaped
+from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
+from octants.ad.numpy_array_library import NumpyArrays
+from octants.ad.tape_losses import OuterLoss
 from octants.data import current
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.interop import xla_calls

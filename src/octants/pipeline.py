@@ -20,6 +20,8 @@ from octants.ir.ops import RecordCapacity
 from octants.ir.rewriter import copy_module
 from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
+from octants.pass_context import Observer as Observer
+from octants.pass_context import Stage as Stage
 from octants.passes.check_bounds import check_bounds
 from octants.passes.check_finite import check_finite
 from octants.passes.collect_sums import collect_sums
@@ -40,8 +42,6 @@ from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_updates import skip_updates
 from octants.passes.split_sums import SHARERS, split_sums
-from octants.pipeline_stage import Observer as Observer
-from octants.pipeline_stage import Stage as Stage
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from octants import api, driver
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library import ArrayLibrary, Shaped
-from octants.ad.derivative_steps import Derivative, Step, value_step
-from octants.ad.losses import OuterLoss
-from octants.ad.numpy_arrays import as_ndarray
+from octants.ad.array_library_interface import ArrayLibrary, Shaped
+from octants.ad.higher_derivatives import Derivative, Step, value_step
+from octants.ad.numpy_array_library import as_ndarray
+from octants.ad.tape_losses import OuterLoss
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.optional_dependencies import import_optional

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from octants.analysis.access_aliasing import ElementAliasing
 from octants.analysis.accessed_regions import make_regions
-from octants.analysis.aliasing_writes import ElementAliasing
 from octants.analysis.index_ranges import ArrayRegion
 from octants.analysis.races import matters_forward, races_of
 from octants.ir import ops

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.costs import ATOMIC
+from octants.analysis.cost_model import ATOMIC
 from octants.analysis.lanes.choice import choose
 from octants.analysis.lanes.decision import LaneChoice
-from octants.analysis.lanes.estimate import CheapUpdates, LaneCost
+from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.vectors import OPERATIONS
 from octants.ir import ops

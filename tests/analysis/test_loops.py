@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from octants.analysis.costs import ATOMIC, LIBRARY, UNKNOWN, Costs
+from octants.analysis.cost_model import ATOMIC, LIBRARY, UNKNOWN, Costs
 from octants.analysis.float_magnitudes import Magnitudes
 from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import only_sums

@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 import octants as qd
-from octants.autodiff import deep_branches
+from octants.autodiff import deeply_nested_ifs
 from tests.api.test_deep_programs import define
 from tests.devices import beyond_llvmpipe, on_cpu
 
-DEPTH = deep_branches.MAX_DEPTH + 2
+DEPTH = deeply_nested_ifs.MAX_DEPTH + 2
 OF_LOOPS = 6
 """The depth from which loops compute again here: deeper ones take long to compile."""
 POINTS = np.linspace(0.0213717, 0.9677731, 10)  # none of them is a limit of a branch
@@ -91,7 +91,7 @@ LARGE = ("loops", "nested loops")  # for which Mesa's driver takes minutes
 def lines(program: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A program, with a limit that it exceeds."""
     if program in LARGE:
-        monkeypatch.setattr(deep_branches, "MAX_DEPTH", OF_LOOPS)
+        monkeypatch.setattr(deeply_nested_ifs, "MAX_DEPTH", OF_LOOPS)
     return PROGRAMS[program]
 
 
@@ -109,7 +109,7 @@ def test_gradient(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = gradient(lines, "never")
     both = values(lines, np.concatenate([POINTS + 1e-6, POINTS - 1e-6])).reshape(2, -1)
     assert np.allclose(found, WEIGHTS * (both[0] - both[1]) / 2e-6, rtol=1e-6, atol=1e-8)
-    monkeypatch.setattr(deep_branches, "MAX_DEPTH", 1000)  # all is handed out
+    monkeypatch.setattr(deeply_nested_ifs, "MAX_DEPTH", 1000)  # all is handed out
     assert np.array_equal(gradient(lines, "never"), found)
 
 

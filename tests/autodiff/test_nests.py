@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from octants.autodiff import reverse
-from octants.autodiff.plan import RecordingPlan
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.stored_loops import Cursor, IterationFrame, StoredLoops
 from octants.interpreter import run
 from octants.ir import ops

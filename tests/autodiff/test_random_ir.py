@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from octants.autodiff import deep_branches
+from octants.autodiff import deeply_nested_ifs
 from tests.autodiff.random_ir import check
 from tests.seeds import counts
 
@@ -22,6 +22,6 @@ def test_random_modules(count: int) -> None:
 def test_random_modules_whose_ifs_compute_again(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deep_branches, "MAX_DEPTH", 0)
+    monkeypatch.setattr(deeply_nested_ifs, "MAX_DEPTH", 0)
     found = Counter(check(seed) for seed in range(count))
     assert {"after", "before", "split"} <= set(found)

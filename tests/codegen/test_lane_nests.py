@@ -9,7 +9,7 @@ import pytest
 
 from octants.analysis.lanes.choice import choose
 from octants.autodiff import reverse
-from octants.autodiff.plan import RecordingPlan
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
 from octants.ir.core import Array, Companion, Module, Value
 from octants.ir.rewriter import copy_module

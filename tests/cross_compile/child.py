@@ -23,7 +23,7 @@ from octants.ir.cooperation import cooperates, sizes
 from octants.ir.core import Module
 from octants.ir.parser import ParseError, parse
 from octants.options import Options
-from octants.pipeline_stage import Stage
+from octants.pass_context import Stage
 from octants.target import Capabilities
 from tests.cross_compile.recorded_kernels import RecordedKernel, read
 from tests.cross_compile.targets import TARGETS

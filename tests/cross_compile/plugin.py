@@ -17,7 +17,7 @@ import pytest
 
 from octants import options, pipeline
 from octants.ir.core import Module
-from octants.pipeline_stage import Stage
+from octants.pass_context import Stage
 from tests.cross_compile.recorded_kernels import Recorder
 
 _MOST_REVERSED = 256

@@ -9,11 +9,11 @@ import pytest
 
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.access_aliasing import ElementAliasing
 from octants.autodiff import backward
 from octants.autodiff.backward import Backward, LoopIterations
 from octants.autodiff.loop_recording import Checkpoints
-from octants.autodiff.primal_memory import PrimalMemory
+from octants.autodiff.primal_operations import PrimalMemory
 from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from octants import interpreter
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.codegen import arithmetic, memory
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.llvm import operations

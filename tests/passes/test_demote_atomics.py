@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.access_aliasing import ElementAliasing
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -13,7 +13,7 @@ import octants as qd
 from octants import pipeline
 from octants.codegen.llvm import nvptx
 from octants.ir.parser import parse
-from octants.pipeline_stage import Stage
+from octants.pass_context import Stage
 from octants.target import Blocks, Capabilities
 from tests.api.test_deep_programs import define
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import forward, loop_versions, recorded_results, reverse
+from octants.autodiff import forward, loop_unswitching, recorded_results, reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -60,7 +60,7 @@ PASSES = [
     (reverse, "reverse"),
     (forward, "forward"),
     (recorded_results, "record_results"),
-    (loop_versions, "make_versions"),
+    (loop_unswitching, "make_versions"),
 ]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.affine_expressions import AffineExpressions
-from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value

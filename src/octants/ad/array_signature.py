@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_library import ArrayLibrary, Shaped
+from octants.ad.array_library_interface import ArrayLibrary, Shaped
 from octants.diagnostics.array_function_errors import (
     NoDerivativeByArgument,
     WrongArrayCall,

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.gradient_ends import GradientEnds
+from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.snapshots import Snapshots
-from octants.ad.step_trace import Trace
+from octants.ad.step_repeatability import Trace
 from octants.ad.tape import Tape
 from octants.analysis.index_ranges import Accessed, ArrayRegion
 from octants.data.events import HostWrite

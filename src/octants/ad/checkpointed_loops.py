@@ -27,7 +27,7 @@ from octants.ad.snapshot_schedule import (
     stops_of_unknown_length,
 )
 from octants.ad.snapshots import Snapshots
-from octants.ad.step_trace import StepEvents, Trace
+from octants.ad.step_repeatability import StepEvents, Trace
 from octants.ad.tape import Tape
 from octants.data.events import HostWrite, forget_writes, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop

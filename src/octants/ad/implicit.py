@@ -14,8 +14,8 @@ import numpy as np
 
 from octants import driver
 from octants.ad.array_function import ArrayFunction
-from octants.ad.matrix_products import Array, Product
-from octants.ad.numpy_arrays import NumpyArrays
+from octants.ad.linear_operators import Array, Product
+from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.ad.tape_entries import CustomEntry

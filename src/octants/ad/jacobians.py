@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library import Shaped
-from octants.ad.loss_functions import Array, LossFunction, differentiated, wanted_of
-from octants.ad.loss_functions import bind_arrays as bind
-from octants.ad.matrix_products import Product
-from octants.ad.products import HessianProduct
+from octants.ad.array_library_interface import Shaped
+from octants.ad.jvp_vjp_hvp import HessianProduct
+from octants.ad.linear_operators import Product
+from octants.ad.value_and_gradient import Array, LossFunction, differentiated, wanted_of
+from octants.ad.value_and_gradient import bind_arrays as bind
 from octants.deferred_import import Deferred
 from octants.diagnostics.array_function_errors import NotOneBlock, WrongJacobianMode
 
 if TYPE_CHECKING:
-    from octants.ad import colouring
+    from octants.ad import jacobian_colouring
 else:
-    colouring = Deferred("octants.ad.colouring")  # needs scipy
+    jacobian_colouring = Deferred("octants.ad.jacobian_colouring")  # needs scipy
 
 MODES = ("auto", "forward", "reverse")
 _FORWARD_OVER_REVERSE = 2
@@ -73,7 +73,7 @@ def jacobian(
     if mode not in MODES:
         raise WrongJacobianMode(repr(mode)).at(None)
     made, chosen = differentiated(function, out, inout, by)
-    matrix = None if sparsity is None else colouring.CompressedMatrix(made.name, sparsity)
+    matrix = None if sparsity is None else jacobian_colouring.CompressedMatrix(made.name, sparsity)
 
     def whole(*arguments: Any, **named: Any) -> dict[str, Any]:
         bound = bind(made, arguments, named)
@@ -146,7 +146,9 @@ class Hessian(LossFunction):
         super().__init__(function, by)
         self._product = HessianProduct(function, by)
         self._matrix = (
-            None if sparsity is None else colouring.CompressedMatrix(function.name, sparsity)
+            None
+            if sparsity is None
+            else jacobian_colouring.CompressedMatrix(function.name, sparsity)
         )
 
     def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients as clear
-from octants.ad.fast_path import FastPath, Touched, find_fast_path
-from octants.ad.frozen_arguments import freeze
-from octants.ad.gradient_ends import GradientEnds, flow_of
-from octants.ad.losses import Loss, make_losses
+from octants.ad.fast_recording import FastPath, Touched, find_fast_path
+from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
+from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
 from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
+from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.data.events import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 
-from octants.analysis.affine import Affine
-from octants.analysis.affine_expressions import INDEX_TYPES
-from octants.analysis.in_bounds import InBounds
+from octants.analysis.affine_analysis import INDEX_TYPES
+from octants.analysis.affine_arithmetic import Affine
+from octants.analysis.facts_from_bounds import InBounds
 from octants.ir import ops
 from octants.ir.core import Task, Value
 
@@ -28,8 +28,8 @@ class EqualIndices(InBounds):
     def differ_exactly(self, one: Value, other: Value) -> bool:
         """Whether the difference of two indices is that of their expressions, and never wraps.
 
-        That is so of steady indices (`in_bounds`), if there are two runs whose difference is surely
-        small.
+        That is so of steady indices (`facts_from_bounds`), if there are two runs whose difference
+        is surely small.
         """
         if not (self.is_steady(one) and self.is_steady(other)) or one.type is not other.type:
             return False

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field, replace
 
-from octants.analysis.affine import Affine
-from octants.analysis.in_bounds import InBounds
+from octants.analysis.affine_arithmetic import Affine
+from octants.analysis.facts_from_bounds import InBounds
 from octants.ir import ops
 from octants.ir.aliases import may_overlap
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value

@@ -1,9 +1,9 @@
 """Finds data races: two work items access one element, and at least one of them stores plainly.
 
 A pair of accesses is harmless if it is proved that two work items never access one element by it:
-by the affine expressions of the indices (`aliasing_writes`), or because the indices of all work
-items, computed one by one (`enumeration`), are different. If these show that two work items do, the
-pair is a certain race; otherwise only a launch can tell, whose memory or arguments decide.
+by the affine expressions of the indices (`access_aliasing`), or because the indices of all work
+items, computed one by one (`index_enumeration`), are different. If these show that two work items
+do, the pair is a certain race; otherwise only a launch can tell, whose memory or arguments decide.
 
 Which pairs matter depends on the purpose. For a launch without a derivative, a plain store beside
 another access makes the result undefined; but it is harmless if all store the same value, and
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from octants.analysis.aliasing_writes import ElementAliasing
-from octants.analysis.enumeration import Enumeration, Executions
-from octants.analysis.packed_words import PackedWords, overlapping
+from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.index_enumeration import Enumeration, Executions
+from octants.analysis.packed_word_races import PackedWords, overlapping
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value

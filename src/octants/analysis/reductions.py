@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.noalias import never_alias
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops

@@ -5,15 +5,15 @@ Derivatives of several launches (tapes, snapshots, custom gradients) are in `oct
 calls this package through `octants.launch`. The files, in the order in which a kernel passes
 through them:
 
-* Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazards`, `idempotent_tasks`,
-  `ordering`, `induction_variables`, `deep_branches`; `races` and `gradient_ends` refuse kernels, or
-  warn of them.
-* Plan: `plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
+* Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazardous_reads`,
+  `idempotent_tasks`, `order_dependent_updates`, `induction_variables`, `deeply_nested_ifs`; `races`
+  and `lost_gradients` refuse kernels, or warn of them.
+* Plan: `recording_plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
 * Emit: `emit` runs `replay` (the primal again, with records) and `backward` (the adjoints). The
-  replay consists of `sweep`, `branches`, `loop_recording`, `fixed_length_blocks` and
-  `stored_loops`; the tape of `records`, `checkpoints`, `local_blocks` and `tape_high_water`; the
-  backward sweep of `adjoints`, `atomics`, `subgroups` and `rules`.
-* Improve: `recorded_results` and `loop_versions` rewrite the reverse kernel; `primal_reads` finds
-  what it reads.
+  replay consists of `primal_sweep`, `branches`, `loop_recording`, `fixed_length_blocks` and
+  `stored_loops`; the tape of `records`, `checkpoints`, `local_record_blocks` and `tape_high_water`;
+  the backward sweep of `adjoint_values`, `atomics`, `subgroup_adjoints` and `rules`.
+* Improve: `recorded_results` and `loop_unswitching` rewrite the reverse kernel; `primal_reads`
+  finds what it reads.
 * Variants of a kernel: `atomic_logs`, `counting_kernel` (with `record_counts`), `read_fingerprint`.
 """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from octants.analysis.aliasing_writes import ElementAliasing
-from octants.autodiff.cooperation import has_barriers, shared_with_adjoints
+from octants.analysis.access_aliasing import ElementAliasing
+from octants.autodiff.cooperative_tasks import has_barriers, shared_with_adjoints
 from octants.autodiff.hazardous_reads import ReadLog, thread_log, writers
 from octants.autodiff.idempotent_tasks import initialises
-from octants.autodiff.ordering import ordering_of
+from octants.autodiff.order_dependent_updates import ordering_of
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Space
@@ -21,7 +21,8 @@ class Analysis:
     `arrays` maps the arrays of the kernel to those of the reverse kernel, which have adjoints where
     a derivative flows through them. `rerun_tasks` are the tasks whose first sweep repeats their
     stores: all if ``before_launch``, the idempotent ones if ``repeat_stores``. `orderings` and
-    `writers` have an entry for each task: see `ordering.ordering_of` and `hazards.writers`.
+    `writers` have an entry for each task: see `order_dependent_updates.ordering_of` and
+    `hazardous_reads.writers`.
     """
 
     def __init__(

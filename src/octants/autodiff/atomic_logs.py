@@ -17,7 +17,7 @@ the loop itself changes.
 from __future__ import annotations
 
 from octants.autodiff.hazardous_reads import thread_log, writers
-from octants.autodiff.ordering import ordering_of
+from octants.autodiff.order_dependent_updates import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value

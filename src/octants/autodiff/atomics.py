@@ -11,7 +11,7 @@ from typing import Protocol
 
 from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.errors import no_rule_of_exchange
-from octants.autodiff.primal_memory import PrimalMemory
+from octants.autodiff.primal_operations import PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.rules import adjoint_type
 from octants.autodiff.task_builder import EntryBuilder

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from octants.autodiff import atomics, subgroups
+from octants.autodiff import atomics, subgroup_adjoints
 from octants.autodiff.adjoint_values import Adjoints
-from octants.autodiff.cooperation import has_barriers
+from octants.autodiff.cooperative_tasks import has_barriers
 from octants.autodiff.custom_derivatives import reverse_custom
 from octants.autodiff.loop_recording import at_iteration, counter
 from octants.autodiff.records import TapeStack
@@ -93,7 +93,7 @@ class Backward:
         """Reverse an operation that all lanes reach."""
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None:
-            self.adjoints.add(op.value, subgroups.share_of(self, op, adjoint))
+            self.adjoints.add(op.value, subgroup_adjoints.share_of(self, op, adjoint))
 
     def _reverse_barrier(self, op: ops.Barrier) -> None:
         """Emit the same barrier: the adjoints that lanes added before it are read behind it."""

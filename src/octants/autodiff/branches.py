@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
+from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
-from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.autodiff import local_blocks
-from octants.autodiff.plan import RecordingPlan
+from octants.autodiff import local_record_blocks
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Record, Value
@@ -111,7 +111,7 @@ class Capacity:
         one, (of_record, of_checkpoints) = builder.constant(1, i64), ends
         is_long = builder.compare("gt", count, self.iterations)
         if self.local:
-            blocks = local_blocks.blocks_of(builder, count, self.local)
+            blocks = local_record_blocks.blocks_of(builder, count, self.local)
             held = builder.binary("min", blocks, builder.binary("add", self.either, one))
             end = of_checkpoints(start, held)
         else:
@@ -128,7 +128,7 @@ class BlockSplit:
 
     `length` is the iterations of a block, `count` the number of blocks, `width` the checkpoints of
     the first level, `slots` those of all levels. If records are local, `width` is a number of bits
-    instead (`local_blocks`).
+    instead (`local_record_blocks`).
     """
 
     length: Value
@@ -176,17 +176,17 @@ def _split_local(
     builder: Builder, trips: Value, capacity: Capacity, *, fixed_length: bool
 ) -> BlockSplit:
     """Blocks of a constant length; the last one may be shorter, or left out."""
-    blocks = local_blocks.blocks_of if fixed_length else local_blocks.blocks_with_last
+    blocks = local_record_blocks.blocks_of if fixed_length else local_record_blocks.blocks_with_last
     count = blocks(builder, trips, capacity.local)
     known = builder.constant_of(count)
     is_flat = known is not None and known <= capacity.guaranteed
     bits = (
-        local_blocks.flat(builder)
+        local_record_blocks.flat(builder)
         if is_flat
-        else local_blocks.bits_for(builder, count, capacity.either)
+        else local_record_blocks.bits_for(builder, count, capacity.either)
     )
     length = builder.constant(capacity.local, i64)
-    return BlockSplit(length, count, bits, local_blocks.slots(builder, count, bits))
+    return BlockSplit(length, count, bits, local_record_blocks.slots(builder, count, bits))
 
 
 def split_unknown(builder: Builder, capacity: Capacity) -> tuple[Value, Value]:
@@ -194,7 +194,7 @@ def split_unknown(builder: Builder, capacity: Capacity) -> tuple[Value, Value]:
     one = builder.constant(1, i64)
     if capacity.local:
         length = builder.constant(capacity.local, i64)
-        return length, local_blocks.bits_within(builder, capacity.either)
+        return length, local_record_blocks.bits_within(builder, capacity.either)
 
     eighth = builder.binary("shr", capacity.either, builder.constant(3, i64))
     shared = builder.binary("sub", capacity.either, eighth)
@@ -211,7 +211,7 @@ def slot(builder: Builder, number: Value, width: Value, capacity: Capacity) -> t
     That checkpoint is on the same level or a higher one. ``number`` is not 0.
     """
     if capacity.local:
-        return local_blocks.slot(builder, number, width)
+        return local_record_blocks.slot(builder, number, width)
     number, start, width, span = _climb(builder, number, width, by_digits=True)
     digit = _modulo(builder, number, width)
     last = builder.binary("sub", digit, builder.constant(1, i64))
@@ -221,7 +221,7 @@ def slot(builder: Builder, number: Value, width: Value, capacity: Capacity) -> t
 def slots(builder: Builder, count: Value, width: Value, capacity: Capacity) -> Value:
     """How many slots the checkpoints of so many blocks need."""
     if capacity.local:
-        return local_blocks.slots(builder, count, width)
+        return local_record_blocks.slots(builder, count, width)
     some, none = Block(), Block()
     with builder.into(some):
         builder.yield_([_slots(builder, count, width)])

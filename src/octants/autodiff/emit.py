@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from octants.autodiff.backward import Backward
-from octants.autodiff.plan import RecordingPlan
-from octants.autodiff.primal_memory import OnRead
+from octants.autodiff.primal_operations import OnRead
+from octants.autodiff.primal_sweep import Sweep
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.records import TapeStack
 from octants.autodiff.replay import Replay
-from octants.autodiff.sweep import Sweep
 from octants.autodiff.task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir.core import Array, Block, Operation, Record, Value

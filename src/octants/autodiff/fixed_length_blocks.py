@@ -21,7 +21,7 @@ iterations in local memory, where those behind the last block remain.
 
 from __future__ import annotations
 
-from octants.autodiff import checkpoints, local_blocks
+from octants.autodiff import checkpoints, local_record_blocks
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.loop_recording import (
     Checkpoints,
@@ -30,11 +30,11 @@ from octants.autodiff.loop_recording import (
     at_iteration,
     counter,
 )
+from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Iterations, Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
-from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Record, Value
 from octants.types.scalars import i64
@@ -69,7 +69,7 @@ class LoopInFixedLengthBlocks(Strategy):
 
         self._uneven.record_while(op, iteration, stack)
         length = self._capacity.local
-        blocks = local_blocks.blocks_of(sweep.builder, sweep.values[op, "count"], length)
+        blocks = local_record_blocks.blocks_of(sweep.builder, sweep.values[op, "count"], length)
         sweep.values.note(
             op, blocks=sweep.builder.longest(blocks), remainder_base=sweep.values[op, "base"]
         )

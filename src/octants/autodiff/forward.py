@@ -42,10 +42,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from octants.autodiff.activity import ActivityFlow
-from octants.autodiff.cooperation import LINEAR, REMEDY
+from octants.autodiff.cooperative_tasks import LINEAR, REMEDY
 from octants.autodiff.custom_derivatives import tangents_of
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
-from octants.autodiff.ordering import ordering_of
+from octants.autodiff.order_dependent_updates import ordering_of
 from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Array, Block, Companion, Space, Task

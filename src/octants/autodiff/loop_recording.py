@@ -26,11 +26,11 @@ from functools import partial
 from octants.autodiff import checkpoints
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.induction_variables import advanced
+from octants.autodiff.primal_sweep import Iteration, Sweep
 from octants.autodiff.recording_strategy import Iterations, Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
-from octants.autodiff.sweep import Iteration, Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64

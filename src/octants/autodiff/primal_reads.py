@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from octants.autodiff.analyse import Analysis
-from octants.autodiff.cooperation import Phases
+from octants.autodiff.cooperative_tasks import Phases
 from octants.autodiff.errors import Hazard
-from octants.autodiff.primal_memory import OnRead
+from octants.autodiff.primal_operations import OnRead
 from octants.ir import ops
 from octants.ir.core import Array, Block, Module, Operation, Space
 from octants.ir.rewriter import copy_block, without_effects

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from octants.analysis.races import OWN, Matters, RacePair, Races, matters_forward, races_of
 from octants.autodiff.activity import ActivityFlow
-from octants.autodiff.cooperation import changes_something
+from octants.autodiff.cooperative_tasks import changes_something
 from octants.autodiff.errors import racing
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Operation, Task, Value

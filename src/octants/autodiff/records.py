@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.autodiff.plan import RecordingPlan
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.autodiff.task_builder import EntryBuilder
 from octants.ir import ops

@@ -6,11 +6,11 @@ from octants.autodiff.branches import Branches
 from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.fixed_length_blocks import LoopInFixedLengthBlocks
 from octants.autodiff.loop_recording import LoopInBlocks, WholeLoop
+from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
-from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import Block, Operation
 

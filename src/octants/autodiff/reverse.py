@@ -51,13 +51,13 @@ from octants.analysis.replay_strictness import (
 )
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.autodiff.analyse import Analysis
-from octants.autodiff.cooperation import has_no_reverse, refuse_order, refuse_records
+from octants.autodiff.cooperative_tasks import has_no_reverse, refuse_order, refuse_records
 from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
-from octants.autodiff.loop_versions import make_versions
-from octants.autodiff.plan import RecordingPlan, plan
+from octants.autodiff.loop_unswitching import make_versions
 from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.recorded_results import record_results
+from octants.autodiff.recording_plan import RecordingPlan, plan
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
@@ -77,8 +77,8 @@ class Reversed:
     whose contents the reverse kernel reads. `state` says which contents: those "after" the forward
     launch, or those "before" it. In the second case the first sweep repeats the stores whose
     results it must read; arrays that the forward launch changes and the reverse kernel does not are
-    read as they are after it. If `hazards` is not empty, the reverse kernel is wrong. `reads` are
-    the primal operations whose reads it repeats.
+    read as they are after it. If `hazards` is not empty, the reverse kernel is wrong.
+    `reads` are the primal operations whose reads it repeats.
     """
 
     module: Module

@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
+from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import TapeStack
 from octants.autodiff.stored_nests import ForOrWhile
-from octants.autodiff.sweep import Sweep
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.autodiff.activity import ActivityFlow
-from octants.autodiff.deep_branches import DeepIfs, deep_ifs
+from octants.autodiff.deeply_nested_ifs import DeepIfs, deep_ifs
 from octants.autodiff.hazardous_reads import ReadLog
 from octants.autodiff.induction_variables import Steps, inductions
-from octants.autodiff.ordering import Ordering
+from octants.autodiff.order_dependent_updates import Ordering
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Task, Value

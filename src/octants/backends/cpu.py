@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from octants import options
 from octants.artifact import Artifact
 from octants.backends.base import Backend, Updates
-from octants.cache import current
+from octants.cache import configured_store
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.lanes.vectors import most_lanes, vectors_of
 from octants.deferred_import import Deferred
@@ -100,7 +100,7 @@ def host_target() -> Target:
     identity = processor()
     if identity is None:
         return backend.host_target()
-    kept = current.cached_bytes("target", f"{identity} {BACKEND.version()}", _host_target)
+    kept = configured_store.cached_bytes("target", f"{identity} {BACKEND.version()}", _host_target)
     arch, triple, cpu_name, features = kept.decode().split("\n")
     return Target(arch, triple, cpu_name, features)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact, Making
 from octants.backends.llvm_gpu import LlvmGpuBackend, choices
-from octants.cache import current
+from octants.cache import configured_store
 from octants.codegen.llvm import backend
 from octants.codegen.llvm.gpu.nvidia_targets import target
 from octants.compile_profile import is_requested, stage
@@ -52,7 +52,7 @@ class CudaBackend(LlvmGpuBackend):
         with contextlib.suppress(OctantsError):  # of which `obstacle` will tell
             self.library()
             _ = device.CudaDevice, modules.Module, self._version
-            if current.is_empty(chosen):
+            if configured_store.is_empty(chosen):
                 _ = frontend.build, pipeline.lower, compilation.compile_module, nvptx.Nvptx
                 backend.begin()
 

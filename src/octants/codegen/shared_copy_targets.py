@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.noalias import never_alias
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.ir import ops

@@ -17,9 +17,9 @@ import numpy as np
 
 from octants import compile_profile, driver
 from octants.backends.table import backend_of
-from octants.cache import current, pickling, source_version
+from octants.cache import configured_store, pickling, source_version
+from octants.cache.build_inputs import Path, follow_paths, follow_reads
 from octants.cache.digest import Digest
-from octants.cache.manifest import Path, follow_paths, follow_reads
 from octants.cache.store import Store
 from octants.hashing import blake2b
 from octants.options import Options
@@ -156,7 +156,7 @@ def open_entry(
         returns: The types of the return annotation.
         chosen: The options.
     """
-    store = current.store()
+    store = configured_store.store()
     is_watched = chosen.shows_compilation or compile_profile.is_requested()
     if store is None or is_watched or not backend_of(chosen.arch).compiles:
         return None

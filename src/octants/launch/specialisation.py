@@ -17,8 +17,8 @@ import numpy as np
 
 from octants import driver
 from octants.analysis.index_ranges import Regions
-from octants.cache import current
-from octants.cache.manifest import value_now
+from octants.cache import configured_store
+from octants.cache.build_inputs import value_now
 from octants.deferred_import import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
@@ -361,7 +361,7 @@ class Specialisation:
                 write = functools.partial(self._cache_entry.write_part, part, found, self._name)
                 unfinished = driver.unfinished()
                 if unfinished:
-                    current.later([making.wait for making in unfinished], write)
+                    configured_store.later([making.wait for making in unfinished], write)
                 else:
                     write()
         return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from octants import driver
-from octants.ad.custom import grad_for, grad_replaced
+from octants.ad.custom_gradients import grad_for, grad_replaced
 from octants.ad.tape import Tape
 from octants.api import kernel
 from octants.data.field_factories import make_field

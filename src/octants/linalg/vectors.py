@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.ad.custom import grad_for, grad_replaced
+from octants.ad.custom_gradients import grad_for, grad_replaced
 from octants.ad.tape import Tape
 from octants.data.host_array import Tensor
 from octants.data.ndarray import Ndarray, ndarray

@@ -64,7 +64,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.analysis.blocks_of_loops import BlocksOfLoops
+from octants.analysis.strip_mined_loops import BlocksOfLoops
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap

@@ -47,7 +47,7 @@ the second of one work item and the first of the next.
 
 from __future__ import annotations
 
-from octants.analysis.aliasing_writes import ElementAliasing
+from octants.analysis.access_aliasing import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.aliases import may_overlap

@@ -95,7 +95,7 @@ can.
 
 from __future__ import annotations
 
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops

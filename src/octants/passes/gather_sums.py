@@ -64,14 +64,14 @@ A work item of the new task stands for an iteration of the loop, or for a part o
 there are fewer of them than a GPU has threads: so each thread adds up many pairs, and then adds
 once. What a pair needs of its work item is loaded again, or kept in memory that has an element for
 each work item; where it is not known how many there can be, the loop stays as it is. It does, too,
-if it adds what it carries on (see `analysis.pair_loops`).
+if it adds what it carries on (see `analysis.gatherable_sums`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.analysis.pair_loops import PairLoops, mirrored, numbers_of
+from octants.analysis.gatherable_sums import PairLoops, mirrored, numbers_of
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder

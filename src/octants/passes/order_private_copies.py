@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value

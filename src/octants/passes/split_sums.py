@@ -94,7 +94,7 @@ The threads of a work item are lanes of a subgroup here, which load what is side
 
 from __future__ import annotations
 
-from octants.analysis.pair_loops import PairLoops
+from octants.analysis.gatherable_sums import PairLoops
 from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.compile_profile import staged

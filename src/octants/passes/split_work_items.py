@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from octants.analysis.pair_loops import PairLoops, mirrored
+from octants.analysis.gatherable_sums import PairLoops, mirrored
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperation import SHARED_LOOPS

@@ -6,7 +6,7 @@ axis that each work item accesses at its own index.
 
 from __future__ import annotations
 
-from octants.analysis.affine_expressions import AffineExpressions
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value

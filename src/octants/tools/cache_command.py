@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from octants import options
-from octants.cache import current
+from octants.cache import configured_store
 from octants.cache.store import CacheFile, Store
 
 ACTIONS = {
@@ -35,7 +35,7 @@ def main(given: argparse.Namespace) -> None:
 def chosen_store(folder: str | None = None) -> Store:
     """The store that `init` would use, or that of a folder."""
     chosen = options.make_options({"offline_cache_file_path": folder} if folder else {})
-    return current.store_of(chosen)
+    return configured_store.store_of(chosen)
 
 
 def information(store: Store) -> Iterator[str]:

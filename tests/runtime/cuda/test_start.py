@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.cache import current
+from octants.cache import configured_store
 from octants.codegen.llvm.gpu import compilation
 from octants.data.memory import LateStorage
 from octants.runtime.cuda import modules
@@ -240,8 +240,8 @@ def test_what_is_linked_is_kept_when_it_is_there(
         with qd.ad.Tape(loss=loss):
             square()
         qd.reset()
-        current.stop()
-        with current._later_lock:  # which a thread has that keeps something just now
+        configured_store.stop()
+        with configured_store._later_lock:  # which a thread has that keeps something just now
             counts.append(len(list(tmp_path.iterdir())))
         driver._artifacts.clear()
     assert gpu.fake.calls["cuLinkComplete"] == 2  # nothing was compiled the second time

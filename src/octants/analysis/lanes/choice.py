@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from octants.analysis.lanes.contiguous_rows import ContiguousRows, find_rows
 from octants.analysis.lanes.decision import LaneChoice as LaneChoice
-from octants.analysis.lanes.estimate import CheapUpdates, LaneCost
+from octants.analysis.lanes.row_major_loops import ContiguousRows, find_rows
+from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.analysis.lanes.contiguous_rows import ContiguousRows
+from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.lazy_dataclass import dataclass
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from octants import abi
-from octants.analysis.costs import UNINTERRUPTED
+from octants.analysis.cost_model import UNINTERRUPTED
 from octants.analysis.lanes.choice import LaneChoice, choose
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions

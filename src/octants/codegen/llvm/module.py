@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from octants.analysis.costs import Costs
+from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.decision import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of

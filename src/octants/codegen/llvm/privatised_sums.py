@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 
 from octants import abi
-from octants.analysis.costs import GRAIN
+from octants.analysis.cost_model import GRAIN
 from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function import FunctionText

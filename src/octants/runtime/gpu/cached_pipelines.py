@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from octants.artifact import Artifact
-from octants.cache import current
+from octants.cache import configured_store
 from octants.hashing import blake2b
 
 
@@ -43,7 +43,7 @@ class Program(ABC):
     def _load(self, module: int) -> None:
         """Create the pipelines; what the driver rejects is replaced in the cache."""
         key = f"{blake2b(self._artifact.code, digest_size=20).hexdigest()} {self._identity()}"
-        current.cached_bytes(
+        configured_store.cached_bytes(
             "pipelines",
             key,
             lambda: self._make(module, b""),

@@ -6,7 +6,7 @@ import weakref
 from ctypes import byref, c_void_p
 
 from octants.artifact import Artifact, Dispatch
-from octants.cache import current
+from octants.cache import configured_store
 from octants.diagnostics.metal_errors import ForkedMetal, MetalFailed, TooManyThreads
 from octants.lazy_dataclass import dataclass
 from octants.runtime.gpu import cached_pipelines
@@ -58,7 +58,7 @@ class Program(cached_pipelines.Program):
         return module or self._fail("newLibraryWithSource:options:error:", error)
 
     def _make(self, module: int, known: bytes) -> bytes:
-        is_wanted = current.store() is not None
+        is_wanted = configured_store.store() is not None
         archive = Archive(self._library, self._context.hardware.handle, known, is_wanted=is_wanted)
         try:
             if known and not archive.handle:

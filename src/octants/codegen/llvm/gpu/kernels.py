@@ -7,7 +7,7 @@ from functools import partial
 
 from octants import abi
 from octants.analysis.concurrent_tasks import concurrent_groups
-from octants.analysis.costs import CHEAP
+from octants.analysis.cost_model import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation

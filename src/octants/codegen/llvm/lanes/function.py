@@ -17,9 +17,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from octants.analysis.affine import wrapped
-from octants.analysis.affine_expressions import AffineExpressions
-from octants.analysis.lanes.contiguous_rows import ContiguousRows
+from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.affine_arithmetic import wrapped
+from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine

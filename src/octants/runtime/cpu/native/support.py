@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from octants.cache import current
+from octants.cache import configured_store
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cpu.loader.elf import CODE, CONSTANTS, ObjectFile
@@ -183,7 +183,9 @@ class Support:
         self.has_threads = all(symbols.values())
         self.has_signals = bool(symbols.get("sigaction"))  # else Ctrl-C waits for the launch
         compile_it = functools.partial(compile_support, system)
-        code = current.cached_bytes("support", f"{system} {platform.machine()}", compile_it)
+        code = configured_store.cached_bytes(
+            "support", f"{system} {platform.machine()}", compile_it
+        )
         never_called = ctypes.addressof(_MARK)  # LLVM ends the process if it is to link with 0
         known = {name: address or never_called for name, address in symbols.items()}
         symbols_of_all = {**known, **python, **implied_symbols()}

@@ -16,7 +16,7 @@ is stored before it is read, at the same indices in each iteration, and nowhere 
 (`_check_tiles`).
 
 Subgroup operations have a reverse if all lanes reach them once: sums, and values of lanes whose
-numbers are known (`subgroups`).
+numbers are known (`subgroup_adjoints`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.autodiff import subgroups
+from octants.autodiff import subgroup_adjoints
 from octants.autodiff.activity import ActivityFlow, propagate_activity
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
@@ -214,7 +214,7 @@ def _is_reversible(op: Operation, active: set[Value], constants: dict[Value, Any
         return isinstance(op, ops.Barrier)
     if op.result not in active:
         return True
-    return subgroups.is_known(op, constants)
+    return subgroup_adjoints.is_known(op, constants)
 
 
 def _describe(op: Any) -> str:

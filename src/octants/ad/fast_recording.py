@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.ad.gradient_ends import GradientFlow
+from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.overwrite_ledger import MemoryRows
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.launch.alias_free import Identities, identities_of, positions_of

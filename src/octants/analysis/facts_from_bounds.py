@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Literal
 
-from octants.analysis.affine_expressions import (
+from octants.analysis.affine_analysis import (
     INDEX_TYPES,
     LARGEST_EXTENT,
     AffineExpressions,

@@ -1,6 +1,7 @@
 """Estimates the run time of code, in additions of registers.
 
-The estimate decides how many work items run at a time and, with `lanes.estimate`, whether in lanes.
+The estimate decides how many work items run at a time and, with `lanes.time_estimate`, whether in
+lanes.
 """
 
 from __future__ import annotations

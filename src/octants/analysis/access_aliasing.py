@@ -1,7 +1,7 @@
 """Decides which accesses of a task may alias: within a work item, and between work items.
 
 Indices are compared as affine expressions modulo 2^32, since they wrap: see
-`affine_expressions` and `in_bounds`.
+`affine_analysis` and `facts_from_bounds`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from octants.analysis.affine import Affine
+from octants.analysis.affine_arithmetic import Affine
 from octants.analysis.equal_indices import EqualIndices
 from octants.ir import ops
 from octants.ir.core import Operation, Value

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.loss_functions import (
+from octants.ad.value_and_gradient import (
     Array,
     LossFunction,
     bind_arrays,

@@ -10,8 +10,9 @@ meanwhile. So two work items race only if one reads the bits that another one ch
       %32: u32 = compare_exchange<@q, primal>(%18, %31, %i)
       ...
 
-Words are where `enumeration` says. Where it does not know them - `range(size)` with an argument, or
-too many work items - numbers may race, unless their positions follow from affine expressions.
+Words are where `index_enumeration` says. Where it does not know them - `range(size)` with an
+argument, or too many work items - numbers may race, unless their positions follow from affine
+expressions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from octants.analysis.enumeration import Enumeration, Executions
+from octants.analysis.index_enumeration import Enumeration, Executions
 from octants.ir import ops
 from octants.ir.core import Array, Operation, Task, Value
 from octants.lazy_dataclass import dataclass

@@ -17,10 +17,10 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import is_torch
 
 if TYPE_CHECKING:
-    from octants.autodiff import gradient_ends
+    from octants.autodiff import lost_gradients
     from octants.ir import ops
 else:
-    gradient_ends, ops = Deferred("octants.autodiff.gradient_ends"), Deferred("octants.ir.ops")
+    lost_gradients, ops = Deferred("octants.autodiff.lost_gradients"), Deferred("octants.ir.ops")
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
@@ -137,5 +137,5 @@ def _make_flow(module: Module) -> GradientFlow:
         positions(read, False),
         positions(written, True),
         positions(written, False),
-        tuple(module.arrays.index(array) for array in gradient_ends.ends_within(module)),
+        tuple(module.arrays.index(array) for array in lost_gradients.ends_within(module)),
     )

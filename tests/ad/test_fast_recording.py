@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.ad import fast_path
+from octants.ad import fast_recording
 from octants.ad import tape as tapes
 from octants.ad.memory_versions import Content
 from tests.devices import shares_memory
@@ -181,9 +181,9 @@ def test_rows_are_found_once_for_the_same_numbers(
 ) -> None:
     """For each pair of an array and a number: another array has rows of its own."""
     found: list[Any] = []
-    rows_of = fast_path.rows_of
+    rows_of = fast_recording.rows_of
     monkeypatch.setattr(
-        fast_path, "rows_of", lambda region: found.append(region) or rows_of(region)
+        fast_recording, "rows_of", lambda region: found.append(region) or rows_of(region)
     )
     start, counts = np.array([1.0, 2.0, 0.5]), []
     first, second = make((STEPS + 1, 3)), make((STEPS + 1, 3))

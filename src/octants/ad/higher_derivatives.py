@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library import Shaped
+from octants.ad.array_library_interface import Shaped
 from octants.diagnostics.array_function_errors import NoThirdDerivative
 from octants.lazy_dataclass import dataclass
 

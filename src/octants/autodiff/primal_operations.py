@@ -3,7 +3,7 @@
 A replay has no side effects on primal arrays, with two exceptions. The first sweep of a task that
 is reversed on the memory from before it repeats the stores to what the task overwrites, and logs
 what hazardous loads read. A sweep over cooperating work items stores to shared arrays again
-(`cooperation`).
+(`cooperative_tasks`).
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from octants.autodiff.plan import RecordingPlan
-from octants.autodiff.primal_memory import OnRead, PrimalMemory
+from octants.autodiff.primal_operations import OnRead, PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
+from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
 from octants.autodiff.tape_high_water import HighWaterMarks

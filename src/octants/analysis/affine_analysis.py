@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.affine import Affine
+from octants.analysis.affine_arithmetic import Affine
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Space, Task, Value
 from octants.types.scalars import DType, i32, i64, integer_range, u1

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from octants.analysis.affine_expressions import AffineExpressions
-from octants.analysis.costs import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
-from octants.analysis.lanes.contiguous_rows import ContiguousRows
+from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.cost_model import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
+from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import (

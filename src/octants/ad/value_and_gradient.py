@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library import Shaped
-from octants.ad.numpy_arrays import NumpyArrays
+from octants.ad.array_library_interface import Shaped
+from octants.ad.numpy_array_library import NumpyArrays
 from octants.data.host_array import Tensor
 from octants.diagnostics.array_function_errors import WrongOutput
 
