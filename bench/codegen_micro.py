@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from octants.artifact import parameters_of
-from octants.codegen.llvm import backend, cpu
+from octants.codegen.llvm import cpu, llvmlite_driver
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.runtime.cpu import CpuDevice
@@ -120,7 +120,7 @@ def compilation(device: CpuDevice) -> None:
         start = time.perf_counter()
         text = cpu.llvm_text(module, TARGET)
         written = time.perf_counter()
-        optimised, machine = backend.optimised(text, TARGET, 2)
+        optimised, machine = llvmlite_driver.optimised(text, TARGET, 2)
         passed = time.perf_counter()
         machine.emit_object(optimised)
         emitted = time.perf_counter()

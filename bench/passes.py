@@ -30,8 +30,8 @@ from typing import Any
 
 import octants as qd
 from octants import pipeline
+from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.rewriter import copy_module
 from octants.pass_context import Stage
 from octants.pipeline import Pass
 from octants.target import Blocks, Capabilities

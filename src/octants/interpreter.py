@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from octants.abi import MAXIMUM_TAPE
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.cooperation import cooperates, local_arrays
 from octants.ir.core import (
     ArrayRef,
@@ -25,7 +25,7 @@ from octants.ir.core import (
     Task,
     Value,
 )
-from octants.ir.draws import drawn, stream
+from octants.ir.random_draws import drawn, stream
 from octants.lockstep import EndOfItem, run_blocks, undefined
 from octants.mathlib.evaluate import evaluate
 from octants.mathlib.functions import function
@@ -124,7 +124,7 @@ def _binary(_: Interpreter, op: ops.Binary | ops.Compare, env: dict[Value, Any])
 
 
 def _fma(_: Interpreter, op: ops.Fma, env: dict[Value, Any]) -> None:
-    env[op.result] = semantics.fma(op.result.type, env[op.x], env[op.y], env[op.z])
+    env[op.result] = scalar_semantics.fma(op.result.type, env[op.x], env[op.y], env[op.z])
 
 
 def _select(_: Interpreter, op: ops.Select, env: dict[Value, Any]) -> None:
@@ -136,7 +136,7 @@ def _cast(_: Interpreter, op: ops.Cast, env: dict[Value, Any]) -> None:
 
 
 def _bitcast(_: Interpreter, op: ops.Bitcast, env: dict[Value, Any]) -> None:
-    env[op.result] = semantics.bitcast(env[op.x], op.x.type, op.result.type)
+    env[op.result] = scalar_semantics.bitcast(env[op.x], op.x.type, op.result.type)
 
 
 def _random_stream(self: Interpreter, op: ops.RandomStream, env: dict[Value, Any]) -> None:
@@ -224,7 +224,7 @@ def _atomic(self: Interpreter, op: ops.Atomic, env: dict[Value, Any]) -> None:
     before, value = data[position].item(), env[op.value]
     after = value
     if op.fn != "exchange":
-        after = semantics.evaluate(op.fn, op.array.dtype, before, value)
+        after = scalar_semantics.evaluate(op.fn, op.array.dtype, before, value)
     data[position] = after
     env[op.result] = before
 
@@ -247,7 +247,7 @@ def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:
 
 
 def _format(value: Value, env: dict[Value, Any], specification: str) -> str:
-    return semantics.format_number(env[value], value.type, specification)
+    return scalar_semantics.format_number(env[value], value.type, specification)
 
 
 def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:

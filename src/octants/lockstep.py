@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.cooperation import shared_arrays, sizes, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import DType
@@ -240,7 +240,7 @@ def _reduced(fn: str, dtype: DType, values: dict[int, Any]) -> Any:
             half = lane // 2
             known = halved.get(half)
             is_first = half not in halved
-            halved[half] = value if is_first else semantics.evaluate(fn, dtype, known, value)
+            halved[half] = value if is_first else scalar_semantics.evaluate(fn, dtype, known, value)
         values = halved
     (total,) = values.values()
     return total
@@ -250,7 +250,7 @@ def _scanned(fn: str, dtype: DType, lanes: int, values: dict[int, Any]) -> dict[
     step = 1
     while step < lanes:
         values = {
-            lane: semantics.evaluate(fn, dtype, values[lane - step], value)
+            lane: scalar_semantics.evaluate(fn, dtype, values[lane - step], value)
             if lane - step in values and (lane - step) // lanes == lane // lanes
             else value
             for lane, value in values.items()

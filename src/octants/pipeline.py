@@ -15,10 +15,10 @@ from octants.analysis.lanes.choice import choose, may_run
 from octants.autodiff.forward import forward, with_tangent_arrays
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
+from octants.ir.cloning import copy_module
+from octants.ir.cloning import serialise as serialise_task
 from octants.ir.core import BYTES, Array, Module, Task
 from octants.ir.ops import RecordCapacity
-from octants.ir.rewriter import copy_module
-from octants.ir.rewriter import serialise as serialise_task
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
@@ -34,13 +34,13 @@ from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_sums import fuse_sums
 from octants.passes.gather_sums import gather_sums
-from octants.passes.index_sums import index_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_updates import skip_updates
+from octants.passes.spill_indexed_sums import spill_indexed_sums
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
@@ -213,8 +213,8 @@ FINISH = (
         _is_gpu,
     ),
     Pass(
-        "index_sums",
-        lambda module, _: index_sums(module),
+        "spill_indexed_sums",
+        lambda module, _: spill_indexed_sums(module),
         "last: what is in memory is no carried value any more",
         when=lambda machine: machine.serialises_blocks,
     ),

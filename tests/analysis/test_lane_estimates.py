@@ -9,7 +9,7 @@ from octants.analysis.lanes.choice import choose
 from octants.analysis.lanes.decision import LaneChoice
 from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.llvm.lanes.vectors import OPERATIONS
+from octants.codegen.llvm.lanes.vector_capabilities import OPERATIONS
 from octants.ir import ops
 from octants.ir.core import Task
 from octants.target import ALWAYS, AUTO, NEVER, LaneCosts, Vectors

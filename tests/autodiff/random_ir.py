@@ -12,8 +12,8 @@ from octants.autodiff.forward import forward as with_tangents
 from octants.autodiff.reverse import Reversed
 from octants.interpreter import run
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_module, split_tasks
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.ir.rewriter import copy_module, split_tasks
 from octants.ir.verifier import verify
 from octants.passes.contract import contract
 from octants.simplify import simplify

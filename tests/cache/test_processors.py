@@ -12,7 +12,7 @@ import pytest
 
 import octants as qd
 from octants.backends import cpu
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.runtime.cpu import processor_identity
 from octants.runtime.cpu.loader.relocations import Refused
 
@@ -29,13 +29,13 @@ on_x64 = pytest.mark.skipif(
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A list that grows when LLVM is asked which processor this is; with an empty cache."""
     found: list[str] = []
-    ask = backend.host_target
+    ask = llvmlite_driver.host_target
 
     def counted() -> Any:
         found.append("asked")
         return ask()
 
-    monkeypatch.setattr(backend, "host_target", counted)
+    monkeypatch.setattr(llvmlite_driver, "host_target", counted)
     cpu.host_target.cache_clear()
     qd.init(arch=qd.cpu, offline_cache=True, offline_cache_file_path=str(tmp_path))
     yield found
@@ -51,7 +51,7 @@ def again() -> Any:
 
 @on_known
 def test_a_processor_is_recognised(asked: list[str]) -> None:
-    expected = backend.host_target()
+    expected = llvmlite_driver.host_target()
     asked.clear()
     assert again() == expected
     assert asked == ["asked"]
@@ -100,6 +100,6 @@ def test_an_identity_does_not_change() -> None:
 def test_the_processor_says_what_llvm_says() -> None:
     """EBX of leaf 7, of which LLVM's features are bits."""
     leaves = {eval(line)[:2]: eval(line)[2:] for line in processor_identity._x64()}
-    features = backend.host_target().features.split(",")
+    features = llvmlite_driver.host_target().features.split(",")
     for name, bit in {"bmi": 3, "avx2": 5, "bmi2": 8, "avx512f": 16, "avx512vl": 31}.items():
         assert bool(leaves[7, 0][1] >> bit & 1) == (f"+{name}" in features), name

@@ -12,8 +12,8 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import Dispatch
-from octants.codegen.llvm import backend
-from octants.codegen.llvm.gpu.emulated import Emulated
+from octants.codegen.llvm import llvmlite_driver
+from octants.codegen.llvm.gpu.emulated_on_cpu import Emulated
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.gpu.kernels import write
 from octants.ir.core import Module
@@ -170,7 +170,7 @@ class BlockThreads(Threads):
         self._block = Block()
         self._machine = _Blocks(self._block)
         written = write(module, self._machine)
-        optimised, machine = backend.optimised(written.text.finish(), TARGET, 1)
+        optimised, machine = llvmlite_driver.optimised(written.text.finish(), TARGET, 1)
         self.artifact = written.artifact(TARGET, machine.emit_object(optimised))
         names = [dispatch.entry for dispatch in self.artifact.dispatches]
         self._library = native.link(self.artifact.code, names, native.implied_symbols())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.amdgpu import code_objects, kernels
 from octants.codegen.llvm.amdgpu.targets import WAVES, processor_of, target
 from octants.diagnostics.exceptions import InternalError
@@ -147,6 +147,6 @@ def test_every_processor_that_is_named(processor: str, tmp_path: Path) -> None:
 def test_the_linker_refuses_what_it_does_not_know() -> None:
     kernel = "define amdgpu_kernel void @k() { call void @nowhere() ret void }"
     text = f"declare void @nowhere()\n{kernel}"
-    optimised, machine = backend.optimised(text, target("gfx1100"), 1)
+    optimised, machine = llvmlite_driver.optimised(text, target("gfx1100"), 1)
     with pytest.raises(InternalError, match="`nowhere`, which is nowhere"):
         code_objects.link(machine.emit_object(optimised))

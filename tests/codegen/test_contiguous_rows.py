@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants.analysis.lanes.choice import choose
 from octants.analysis.lanes.row_major_loops import find_rows
-from octants.codegen.llvm.lanes.vectors import vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import Module, Task
 from octants.ir.parser import parse
 from octants.target import ALWAYS, AUTO, Target

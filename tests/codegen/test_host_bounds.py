@@ -10,9 +10,9 @@ from octants.codegen.host_bounds import host_bounds
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import emit
 from octants.ir.core import Block, Module, Task
 from octants.ir.parser import parse
-from octants.ir.rewriter import emit
 from octants.passes.split_sums import split_sums
 from octants.types.scalars import i64
 from tests.codegen.compiled import ndarray

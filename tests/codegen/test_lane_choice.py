@@ -8,7 +8,7 @@ import pytest
 
 from octants.analysis.lanes.choice import LaneChoice, choose
 from octants.codegen.llvm.lanes.operations import TABLE
-from octants.codegen.llvm.lanes.vectors import vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import OPERATIONS
 from octants.ir.parser import parse
 from octants.target import ALWAYS, AUTO, Target

@@ -10,9 +10,9 @@ import pytest
 from octants.analysis.lanes.choice import choose
 from octants.autodiff import reverse
 from octants.autodiff.recording_plan import RecordingPlan
-from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
+from octants.ir.cloning import copy_module
 from octants.ir.core import Array, Companion, Module, Value
-from octants.ir.rewriter import copy_module
 from octants.runtime.cpu import CpuDevice
 from octants.target import ALWAYS, NEVER, Capabilities
 from octants.types.scalars import i32

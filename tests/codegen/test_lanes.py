@@ -11,12 +11,12 @@ import pytest
 from octants.analysis.lanes.choice import choose
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.vectors import lanes_of_target, vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_module
 from octants.ir.core import Array, Companion, Module, Space, Value
 from octants.ir.ops import arithmetic
-from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.target import ALWAYS, NEVER, Target
 from octants.types import scalars

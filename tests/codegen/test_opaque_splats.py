@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.codegen.llvm import backend, opaque_splats
+from octants.codegen.llvm import llvmlite_driver, opaque_splats
 from octants.target import Target
 
 AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", "+avx2,+f16c,+fma,+avx,+sse4.2")
@@ -42,7 +42,7 @@ define void @f(ptr %p, ptr %q, i32 %x, <{wide} x {type}> %v, <{narrow} x {type}>
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_choices_that_are_known_late_compile(level: int, choice: str, type: str) -> None:
     for test in (KNOWN, OPEN):
-        module, machine = backend.optimised(text(test, choice, type), AVX2, level)
+        module, machine = llvmlite_driver.optimised(text(test, choice, type), AVX2, level)
         assert len(machine.emit_object(module)) > 500
 
 
@@ -52,7 +52,7 @@ def test_choices_that_stay_are_hidden(
     level: int, choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opaque_splats, "MENDED", 1000)
-    found = str(backend.optimised(text(OPEN, choice, "double"), AVX2, level)[0])
+    found = str(llvmlite_driver.optimised(text(OPEN, choice, "double"), AVX2, level)[0])
     assert "double @llvm.arithmetic.fence.f64(double" in found
 
 
@@ -88,5 +88,5 @@ def test_registers_with_numbers() -> None:
     spread += "  store <4 x double> %4, ptr %p\n  ret void\n}\n"
     for hidden in (opaque_splats.hide_all(spread), opaque_splats.hide_choices(spread)):
         assert hidden.count("call double") == 1
-        module = backend.parse(hidden, AVX2, backend._machine(AVX2, 0))
-        assert len(backend._machine(AVX2, 0).emit_object(module)) > 300
+        module = llvmlite_driver.parse(hidden, AVX2, llvmlite_driver._machine(AVX2, 0))
+        assert len(llvmlite_driver._machine(AVX2, 0).emit_object(module)) > 300

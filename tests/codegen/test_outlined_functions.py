@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm import cpu
-from octants.codegen.llvm.lanes.vectors import lanes_of_target
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from tests.api.test_deep_programs import define
 
 has_lanes = pytest.mark.skipif(

@@ -1,4 +1,5 @@
-"""Every scalar operation on every type it has, against `ir.semantics`, in one module per type."""
+"""Every scalar operation on every type it has, against `ir.scalar_semantics`, in one module per
+type."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.core import InvalidIR, Module, Operation, Value
 from octants.ir.ops import arithmetic as fns
 from octants.target import Target
@@ -142,9 +143,9 @@ def test_exact_functions_give_the_defined_bits(
     unary, binary, compare = functions(dtype)
     out, facts = run_functions(dtype, unary, binary, compare, target, opt_level)
     pairs = facts["pairs"]
-    wanted = {fn: [(x, semantics.evaluate(fn, dtype, x)) for x, _ in pairs] for fn in unary}
+    wanted = {fn: [(x, scalar_semantics.evaluate(fn, dtype, x)) for x, _ in pairs] for fn in unary}
     for fn in (*binary, *compare):
-        wanted[fn] = [(pair, semantics.evaluate(fn, dtype, *pair)) for pair in pairs]
+        wanted[fn] = [(pair, scalar_semantics.evaluate(fn, dtype, *pair)) for pair in pairs]
     check(out, wanted)
 
 
@@ -167,7 +168,7 @@ def test_a_product_and_a_sum_rounded_once(dtype: DType, target: Target) -> None:
     columns = [np.array(column, dtype.numpy) for column in zip(*triples, strict=True)]
     data = dict(zip("xyz", columns, strict=True)) | {"out": np.zeros(len(triples), dtype.numpy)}
     Compiled(Module("fma", arrays, tasks=[task]), target=target).run(data)
-    exact = [(triple, semantics.fma(dtype, *triple)) for triple in triples]
+    exact = [(triple, scalar_semantics.fma(dtype, *triple)) for triple in triples]
     check({"fma": data["out"]}, {"fma": exact})
 
 
@@ -194,7 +195,7 @@ def test_division_and_power_by_constants(dtype: DType) -> None:
         data,
         {
             f"{fn} {divisor}": [
-                ((x, divisor), semantics.evaluate(fn, dtype, x, divisor)) for x in numbers
+                ((x, divisor), scalar_semantics.evaluate(fn, dtype, x, divisor)) for x in numbers
             ]
             for fn, divisor in itertools.product(names, dict.fromkeys(divisors))
         },
@@ -235,7 +236,9 @@ def test_casts(source: DType, target: Target) -> None:
     for dtype in scalars.ALL:
         wanted[f"to {dtype}"] = [(x, convert(x, dtype)) for x in numbers]
         if dtype.bits == source.bits:
-            wanted[f"as {dtype}"] = [(x, semantics.bitcast(x, source, dtype)) for x in numbers]
+            wanted[f"as {dtype}"] = [
+                (x, scalar_semantics.bitcast(x, source, dtype)) for x in numbers
+            ]
     check(data, wanted)
 
 

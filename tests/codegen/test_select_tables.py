@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen.llvm import select_chains
+from octants.codegen.llvm import selects_to_lookup_tables
 from octants.ir import ops
 from octants.ir.parser import parse
 
@@ -155,7 +155,7 @@ def module_of(length: int, inside: str = "", used_twice: bool = False) -> Any:
 
 def test_the_table_is_filled_before_the_loop() -> None:
     body = module_of(20).tasks[0].body
-    found = select_chains.find_chains(body)
+    found = selects_to_lookup_tables.find_chains(body)
     (place,) = found.filled
     assert place is next(op for op in reversed(body.ops) if isinstance(op, ops.Load))
     assert sum(read is not None for read in found.reads.values()) == 1
@@ -163,7 +163,9 @@ def test_the_table_is_filled_before_the_loop() -> None:
 
 
 def test_what_stays_a_chain() -> None:
-    assert not select_chains.find_chains(module_of(select_chains.LONG).tasks[0].body).reads
-    halves = select_chains.find_chains(module_of(20, used_twice=True).tasks[0].body)
+    assert not selects_to_lookup_tables.find_chains(
+        module_of(selects_to_lookup_tables.LONG).tasks[0].body
+    ).reads
+    halves = selects_to_lookup_tables.find_chains(module_of(20, used_twice=True).tasks[0].body)
     assert len(halves.reads) == 19  # two chains: what is used twice is an end
     assert sum(read is not None for read in halves.reads.values()) == 2

@@ -18,7 +18,7 @@ import pytest
 from octants.backends import amdgpu as amdgpu_backend
 from octants.backends.base import Backend
 from octants.backends.table import backend_of
-from octants.codegen.llvm import backend as llvm
+from octants.codegen.llvm import llvmlite_driver as llvm
 from octants.codegen.llvm.amdgpu import code_objects
 from octants.codegen.llvm.amdgpu.targets import target as amd_target
 from octants.ir.core import Module

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.builder import Builder
 from octants.ir.core import Value
 from octants.ir.ops.arithmetic import BINARY
@@ -30,7 +30,7 @@ def is_defined(fn: str, dtype: DType) -> bool:
         ops.Binary(fn, Value(dtype), Value(dtype), results=[Value(dtype)]).verify()
     except Exception:
         return False
-    return fn in (semantics.FLOAT if dtype.is_float else semantics.INTEGER)
+    return fn in (scalar_semantics.FLOAT if dtype.is_float else scalar_semantics.INTEGER)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
@@ -49,7 +49,7 @@ def test_identities(dtype: DType) -> None:
                 found += 1
                 for number in (convert(each, dtype) for each in NUMBERS[dtype]):
                     pair = (constant, number) if is_left else (number, constant)
-                    wanted = semantics.evaluate(fn, dtype, *pair)
+                    wanted = scalar_semantics.evaluate(fn, dtype, *pair)
                     given = number if result is x else constant
                     assert repr(given) == repr(wanted), (fn, pair)
     assert found >= 4

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.codegen.llvm import code as llvm
+from octants.codegen.llvm import code_writer as llvm
 from octants.codegen.metal import library_text as metal
-from octants.codegen.structured import legal as structured
+from octants.codegen.structured import legal_operations as structured
 from octants.interpreter import Interpreter, run
-from octants.ir import draws, ops, semantics
+from octants.ir import ops, random_draws, scalar_semantics
 from octants.ir.core import Block, Module, Task, Value
 from octants.ir.ops.arithmetic import COMPARE, FLOAT_FUNCTIONS, PARTIAL, UNARY
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.lowering import expand
-from octants.lowering.legal import Legal, casts, table
+from octants.lowering.legal_operations import Legal, casts, table
 from octants.lowering.module import lower
 from octants.mathlib.evaluate import evaluate
 from octants.types import scalars
@@ -99,7 +99,7 @@ def test_functions_and_comparisons(dtype: DType) -> None:
             continue
         seen.add(text)
         for operands in itertools.product(edges(dtype), repeat=count):
-            expected = semantics.evaluate(fn, dtype, *operands)
+            expected = scalar_semantics.evaluate(fn, dtype, *operands)
             found = interpreted(block, *operands)
             if not same(found, expected) and not _is_inexact(fn, dtype, legal, operands):
                 wrong.append((fn, operands, found, expected))
@@ -130,7 +130,7 @@ def test_where_the_second_operand_is_known(dtype: DType) -> None:
         block = expand.function(TARGETS["vulkan"], fn, dtype, 2, known)
         check_legal(block, TARGETS["vulkan"])
         for x in edges(dtype):
-            expected = semantics.evaluate(fn, dtype, x, known)
+            expected = scalar_semantics.evaluate(fn, dtype, x, known)
             if interpreted(block, x, known) != expected:
                 wrong.append((fn, x, known))
     assert not wrong, wrong[:20]
@@ -168,7 +168,7 @@ def test_products_and_sums_rounded_once(dtype: DType) -> None:
     triples = [[convert(x, dtype) for x in rng.uniform(-2, 2, 3)] for _ in range(100)]
     triples += [[x, y, -convert(x * y, dtype)] for x, y, _ in triples[:50]]
     for triple in triples:
-        assert same(interpreted(block, *triple), semantics.fma(dtype, *triple)), triple
+        assert same(interpreted(block, *triple), scalar_semantics.fma(dtype, *triple)), triple
 
 
 @all_targets
@@ -186,7 +186,7 @@ def test_draws(dtype: DType, legal: Legal) -> None:
     block = expand.random(legal, dtype)
     check_legal(block, legal)
     for begin, number in itertools.product((0, 1, 2**63, 2**64 - 1), (0, 1, 2**31 - 1, -2)):
-        assert same(interpreted(block, begin, number), draws.drawn(dtype, begin, number))
+        assert same(interpreted(block, begin, number), random_draws.drawn(dtype, begin, number))
 
 
 @all_targets
@@ -197,7 +197,7 @@ def test_random_streams(legal: Legal) -> None:
         check_legal(block, legal)
         for item in (0, 5, -1, 2**31 - 1):
             found = interpreted(block, item, seed=seed, launch=launch)
-            assert found == draws.stream(seed, launch, task, item)
+            assert found == random_draws.stream(seed, launch, task, item)
 
 
 def test_what_is_undefined_is_an_error() -> None:
@@ -205,7 +205,7 @@ def test_what_is_undefined_is_an_error() -> None:
     for fn, a, b in (("quotient", 1, 0), ("remainder", -(2**31), -1), ("lsl", 1, 32)):
         assert fn in PARTIAL
         with pytest.raises(ArithmeticError):
-            semantics.evaluate(fn, i32, a, b)
+            scalar_semantics.evaluate(fn, i32, a, b)
     x, y = Value(f32), Value(i32)
     block = Block([x], [ops.FloatToInt(x, results=[y]), ops.Yield([y])])
     assert interpreted(block, -2.75) == -2

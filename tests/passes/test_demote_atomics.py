@@ -17,10 +17,10 @@ from octants.analysis.access_aliasing import ElementAliasing
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_module
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
-from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.taped_memory import memories_of

@@ -11,8 +11,8 @@ import pytest
 import octants as qd
 from octants import interpreter
 from octants.autodiff.forward import forward
+from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
-from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.pipeline import Stage, finish

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from octants.interpreter import run
+from octants.ir.cloning import copy_module
 from octants.ir.parser import parse
-from octants.ir.rewriter import copy_module
 from octants.ir.verifier import verify
 from octants.simplify import simplify
 

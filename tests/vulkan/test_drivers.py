@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ir import semantics
+from octants.ir import scalar_semantics
 from octants.ir.core import Module
 from octants.ir.ops.arithmetic import COMPARE
 from octants.types.scalars import (
@@ -63,6 +63,6 @@ def test_widened_numbers_against_constants(narrow: DType, wide: DType) -> None:
     for i, x in enumerate(numbers):
         for k, (fn, c, turned) in enumerate(cases):
             pair = (c, x) if turned else (x, c)
-            if found[i, k] != semantics.evaluate(fn, wide, *pair):
+            if found[i, k] != scalar_semantics.evaluate(fn, wide, *pair):
                 wrong.append(f"{pair[0]} {fn} {pair[1]}")
     assert not wrong

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ir import semantics
+from octants.ir import scalar_semantics
 from octants.ir.core import Module
 from octants.types import scalars
 from octants.types.scalars import DType, f32, f64
@@ -153,4 +153,4 @@ def test_errors_of_products_of_f64() -> None:
     x, y = (rng.standard_normal(5000) * 2.0 ** rng.integers(-400, 400, 5000) for _ in "ab")
     found = np.zeros(5000)
     compiled.OnVulkan(Module("errors", [a, b, c], tasks=[task])).run({"a": x, "b": y, "c": found})
-    assert np.array_equal(found, semantics.product_error(x, y))
+    assert np.array_equal(found, scalar_semantics.product_error(x, y))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen import speculation
+from octants.codegen import slow_path_speculation
 from octants.launch.kernel import Kernel
 from octants.types.scalars import DType
 from tests.mathlib import bounds
@@ -222,14 +222,14 @@ def test_gradients_through_huge_angles_are_slopes() -> None:
 def is_guessed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether any loop of a kernel is."""
     found: list[bool] = []
-    decide = speculation.can_speculate
+    decide = slow_path_speculation.can_speculate
 
     def see(*asked: Any) -> bool:
         found.append(decide(*asked))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(speculation, "can_speculate", see)
+        patch.setattr(slow_path_speculation, "can_speculate", see)
         kernel()
     return any(found)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.cooperation import cooperates
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import u1

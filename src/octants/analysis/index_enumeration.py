@@ -14,7 +14,7 @@ import numpy as np
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Task, Value
-from octants.ir.semantics import COMPARISONS
+from octants.ir.scalar_semantics import COMPARISONS
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, u64
 

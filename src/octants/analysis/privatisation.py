@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from octants.analysis.affine_arithmetic import Affine
 from octants.analysis.facts_from_bounds import InBounds
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout

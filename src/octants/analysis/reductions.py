@@ -29,7 +29,7 @@ from octants.analysis.noalias import never_alias
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
-from octants.ir.semantics import identity_of
+from octants.ir.scalar_semantics import identity_of
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
 

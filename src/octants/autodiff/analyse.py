@@ -9,8 +9,8 @@ from octants.autodiff.idempotent_tasks import initialises
 from octants.autodiff.order_dependent_updates import ordering_of
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
+from octants.ir.cloning import copy_arrays
 from octants.ir.core import Array, Companion, Module, Operation, Space
-from octants.ir.rewriter import copy_arrays
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 

@@ -20,8 +20,8 @@ from octants.autodiff.hazardous_reads import thread_log, writers
 from octants.autodiff.order_dependent_updates import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_block, without_effects
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import by_name, i64, u64

@@ -9,6 +9,7 @@ from __future__ import annotations
 from octants.autodiff.record_counts import count_records_below
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_module, without_effects
 from octants.ir.core import (
     CHECKPOINT,
     LOG,
@@ -21,7 +22,6 @@ from octants.ir.core import (
     Space,
     Value,
 )
-from octants.ir.rewriter import copy_module, without_effects
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 

@@ -19,8 +19,8 @@ from octants.autodiff.task_facts import TaskFacts
 from octants.diagnostics.adjoint_errors import NonlinearAdjoint
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import emit
 from octants.ir.core import Block, Operation, Value
-from octants.ir.rewriter import emit
 from octants.types.scalars import u1
 
 

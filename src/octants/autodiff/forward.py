@@ -49,8 +49,8 @@ from octants.autodiff.order_dependent_updates import ordering_of
 from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_arrays, copy_block, serialise
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
-from octants.ir.rewriter import copy_arrays, copy_block, serialise
 from octants.simplify import simplify
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT

@@ -12,8 +12,8 @@ from dataclasses import field
 
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block, copy_operation
 from octants.ir.core import Array, Block, Companion, Operation, Task, Value
-from octants.ir.rewriter import copy_block, copy_operation
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 

@@ -61,8 +61,8 @@ computed for the record alone is computed only where there is one.
 from __future__ import annotations
 
 from octants.ir import ops
+from octants.ir.cloning import copy_operation
 from octants.ir.core import Block, Module, Operation, Value
-from octants.ir.rewriter import copy_operation
 
 _SMALL = 64
 """The most operations in the body of a loop that is duplicated."""

@@ -7,8 +7,8 @@ from octants.autodiff.cooperative_tasks import Phases
 from octants.autodiff.errors import Hazard
 from octants.autodiff.primal_operations import OnRead
 from octants.ir import ops
+from octants.ir.cloning import copy_block, without_effects
 from octants.ir.core import Array, Block, Module, Operation, Space
-from octants.ir.rewriter import copy_block, without_effects
 from octants.lazy_dataclass import dataclass
 
 OF_THE_LAUNCH = (Space.TEMPORARY, Space.SHARED)

@@ -43,8 +43,8 @@ from collections.abc import Collection
 
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
-from octants.ir.rewriter import copy_block, without_effects
 from octants.types.scalars import u64
 
 PRIMAL = Companion.PRIMAL

@@ -106,7 +106,7 @@ def reverse(
             launch.
         repeat_stores: let the first sweep repeat the stores of idempotent tasks, which leave memory
             as it is.
-        split: the kernel is one of those of `ir.rewriter.split_tasks`: its launch-temporaries still
+        split: the kernel is one of those of `ir.cloning.split_tasks`: its launch-temporaries still
             hold what the forward launch stored.
         argument_gradients: float scalar arguments have adjoints, too.
 

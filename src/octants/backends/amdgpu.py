@@ -18,11 +18,11 @@ from octants.runtime.device import Device
 from octants.target import Arch, Target
 
 if TYPE_CHECKING:
-    from octants.codegen.llvm.amdgpu import abortable_nodes, kernels
+    from octants.codegen.llvm.amdgpu import abortable_copy_kernels, kernels
     from octants.codegen.llvm.gpu import compilation
     from octants.runtime.hip import device, library
 else:
-    abortable_nodes = Deferred("octants.codegen.llvm.amdgpu.abortable_nodes")
+    abortable_copy_kernels = Deferred("octants.codegen.llvm.amdgpu.abortable_copy_kernels")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
     kernels = Deferred("octants.codegen.llvm.amdgpu.kernels")
     device = Deferred("octants.runtime.hip.device")
@@ -65,7 +65,7 @@ class AmdgpuBackend(LlvmGpuBackend):
         target = self.target(chosen)
         warnings.warn(_UNTESTED, OctantsWarning, levels_to_the_user())
         return device.HipDevice(
-            lambda: abortable_nodes.code(target),
+            lambda: abortable_copy_kernels.code(target),
             chosen.device,
             chosen.ad_stack_budget_bytes,
             library=driver_library(),

@@ -9,8 +9,8 @@ from octants import options
 from octants.artifact import Artifact
 from octants.backends.base import Backend, Updates
 from octants.cache import configured_store
-from octants.codegen.llvm import backend
-from octants.codegen.llvm.lanes.vectors import most_lanes, vectors_of
+from octants.codegen.llvm import llvmlite_driver
+from octants.codegen.llvm.lanes.vector_capabilities import most_lanes, vectors_of
 from octants.deferred_import import Deferred
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
@@ -49,7 +49,7 @@ class CpuBackend(Backend):
 
     @functools.cached_property
     def _version(self) -> str:
-        return backend.version()
+        return llvmlite_driver.version()
 
     def version(self) -> str:
         return self._version
@@ -74,7 +74,7 @@ class CpuBackend(Backend):
         target = host_target()
         in_step = 1 if device is None or chosen.simd == NEVER else most_lanes(target)
         return Capabilities(
-            contracts=backend.has_fused(target),
+            contracts=llvmlite_driver.has_fused(target),
             serialises_blocks=True,
             blocks=Blocks(),
             vectors=vectors_of(target, chosen.simd),
@@ -99,14 +99,14 @@ def host_target() -> Target:
     """The CPU of this machine, as LLVM calls it; the cache knows that by the CPU's identity."""
     identity = processor()
     if identity is None:
-        return backend.host_target()
+        return llvmlite_driver.host_target()
     kept = configured_store.cached_bytes("target", f"{identity} {BACKEND.version()}", _host_target)
     arch, triple, cpu_name, features = kept.decode().split("\n")
     return Target(arch, triple, cpu_name, features)
 
 
 def _host_target() -> bytes:
-    found = backend.host_target()
+    found = llvmlite_driver.host_target()
     return f"{found.arch}\n{found.triple}\n{found.cpu}\n{found.features}".encode()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from octants.artifact import Artifact, Making
 from octants.backends.llvm_gpu import LlvmGpuBackend, choices
 from octants.cache import configured_store
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu.nvidia_targets import target
 from octants.compile_profile import is_requested, stage
 from octants.deferred_import import Deferred
@@ -54,7 +54,7 @@ class CudaBackend(LlvmGpuBackend):
             _ = device.CudaDevice, modules.Module, self._version
             if configured_store.is_empty(chosen):
                 _ = frontend.build, pipeline.lower, compilation.compile_module, nvptx.Nvptx
-                backend.begin()
+                llvmlite_driver.begin()
 
     def library(self) -> Library:
         return launch_context.driver_library()

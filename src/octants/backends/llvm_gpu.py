@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from octants.backends.base import NEAR_BYTES, Backend
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.deferred_import import Deferred
 from octants.ir.core import Module
 from octants.options import Options
@@ -16,7 +16,7 @@ from octants.target import Blocks, Capabilities
 
 if TYPE_CHECKING:
     from octants.codegen.llvm.gpu import compilation
-    from octants.codegen.llvm.gpu.machine import Gpu
+    from octants.codegen.llvm.gpu.base import Gpu
     from octants.runtime.cuda import context
 else:
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
@@ -50,7 +50,7 @@ class LlvmGpuBackend(Backend):
 
     @functools.cached_property
     def _version(self) -> str:
-        return f"{backend.version()}, {self.driver_name} {self.library().driver_version}"
+        return f"{llvmlite_driver.version()}, {self.driver_name} {self.library().driver_version}"
 
     def version(self) -> str:
         return self._version

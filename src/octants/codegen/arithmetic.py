@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from octants.codegen.code import Operand, register
+from octants.codegen.code_writer import Operand, register
 from octants.codegen.function import FunctionEmitter
 from octants.ir import ops
 from octants.ir.core import Block

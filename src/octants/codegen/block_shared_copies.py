@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from octants.codegen import atomics, memory
 from octants.codegen.bit_words import word_of
-from octants.codegen.code import Element, Operand, ThreadCode
+from octants.codegen.code_writer import Element, Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
 from octants.codegen.shared_copy_targets import count
 from octants.ir.core import ArrayRef

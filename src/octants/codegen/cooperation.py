@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from octants.analysis.reductions import Reduction
-from octants.codegen import arithmetic, atomics, register_reductions
+from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.code import Operand, ThreadCode, register
+from octants.codegen.code_writer import Operand, ThreadCode, register
 from octants.codegen.function import Lanes, ThreadFunction
 from octants.codegen.memory import address_of
 from octants.ir import ops
@@ -199,8 +199,8 @@ def deliver(f: ThreadFunction, reduction: Reduction) -> None:
 
     All threads arrive here. A thread without updates contributes the identity.
     """
-    code, (total, some) = f.code, register_reductions.collected(f, reduction)
+    code, (total, some) = f.code, per_thread_reductions.collected(f, reduction)
     if code.subgroup > 1:
         total = summed(f, reduction.fn, reduction.dtype, total)
         some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
-    register_reductions.update(f, reduction, lambda: total, some)
+    per_thread_reductions.update(f, reduction, lambda: total, some)

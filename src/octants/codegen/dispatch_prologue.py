@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from octants import abi
 from octants.artifact import ParameterLayout, TapeSizeInputs
-from octants.codegen.code import Operand, ThreadCode
+from octants.codegen.code_writer import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
 from octants.codegen.interleaved_tape import retry_bit
 from octants.codegen.tape_facts import can_fail, can_retry, may_exceed_tape

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from octants.codegen.code import Code, Operand, Pointer, ThreadCode
+from octants.codegen.code_writer import Code, Operand, Pointer, ThreadCode
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
@@ -69,7 +69,7 @@ class FunctionEmitter(Protocol):
     """A function of a kernel under construction: its code, the operands of values, its work item.
 
     ``message_item`` is the work item (i64) that messages name, if it is not that of the function.
-    ``collected`` has the variables of reductions, see `register_reductions`.
+    ``collected`` has the variables of reductions, see `per_thread_reductions`.
     """
 
     kernel: Any

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from octants import abi
 from octants.codegen import messages
 from octants.codegen.bit_words import from_word, to_word
-from octants.codegen.code import Code, Operand, Pointer, ThreadCode
+from octants.codegen.code_writer import Code, Operand, Pointer, ThreadCode
 from octants.codegen.function import TapeMemory, ThreadFunction
 from octants.ir.core import Record
 from octants.types.scalars import DType, i64, u1, u32, u64

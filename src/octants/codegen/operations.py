@@ -1,4 +1,4 @@
-"""The handlers of operations that all targets write alike, over `codegen.code`."""
+"""The handlers of operations that all targets write alike, over `codegen.code_writer`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from octants import abi
 from octants.codegen import messages
-from octants.codegen.code import Code, Element, Operand, register
+from octants.codegen.code_writer import Code, Element, Operand, register
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.message_formats import memory_message
 from octants.codegen.tape_facts import counted_pushes, may_exceed_tape

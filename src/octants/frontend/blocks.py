@@ -10,7 +10,7 @@ from typing import Any
 from octants.diagnostics.cooperation_errors import Divergent
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Operation, Value
 from octants.ir.ops.cooperation import REDUCTIONS
@@ -170,7 +170,7 @@ class _ConvergentOperations:
 
 
 def _is_exact(op: Operation) -> bool:
-    return not hasattr(op, "fn") or op.fn in semantics.EXACT
+    return not hasattr(op, "fn") or op.fn in scalar_semantics.EXACT
 
 
 def _apply(op: Any, row: tuple[Any, ...]) -> Any:
@@ -178,7 +178,7 @@ def _apply(op: Any, row: tuple[Any, ...]) -> Any:
         return row[1] if row[0] else row[2]
     if isinstance(op, ops.Cast):
         return convert(row[0], op.result.type)
-    return semantics.evaluate(op.fn, op.operands[0].type, *row)
+    return scalar_semantics.evaluate(op.fn, op.operands[0].type, *row)
 
 
 def _divergent(op: Operation, branch: Operation) -> OctantsError:

@@ -10,7 +10,7 @@ from octants.diagnostics.errors import WrongFormat
 from octants.frontend import compile_time
 from octants.frontend.context import Context
 from octants.frontend.values import FormattedString, MatrixValue, StructValue, is_run_time
-from octants.ir import semantics
+from octants.ir import scalar_semantics
 from octants.ir.core import Value
 from octants.types.scalars import convert
 
@@ -67,7 +67,7 @@ class Message:
 
     def _check(self, value: Value, spec: str) -> None:
         try:
-            semantics.format_number(convert(1, value.type), value.type, spec)
+            scalar_semantics.format_number(convert(1, value.type), value.type, spec)
         except ValueError:
             problem = f"the format `{spec}` does not fit {value.type}"
             self.context.fail(WrongFormat(problem), self.node)

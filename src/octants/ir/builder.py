@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.diagnostics.span import Span
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import DType, by_name, convert, i32, i64, u1, u64
 
@@ -148,12 +148,12 @@ class Builder:
         return self.append(ops.Random(stream, draw, results=[Value(dtype)])).result
 
     def _fold(self, fn: str, dtype: DType, operands: list[Value]) -> Value | None:
-        if fn not in semantics.EXACT:
+        if fn not in scalar_semantics.EXACT:
             return None
         known = [self._constants.get(value) for value in operands]
         if any(value is None for value in known):
             return None
-        return self.constant(semantics.evaluate(fn, operands[0].type, *known), dtype)
+        return self.constant(scalar_semantics.evaluate(fn, operands[0].type, *known), dtype)
 
     def _identity(self, fn: str, lhs: Value, rhs: Value) -> Value | None:
         """x + 0, x - 0, x * 1, x / 1 and their mirror images, where no bit changes."""

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from octants import pipeline
     from octants.autodiff import atomic_logs, errors, races, reverse
     from octants.autodiff.reverse import Reversed
-    from octants.ir import ops, rewriter
+    from octants.ir import cloning, ops
 else:
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
-    rewriter = Deferred("octants.ir.rewriter")
+    cloning = Deferred("octants.ir.cloning")
     errors, atomic_logs = (
         Deferred("octants.autodiff.errors"),
         Deferred("octants.autodiff.atomic_logs"),
@@ -229,7 +229,7 @@ def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
     layout.add(module, (Space.TEMPORARY, Space.RETURN), PRIMAL)
     layout.add(module, (Space.TEMPORARY,), ADJOINT)
     steps = []
-    for part in rewriter.split_tasks(module):
+    for part in cloning.split_tasks(module):
         step = _part(specialisation, part, layout, arguments)
         steps.append(step or _ordered_part(specialisation, part, layout, arguments))
     return TapePlan(tuple(steps), layout)
@@ -448,7 +448,7 @@ def merge_aliases(
 
 def _merged(original: Module, aliases: Sequence[int]) -> Module:
     """A copy of a module in which aliased arrays are one."""
-    module = rewriter.copy_module(original)
+    module = cloning.copy_module(original)
     position = {array: number for number, array in enumerate(module.arrays)}
     for op in module.walk():
         if hasattr(op, "array"):

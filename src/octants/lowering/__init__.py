@@ -10,7 +10,8 @@ where the divisor may be zero, or the least number be divided by -1, becomes::
     %12: i32 = binary<remainder>(%0, %11)
     %13: i32 = select(%3, %0, %12)
 
-A target says by a `legal.Legal` what it has. `integers`, `floats`, `conversions` and `draws` are
-tables of rules, `legaliser` builds by them, `expand` gives what takes the place of one operation,
-and `module` lowers whole modules. Work that is long is a call of a function of `mathlib`.
+A target says by a `legal_operations.Legal` what it has. `integers`, `floats`, `conversions` and
+`random_draws` are tables of rules, `legaliser` builds by them, `expand` gives what takes the place
+of one operation, and `module` lowers whole modules. Work that is long is a call of a function of
+`mathlib`.
 """

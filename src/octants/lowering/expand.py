@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from octants.ir.core import Block, Value
 from octants.ir.ops.arithmetic import COMPARE
-from octants.lowering.legal import Legal
+from octants.lowering.legal_operations import Legal
 from octants.lowering.legaliser import Legaliser
 from octants.types.scalars import DType, i32, u64
 

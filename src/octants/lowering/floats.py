@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-from octants.lowering.legal import Legal, Rule
+from octants.lowering.legal_operations import Legal, Rule
 from octants.mathlib.double_word import exact_sum
 from octants.mathlib.float_formats import format_of
 from octants.mathlib.ir_number import Number, select

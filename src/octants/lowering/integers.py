@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.lowering.legal import Rule
+from octants.lowering.legal_operations import Rule
 from octants.mathlib.ir_number import Number, select
 from octants.types.scalars import integer_range, u8, u16, u32, u64
 

@@ -7,8 +7,8 @@ from typing import Any
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Value
-from octants.lowering import conversions, draws, floats, integers
-from octants.lowering.legal import Legal, Rule, family
+from octants.lowering import conversions, floats, integers, random_draws
+from octants.lowering.legal_operations import Legal, Rule, family
 from octants.mathlib.ir_number import Number
 from octants.types.scalars import DType, f16, f32, u64
 
@@ -64,11 +64,11 @@ class Legaliser(Builder):
         words = (ops.LaunchState(name, results=[Value(u64)]) for name in ("seed", "launch"))
         seed, launch = (self.append(word).result for word in words)
         item_number, *launched = self._numbers(item, seed, launch)
-        return draws.stream(item_number, task, *launched).value
+        return random_draws.stream(item_number, task, *launched).value
 
     def random(self, dtype: DType, stream: Value, draw: Value) -> Value:
         begin, number = self._numbers(stream, draw)
-        return draws.drawn(begin, number, dtype).value
+        return random_draws.drawn(begin, number, dtype).value
 
     def operation(self, op: Operation, operands: list[Value]) -> Value | None:
         """The result of an operation of other operands; None where it has no rules."""

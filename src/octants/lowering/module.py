@@ -6,7 +6,7 @@ import functools
 
 from octants.ir.core import Block, Module, Operation, Task, Value, rebuild
 from octants.ir.ops import Constant
-from octants.lowering.legal import Legal
+from octants.lowering.legal_operations import Legal
 from octants.lowering.legaliser import Legaliser
 from octants.mathlib.functions import MathFunction
 

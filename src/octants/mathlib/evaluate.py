@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from octants.ir import ops, semantics
+from octants.ir import ops, scalar_semantics
 from octants.ir.core import Block, Operation, Value
-from octants.ir.semantics import product_error
+from octants.ir.scalar_semantics import product_error
 from octants.mathlib.functions import FUNCTIONS, SLOPES, function
 from octants.types.scalars import DType, convert_values, f16, f32
 
@@ -40,10 +40,10 @@ _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
     """The value of any scalar function of Python numbers that ``dtype`` can hold.
 
-    Those that are not of the library are those of `ir.semantics`.
+    Those that are not of the library are those of `ir.scalar_semantics`.
     """
     if fn not in FUNCTIONS | SLOPES or not dtype.is_float:
-        return semantics.evaluate(fn, dtype, *operands)
+        return scalar_semantics.evaluate(fn, dtype, *operands)
     kind = f32 if dtype is f16 else dtype
     with np.errstate(all="ignore"):
         result = _translated(fn, kind, False)(*(kind.numpy.type(x) for x in operands))

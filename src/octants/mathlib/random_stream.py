@@ -1,8 +1,8 @@
-"""The random stream of a work item, as `ir.draws` defines it."""
+"""The random stream of a work item, as `ir.random_draws` defines it."""
 
 from __future__ import annotations
 
-from octants.ir.draws import philox
+from octants.ir.random_draws import philox
 from octants.mathlib.ir_number import Number
 from octants.types.scalars import u32, u64
 

@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from octants.analysis.strip_mined_loops import BlocksOfLoops
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass

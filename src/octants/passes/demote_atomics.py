@@ -50,7 +50,7 @@ from __future__ import annotations
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
 from octants.types.scalars import u1
 

@@ -99,10 +99,10 @@ from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.passes.demote_atomics import owned_targets
 from octants.passes.order_private_copies import OrderedParts, find_parts
 from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds

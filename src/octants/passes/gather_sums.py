@@ -75,8 +75,8 @@ from octants.analysis.gatherable_sums import PairLoops, mirrored, numbers_of
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block, copy_operation, emit
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
-from octants.ir.rewriter import copy_block, copy_operation, emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.temporary_arrays import ItemNumbers
 from octants.simplify.dead_code import prune_block

@@ -15,8 +15,8 @@ from dataclasses import field
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import emit
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import emit
 from octants.lazy_dataclass import dataclass
 from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds
 from octants.types.scalars import DType, f16, f32, i32, i64

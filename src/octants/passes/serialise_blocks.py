@@ -105,9 +105,9 @@ from typing import Any
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_operation
 from octants.ir.cooperation import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_operation
 from octants.passes.localise_shared_arrays import localise
 from octants.passes.serialise_subgroups import subgroup
 from octants.passes.serialised_values import BlockValues

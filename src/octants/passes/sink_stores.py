@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.core import Block, Module, Operation
 
 

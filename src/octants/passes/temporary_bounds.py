@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block
 from octants.ir.core import Array, Companion, Space, Task, Value
-from octants.ir.rewriter import copy_block
 from octants.types.scalars import i64
 
 

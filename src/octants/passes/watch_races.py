@@ -29,8 +29,8 @@ from octants.analysis.races import OWN
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.builder import Builder
+from octants.ir.cloning import copy_block
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
-from octants.ir.rewriter import copy_block
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import by_name, i64, u64

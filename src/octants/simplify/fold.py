@@ -61,7 +61,7 @@ from typing import Any
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.aliases import may_overlap
+from octants.ir.array_aliasing import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import (
     ArrayRef,

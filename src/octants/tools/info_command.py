@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from octants.backends.table import backend_of
 from octants.codegen.llvm.cpu import host_target
-from octants.codegen.llvm.lanes.vectors import lanes_of_target
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from octants.options import default_cache_directory
 from octants.target import Arch
 from octants.version import __version__

@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.backends import amdgpu
 from octants.backends.table import obstacle_to
-from octants.codegen.llvm.amdgpu import abortable_nodes, kernels
+from octants.codegen.llvm.amdgpu import abortable_copy_kernels, kernels
 from octants.codegen.llvm.amdgpu.targets import WAVES, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import (
@@ -253,7 +253,7 @@ def test_structures_are_laid_out_as_in_the_header() -> None:
 
 @pytest.mark.parametrize("processor", ["gfx942", "gfx1030", "gfx1201"])
 def test_kernels_of_abortable_graphs(processor: str) -> None:
-    found = metadata_of(abortable_nodes.code(target(processor)))["amdhsa.kernels"]
+    found = metadata_of(abortable_copy_kernels.code(target(processor)))["amdhsa.kernels"]
     kinds = [f"{kind}_{size}" for size in (16, 4, 2, 1) for kind in ("copy", "fill")]
     assert {each[".name"] for each in found} == {"octants_begin", *(f"octants_{k}" for k in kinds)}
     assert {each[".wavefront_size"] for each in found} == {WAVES[processor]}

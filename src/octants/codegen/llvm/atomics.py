@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen import arithmetic, atomics, register_reductions
+from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.memory import address_of
 from octants.ir import ops
@@ -13,7 +13,7 @@ from octants.ir import ops
 def atomic(f: FunctionText, op: ops.Atomic) -> None:
     """Update an element. Bind the value before only if an operation uses it."""
     if op in f.collected:
-        register_reductions.collect_one(f, op)
+        per_thread_reductions.collect_one(f, op)
     elif op.ref in f.sums:
         add_to(f, op, address_of(f, op.array, op.companion, op.indices), f.use(op.value))
     else:

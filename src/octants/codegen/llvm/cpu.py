@@ -18,21 +18,21 @@ from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend, local_arrays, privatised_sums, work_item_loop
-from octants.codegen.llvm.backend import has_fused, is_x64
-from octants.codegen.llvm.backend import host_target as host_target
-from octants.codegen.llvm.code import LlvmCode
+from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
+from octants.codegen.llvm.code_writer import LlvmCode
 from octants.codegen.llvm.function import FunctionText, Machine
 from octants.codegen.llvm.lanes import work_item_loop as lane_items
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
-from octants.codegen.llvm.lanes.vectors import vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.codegen.llvm.literals import identifier
+from octants.codegen.llvm.llvmlite_driver import has_fused, is_x64
+from octants.codegen.llvm.llvmlite_driver import host_target as host_target
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
-from octants.codegen.llvm.select_chains import find_chains
+from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.worker_tape import WorkerTape
 from octants.codegen.tape_facts import recorded_loops, restartable
 from octants.compile_profile import stage
@@ -107,7 +107,7 @@ def compile_modules(
     with stage("LLVM text"):
         text, kernels = _write(modules, target, simd, fast_math)
         written = text.finish()
-    module, machine = backend.optimised(written, target, opt_level)
+    module, machine = llvmlite_driver.optimised(written, target, opt_level)
     with stage("LLVM emit") as note:
         code = machine.emit_object(module)
         note.gives(code.__len__, "bytes")
@@ -147,7 +147,7 @@ def optimised_llvm_text(
 ) -> str:
     """Return the LLVM IR of a module after LLVM's passes."""
     text = llvm_text(module, target, simd=simd, fast_math=fast_math)
-    return str(backend.optimised(text, target, opt_level)[0])
+    return str(llvmlite_driver.optimised(text, target, opt_level)[0])
 
 
 def assembly_text(
@@ -160,7 +160,7 @@ def assembly_text(
 ) -> str:
     """Return the assembly of a module."""
     text = llvm_text(module, target, simd=simd, fast_math=fast_math)
-    optimised, machine = backend.optimised(text, target, opt_level)
+    optimised, machine = llvmlite_driver.optimised(text, target, opt_level)
     assembly: str = machine.emit_assembly(optimised)
     return assembly
 

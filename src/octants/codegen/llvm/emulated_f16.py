@@ -6,7 +6,7 @@ compiler's run-time library, which a process may lack, so they call functions of
 
 from __future__ import annotations
 
-from octants.codegen.llvm import library
+from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function import FunctionText
 from octants.mathlib.functions import function
 from octants.types.scalars import f32, u32
@@ -16,7 +16,7 @@ def to_bits(f: FunctionText, x: str) -> str:
     """Return the memory format of a `float`: `half`, or i16 on machines without it."""
     if f.machine.has_half:
         return f.convert("fptrunc", "float", x, "half")
-    bits = library.call_function(f, function("half_bits", f32), [x])
+    bits = math_functions.call_function(f, function("half_bits", f32), [x])
     return f.convert("trunc", "i32", bits, "i16")
 
 
@@ -25,7 +25,7 @@ def from_bits(f: FunctionText, bits: str) -> str:
     if f.machine.has_half:
         return f.convert("fpext", "half", bits, "float")
     wide = f.convert("zext", "i16", bits, "i32")
-    return library.call_function(f, function("half_value", u32), [wide])
+    return math_functions.call_function(f, function("half_value", u32), [wide])
 
 
 def stored_type(f: FunctionText) -> str:

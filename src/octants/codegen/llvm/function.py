@@ -13,11 +13,11 @@ from typing import Any
 
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
-from octants.codegen.code import Code
+from octants.codegen.code_writer import Code
 from octants.codegen.function import TapeMemory
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.module import KernelText
-from octants.codegen.llvm.select_chains import Chains
+from octants.codegen.llvm.selects_to_lookup_tables import Chains
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, i64
@@ -126,7 +126,7 @@ class FunctionText:
         self.restartable: set[Operation] = set()  # see `tape_facts.restartable`
         self.chains = Chains()
         self.scalar_table = table  # the handlers of functions of one work item
-        self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `register_reductions`
+        self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `codegen.per_thread_reductions`
         self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`
         self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
         self.shared = "true"  # whether it must add atomically after all

@@ -9,7 +9,7 @@ from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.decision import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.llvm.alias import Scopes
+from octants.codegen.llvm.alias_scopes import Scopes
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64

@@ -12,8 +12,8 @@ from octants import abi
 from octants.artifact import Artifact
 from octants.codegen.llvm.function import FunctionText
 from octants.codegen.llvm.gpu import approximations, compilation
+from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.machine import Gpu
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.ir.core import Module

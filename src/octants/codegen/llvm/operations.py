@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver
-from octants.codegen import arithmetic, operations, register_reductions
+from octants.codegen import arithmetic, operations, per_thread_reductions
 from octants.codegen.llvm import (
     atomics,
-    control,
-    library,
+    control_flow,
+    lookup_tables,
+    math_functions,
     outlined_arithmetic,
     rsqrt_estimates,
-    select_tables,
 )
 from octants.codegen.llvm.function import HandlerTable
-from octants.codegen.llvm.select_chains import Table
+from octants.codegen.llvm.selects_to_lookup_tables import Table
 from octants.ir import ops
 
 TABLE: HandlerTable = {
-    Table: select_tables.fill,
-    library.Call: library.call_scalar,
+    Table: lookup_tables.fill,
+    math_functions.Call: math_functions.call_scalar,
     rsqrt_estimates.ReciprocalRoot: rsqrt_estimates.root_of_one,
-    Collect: register_reductions.collect,
-    Deliver: register_reductions.deliver,
+    Collect: per_thread_reductions.collect,
+    Deliver: per_thread_reductions.deliver,
     **operations.TABLE,
-    arithmetic.LibraryCall: library.call_by_name,
-    ops.Select: select_tables.select,
-    ops.For: control.for_,
-    ops.While: outlined_arithmetic.once(control.while_),
-    ops.If: outlined_arithmetic.once(control.if_),
-    ops.Yield: control.yield_,
+    arithmetic.LibraryCall: math_functions.call_by_name,
+    ops.Select: lookup_tables.select,
+    ops.For: control_flow.for_,
+    ops.While: outlined_arithmetic.once(control_flow.while_),
+    ops.If: outlined_arithmetic.once(control_flow.if_),
+    ops.Yield: control_flow.yield_,
     ops.Atomic: atomics.atomic,
 }

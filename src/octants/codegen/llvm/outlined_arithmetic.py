@@ -7,16 +7,16 @@ cost of a call to make no difference.
 
 from __future__ import annotations
 
-from octants.codegen.llvm import control
+from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function import FunctionText, Handler, HandlerTable
-from octants.codegen.llvm.library import finished
+from octants.codegen.llvm.math_functions import finished
 from octants.hashing import blake2b
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 
 _PURE = (ops.Constant, ops.Binary, ops.Compare, ops.Cast, ops.Select, ops.Yield)
 _FUNCTIONS = ("sqrt", "ceil")
-_IN_LINE: HandlerTable = {ops.While: control.while_, ops.If: control.if_}
+_IN_LINE: HandlerTable = {ops.While: control_flow.while_, ops.If: control_flow.if_}
 _FEWEST, _MOST = 8, 64  # operations
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from octants import abi
 from octants.codegen.function import TapeMemory
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
+from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
 from octants.ir.core import Record
 from octants.types.scalars import DType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.metal.code import MetalCode
+from octants.codegen.metal.code_writer import MetalCode
 from octants.codegen.metal.library_text import EntryPoint, LibraryText
 from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.features import Features

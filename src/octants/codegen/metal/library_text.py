@@ -26,9 +26,9 @@ from typing import Any
 
 from octants.abi import LAUNCH_SIZE
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.legal import legal
+from octants.codegen.structured.legal_operations import legal
 from octants.lazy_dataclass import dataclass
-from octants.lowering.legal import Legal
+from octants.lowering.legal_operations import Legal
 from octants.types.scalars import DType, f32, f64, u1
 
 WORDS = 1 + LAUNCH_SIZE // 8

@@ -24,7 +24,7 @@ from octants.codegen.spirv.opcodes import (
     text_words,
 )
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.legal import legal
+from octants.codegen.structured.legal_operations import legal
 from octants.types.scalars import DType, f32, f64, i64, u1, u32
 
 CUT_WORD, PUSHED_WORDS = 9, 10

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
 from octants.codegen.spirv.assembly import Assembly
-from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.code_writer import SpirvCode
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.i64_functions import PairCode

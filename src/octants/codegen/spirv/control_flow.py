@@ -11,9 +11,9 @@ from dataclasses import field
 from typing import Any
 
 from octants.abi import LAUNCH_SIZE
-from octants.codegen.code import ThreadCode
+from octants.codegen.code_writer import ThreadCode
 from octants.codegen.spirv.assembly import CUT_WORD, Assembly
-from octants.codegen.spirv.nesting import Nesting
+from octants.codegen.spirv.nesting_depth import Nesting
 from octants.codegen.spirv.opcodes import (
     Decoration,
     Op,

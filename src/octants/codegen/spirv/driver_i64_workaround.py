@@ -18,7 +18,7 @@ from typing import Any
 
 from octants.codegen.spirv import i64_bits
 from octants.codegen.spirv.assembly import Assembly
-from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.code_writer import SpirvCode
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.opcodes import Op

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Pointer
+from octants.codegen.code_writer import Code, Element, Kind, Pointer
 from octants.codegen.spirv import i64_bits, i64_division
-from octants.codegen.spirv.code import SpirvCode
+from octants.codegen.spirv.code_writer import SpirvCode
 from octants.codegen.spirv.control_flow import Words
 from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.opcodes import Op, Storage

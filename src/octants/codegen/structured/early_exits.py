@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Operand
+from octants.codegen.code_writer import Operand
 from octants.codegen.structured.function import StructuredFunction
 from octants.codegen.tape_facts import may_exceed_tape
 from octants.ir import ops

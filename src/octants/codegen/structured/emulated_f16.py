@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.code import Code, Operand
-from octants.codegen.scalar_blocks import write_straight
+from octants.codegen.code_writer import Code, Operand
+from octants.codegen.standalone_scalar_code import write_straight
 from octants.mathlib.functions import function
 from octants.types.scalars import DType
 

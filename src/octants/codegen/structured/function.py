@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.code import MutableSlot, Operand, ThreadCode
-from octants.codegen.code import register as register
+from octants.codegen.code_writer import MutableSlot, Operand, ThreadCode
+from octants.codegen.code_writer import register as register
 from octants.codegen.function import Lanes, TapeMemory
 from octants.codegen.interleaved_tape import ThreadTape
 from octants.diagnostics.vulkan_errors import NotOnThisArch
@@ -78,7 +78,7 @@ class StructuredFunction:
         self.speculation: Speculation | None = None
         self.collected: dict[
             Operation, tuple[MutableSlot, MutableSlot]
-        ] = {}  # see `register_reductions`
+        ] = {}  # see `codegen.per_thread_reductions`
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()

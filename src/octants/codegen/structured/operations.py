@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from octants.codegen import arithmetic, cooperation, operations
 from octants.codegen.structured import (
-    control,
-    library,
+    control_flow,
+    math_functions,
     reductions,
-    speculation,
+    slow_path_speculation,
 )
 from octants.codegen.structured.function import HandlerTable
 from octants.ir import ops
 
 TABLE: HandlerTable = {
     **operations.TABLE,
-    arithmetic.LibraryCall: library.call,
-    ops.For: speculation.for_,
-    ops.While: control.while_,
-    ops.If: control.if_,
-    ops.Yield: control.yield_,
+    arithmetic.LibraryCall: math_functions.call,
+    ops.For: slow_path_speculation.for_,
+    ops.While: control_flow.while_,
+    ops.If: control_flow.if_,
+    ops.Yield: control_flow.yield_,
     ops.Atomic: reductions.atomic,
     **cooperation.TABLE,
 }

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from octants.analysis.reductions import Reduction, neutral
-from octants.codegen import arithmetic, atomics, cooperation, memory, register_reductions
+from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.bit_words import word_of
-from octants.codegen.code import Element, ThreadCode
+from octants.codegen.code_writer import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.memory import address_of
 from octants.codegen.structured.function import StructuredFunction, register
@@ -25,7 +25,7 @@ _BYTES = 1 << 14  # of a block's shared memory, for reductions
 def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
     """Write an update: of a reduction's variable, with other threads, or alone."""
     if op in body.collected:
-        register_reductions.collect_one(body, op)
+        per_thread_reductions.collect_one(body, op)
     elif op.ref in body.shared_arrays:
         _update_copy(body, op)
     elif op in body.shared_updates and op.array.space is not Space.SHARED:
@@ -86,7 +86,7 @@ def _leave(body: StructuredFunction, reduction: Reduction, threads: int) -> None
     The first thread stores it; the others store nothing.
     """
     code, dtype = body.code, register(reduction.dtype)
-    total, some = register_reductions.collected(body, reduction)
+    total, some = per_thread_reductions.collected(body, reduction)
     total, some = summed(body, reduction.fn, reduction.dtype, total), code.any_lane(some)
     nothing = code.constant(neutral(reduction.fn, reduction.dtype), dtype)
     sums, any_ = _left(code, reduction, threads)
@@ -109,7 +109,7 @@ def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
         some = code.apply("or", u1, some, memory.read(code, Element(any_, address), u1))
     some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
     total = summed(body, fn, dtype, total)
-    register_reductions.update(body, reduction, lambda: total, some)
+    per_thread_reductions.update(body, reduction, lambda: total, some)
 
 
 def _left(code: ThreadCode, reduction: Reduction, threads: int) -> tuple[Any, Any]:

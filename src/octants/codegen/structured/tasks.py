@@ -8,8 +8,8 @@ from functools import partial
 from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
-from octants.codegen import block_shared_copies, cooperation, register_reductions
-from octants.codegen.code import MutableSlot, Operand, ThreadCode
+from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
+from octants.codegen.code_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.dispatch_prologue import (
     has_records,
     is_wanted,
@@ -20,9 +20,9 @@ from octants.codegen.dispatch_prologue import (
 from octants.codegen.host_bounds import host_bounds
 from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.structured import reductions
-from octants.codegen.structured.blocks import BarrierFunction, has_barriers
-from octants.codegen.structured.control import is_less
+from octants.codegen.structured.control_flow import is_less
 from octants.codegen.structured.cooperation_limits import check
+from octants.codegen.structured.cooperative_blocks import BarrierFunction, has_barriers
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
@@ -185,7 +185,7 @@ def _write_items(
     code.write(item, code.apply("add", i64, lower, code.thread()))
     collected = _collects(kernel, task)
     for reduction in collected:
-        register_reductions.collect(body, Collect(reduction))
+        per_thread_reductions.collect(body, Collect(reduction))
     block_shared_copies.begin(body, targets)
     run = _item(kernel, position, task, body, is_known=is_known)
 

@@ -22,7 +22,7 @@ from octants.fuzz.oracle.numbers import (
     wrap,
 )
 from octants.fuzz.oracle.state import STATE, IllDefined
-from octants.ir.draws import drawn, stream
+from octants.ir.random_draws import drawn, stream
 from octants.types import scalars
 
 ULPS = 16.0  # how far two implementations of a transcendental function may differ, in roundoffs

@@ -1,4 +1,4 @@
-"""Operations on scalars: pure, and the same on every backend. `ir.semantics` defines them."""
+"""Operations on scalars: pure, the same on every backend, defined by `ir.scalar_semantics`."""
 
 from __future__ import annotations
 
@@ -192,7 +192,8 @@ class Bitcast(Pure):
 class RandomStream(Operation):
     """``%1: u64 = random_stream<2>(%item)``: where the draws of a work item begin.
 
-    A function of the seed, the launch, the task and the work item (i32 or i64); see `ir.draws`.
+    A function of the seed, the launch, the task and the work item (i32 or i64); see
+    `ir.random_draws`.
     """
 
     is_scalar = True

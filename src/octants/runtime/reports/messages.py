@@ -33,9 +33,9 @@ from octants.runtime.memory.host import HostAllocation, allocate
 from octants.types import scalars
 
 if TYPE_CHECKING:
-    from octants.ir import semantics
+    from octants.ir import scalar_semantics
 else:
-    semantics = Deferred("octants.ir.semantics")
+    scalar_semantics = Deferred("octants.ir.scalar_semantics")
 
 CAPACITY = 1 << 19  # words; pages that nothing is written to cost nothing
 
@@ -177,7 +177,7 @@ def render(message: MessageFormat, words: Sequence[int]) -> str:
         else:
             name, word = next(values)
             dtype = scalars.by_name(name)
-            pieces.append(semantics.format_number(_number(dtype, word), dtype, part[0]))
+            pieces.append(scalar_semantics.format_number(_number(dtype, word), dtype, part[0]))
     return "".join(pieces)
 
 

@@ -16,8 +16,8 @@ from octants.artifact import Artifact
 from octants.codegen.llvm.amdgpu.code_objects import link
 from octants.codegen.llvm.amdgpu.targets import WAVES
 from octants.codegen.llvm.gpu import compilation
+from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.machine import Gpu
 from octants.ir.core import Module
 from octants.target import Target
 

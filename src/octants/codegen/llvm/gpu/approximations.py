@@ -14,8 +14,8 @@ from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.math_functions import Call
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.ir import ops
 from octants.ir.core import Task, Value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
+from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.kernels import Written, write
-from octants.codegen.llvm.gpu.machine import Gpu
 from octants.compile_profile import stage
 from octants.ir.core import Module
 
@@ -66,4 +66,4 @@ def _write(module: Module, gpu: Gpu, fast_math: bool) -> Written:
 
 def _optimised(text: str, gpu: Gpu, level: int) -> tuple[Any, Any]:
     """The module after LLVM's passes, and the machine that emits it."""
-    return backend.optimised(text, gpu.target, max(level, gpu.least_level))
+    return llvmlite_driver.optimised(text, gpu.target, max(level, gpu.least_level))

@@ -9,7 +9,7 @@ from typing import Any
 
 from octants import abi
 from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
-from octants.codegen.code import ThreadCode
+from octants.codegen.code_writer import ThreadCode
 from octants.codegen.function import Lanes
 from octants.codegen.llvm.function import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module import KernelText

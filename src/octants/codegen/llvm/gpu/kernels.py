@@ -13,7 +13,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
 from octants.codegen.dispatch_prologue import is_wanted, stop_if_failed, tape_of, write_bounds
 from octants.codegen.host_bounds import host_bounds
-from octants.codegen.llvm.control import interleaving
+from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function import HandlerTable
 from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
@@ -21,7 +21,7 @@ from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
 from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.select_chains import find_chains
+from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.tape_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.written_ranges import written_ranges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.analysis.reductions import Reduction, neutral
-from octants.codegen import arithmetic, atomics, cooperation, register_reductions
+from octants.codegen import arithmetic, atomics, cooperation, per_thread_reductions
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.function import ThreadText
@@ -93,7 +93,7 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
         f.branch_if(f.apply("and", "i1", is_mine, any_[number]), mine, further)
         f.start(mine)
         value = _of_block(f, reduction, sums[number], count)
-        register_reductions.update(f, reduction, lambda: value, f.gpu.is_first_lane(f))
+        per_thread_reductions.update(f, reduction, lambda: value, f.gpu.is_first_lane(f))
         f.branch(further)
         f.start(further)
 
@@ -126,10 +126,10 @@ def _of_block(f: ThreadText, reduction: Reduction, sums: str, count: str) -> str
 
 
 def _of_subgroup(f: ThreadText, reduction: Reduction) -> str:
-    total, _ = register_reductions.collected(f, reduction)
+    total, _ = per_thread_reductions.collected(f, reduction)
     return str(summed(f, reduction.fn, reduction.dtype, total))
 
 
 def _any(f: ThreadText, reduction: Reduction) -> str:
     """Return whether the thread has collected any update."""
-    return str(register_reductions.collected(f, reduction)[1])
+    return str(per_thread_reductions.collected(f, reduction)[1])

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octants.codegen.llvm import control, memory
+from octants.codegen.llvm import control_flow, memory_formats
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import speculation
+from octants.codegen.llvm.gpu import slow_path_speculation
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.literals import known
 from octants.codegen.memory import load as load_one
@@ -55,11 +55,11 @@ Rows = dict[_Row, dict[Operation, int]]
 
 def for_(f: ThreadText, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
-    if speculation.is_worth_it(f, op):
+    if slow_path_speculation.is_worth_it(f, op):
         f.interleaved_loops.discard(op)
     rows = find_rows(f, op) if op in f.interleaved_loops else {}
     if not rows:
-        speculation.for_(f, op)
+        slow_path_speculation.for_(f, op)
         return
     for result, found in zip(op.results, _in_fours(f, op, rows), strict=True):
         f.bind(result, found)
@@ -180,7 +180,7 @@ def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
 def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
     """Write the loop, and return the operands of its results."""
     lower, upper, inits = f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
-    register, less = f.type(op.lower.type), f"icmp {control.less(op.lower.type)}"
+    register, less = f.type(op.lower.type), f"icmp {control_flow.less(op.lower.type)}"
     chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
     aligned = _is_aligned(f, register, lower, rows)
     whole = f.apply("and", register, upper, -ITERATIONS)
@@ -188,20 +188,20 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
     before = f.label
     f.branch_if(f.apply(less, register, lower, end), chunk, tail)
     f.start(chunk)
-    counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
+    counter, *carried = phis = control_flow.open_phis(f, op.body.args, [lower, *inits], before)
     values = _four_iterations(f, op, counter.name, [phi.name for phi in carried], rows)
     following = f.apply("add nsw", register, counter.name, ITERATIONS)
     again = f.label
     more = f.apply(less, register, following, end)
-    f.branch_if(more, chunk, tail, hint=control.no_unrolling(f))
-    control.close_phis(f, phis, [following, *values], again)
+    f.branch_if(more, chunk, tail, hint=control_flow.no_unrolling(f))
+    control_flow.close_phis(f, phis, [following, *values], again)
     f.start(tail)
-    rest = control.joined(f, op.lower.type, [(lower, before), (following, again)])
+    rest = control_flow.joined(f, op.lower.type, [(lower, before), (following, again)])
     left = [
-        control.joined(f, result.type, [(init, before), (value, again)])
+        control_flow.joined(f, result.type, [(init, before), (value, again)])
         for result, init, value in zip(op.results, inits, values, strict=True)
     ]
-    return control.iterate(f, op, rest, upper, left, hint=control.no_unrolling(f))
+    return control_flow.iterate(f, op, rest, upper, left, hint=control_flow.no_unrolling(f))
 
 
 def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
@@ -229,7 +229,7 @@ def _four_iterations(
             for each, position in loads.items():
                 word = iteration * row.stride + position
                 f.loaded[each] = _word(f, each, pieces[row][word // _PIECE], word % _PIECE)
-        values = control.write_iteration(f, op)
+        values = control_flow.write_iteration(f, op)
     f.loaded.clear()
     return values
 
@@ -248,7 +248,7 @@ def _pieces(
         for position in loads.values()
     }
     suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
-    kind = f"<4 x {memory.memory_type(f, row.array.dtype)}>"
+    kind = f"<4 x {memory_formats.memory_type(f, row.array.dtype)}>"
     found: dict[int, str] = {}
     for number in sorted({word // _PIECE for word in words}):
         start_of_piece = f.assign(
@@ -262,6 +262,6 @@ def _word(f: ThreadText, op: Operation, piece: str, position: int) -> str:
     """Extract a number from a vector."""
     assert isinstance(op, ops.Load)
     dtype = op.array.dtype
-    kind = memory.memory_type(f, dtype)
+    kind = memory_formats.memory_type(f, dtype)
     word = f.assign(f"extractelement <4 x {kind}> {piece}, i32 {position // _WORD}")
-    return memory.from_memory(f, dtype, word)
+    return memory_formats.from_memory(f, dtype, word)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver, neutral
-from octants.codegen import arithmetic, atomics, register_reductions
+from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
@@ -104,7 +104,7 @@ def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> st
 
 
 def collect(f: LaneText, wanted: Collect) -> None:
-    """Do what `codegen.register_reductions.collect` does, with a sum for each lane."""
+    """Do what `codegen.per_thread_reductions.collect` does, with a sum for each lane."""
     reduction = wanted.reduction
     dtype = reduction.dtype
     vector = f.vector(f.type(dtype))
@@ -127,7 +127,7 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
 
 
 def deliver(f: LaneText, wanted: Deliver) -> None:
-    """Do what `codegen.register_reductions.deliver` does, with the sums of all lanes."""
+    """Do what `codegen.per_thread_reductions.deliver` does, with the sums of all lanes."""
     reduction = wanted.reduction
 
     def total(address: str) -> str:
@@ -135,7 +135,7 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
         vector = f.assign_vector(f"load {f.vector(register)}, ptr {address}, align 64")
         return fold(f, reduction.fn, reduction.dtype, vector)
 
-    register_reductions.deliver(f, wanted, total)
+    per_thread_reductions.deliver(f, wanted, total)
 
 
 def compare_exchange(f: LaneText, op: ops.CompareExchange) -> None:

@@ -62,7 +62,7 @@ class LaneText(FunctionText):
     ) -> None:
         super().__init__(kernel, machine, table, task)
         self.scalar_table = scalar_table
-        self.iterations: dict[Value, str] = {}  # iteration numbers; see `control.for_`
+        self.iterations: dict[Value, str] = {}  # iteration numbers; see `control_flow.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.overhangs = False  # whether the last tile may be partial

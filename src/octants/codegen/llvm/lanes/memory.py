@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.codegen.llvm import literals as names
-from octants.codegen.llvm import memory
+from octants.codegen.llvm import memory_formats
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.memory import Offset, add_indices
 from octants.ir import ops
@@ -173,14 +173,14 @@ def load(f: LaneText, op: ops.Load) -> None:
     suffix = f.kernel.scopes.suffix(op.ref)
     if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
         suffix = f", !invariant.load {f.text.empty}" if address.step == 0 else ""
-    stored = load_from(f, address, memory.memory_type(f, dtype), dtype.size, suffix)
-    f.bind(op.result, memory.from_memory(f, dtype, stored))
+    stored = load_from(f, address, memory_formats.memory_type(f, dtype), dtype.size, suffix)
+    f.bind(op.result, memory_formats.from_memory(f, dtype, stored))
 
 
 def store(f: LaneText, op: ops.Store) -> None:
     """Store an element."""
     dtype = op.array.dtype
     address = locate(f, op.array, op.companion, op.indices)
-    stored = memory.to_memory(f, dtype, f.use(op.value))
+    stored = memory_formats.to_memory(f, dtype, f.use(op.value))
     suffix = f.kernel.scopes.suffix(op.ref)
-    store_to(f, address, memory.memory_type(f, dtype), stored, dtype.size, suffix)
+    store_to(f, address, memory_formats.memory_type(f, dtype), stored, dtype.size, suffix)

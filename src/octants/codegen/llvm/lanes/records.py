@@ -7,7 +7,7 @@ lanes are in the same iteration a member is one vector in memory.
 from __future__ import annotations
 
 from octants.codegen import records
-from octants.codegen.llvm import memory as scalar_memory
+from octants.codegen.llvm import memory_formats as scalar_memory
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from octants.codegen.arithmetic import LibraryCall
-from octants.codegen.code import Operand, ThreadCode
+from octants.codegen.code_writer import Operand, ThreadCode
 from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Block

@@ -1,4 +1,5 @@
-"""Run loops without slow paths first, where the machine predicates: see `codegen.speculation`.
+"""Run loops without slow paths first, where the machine predicates: see
+`codegen.slow_path_speculation`.
 
 On such a machine a loop without iterations costs as much as one iteration::
 
@@ -16,9 +17,9 @@ import functools
 from collections.abc import Sequence
 
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import records, speculation
-from octants.codegen.code import Operand
-from octants.codegen.structured import control, library
+from octants.codegen import records, slow_path_speculation
+from octants.codegen.code_writer import Operand
+from octants.codegen.structured import control_flow, math_functions
 from octants.codegen.structured.function import Speculation, StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Operation, Value
@@ -37,7 +38,7 @@ def for_(body: StructuredFunction, op: ops.For) -> None:
     if body.speculation is None and body.code.masks and _is_worth_it(body, op):
         _write_both(body, op)
     else:
-        control.write_for(body, op, body.block, body.condition)
+        control_flow.write_for(body, op, body.block, body.condition)
 
 
 def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
@@ -45,12 +46,12 @@ def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
     if None not in (lower, upper) and upper - lower <= _FEW_ITERATIONS:
         return False
     takes_slow_path = functools.partial(_takes_slow_path, body)
-    return speculation.can_speculate(op, takes_slow_path, _can_be_repeated, _MOST_WORK)
+    return slow_path_speculation.can_speculate(op, takes_slow_path, _can_be_repeated, _MOST_WORK)
 
 
 def _takes_slow_path(body: StructuredFunction, op: Operation) -> bool:
     is_fast = body.kernel.fast_math
-    return isinstance(op, ops.Unary) and library.has_slow_path(op.fn, op.x.type, is_fast)
+    return isinstance(op, ops.Unary) and math_functions.has_slow_path(op.fn, op.x.type, is_fast)
 
 
 def _can_be_repeated(op: Operation) -> bool:
@@ -66,13 +67,13 @@ def _write_both(body: StructuredFunction, op: ops.For) -> None:
     body.speculation = Speculation(code.variable(u1) if is_right is None else None)
     if body.speculation.guard is not None:
         code.write(body.speculation.guard, code.constant(True, u1))
-    control.write_for(body, op, body.block, body.condition)
+    control_flow.write_for(body, op, body.block, body.condition)
     if body.speculation.guard is not None:
         is_right = code.read(body.speculation.guard)
     body.speculation = None
     guessed = [body.use(result) for result in op.results]
     lower = code.choose(is_right, op.lower.type, body.use(op.upper), body.use(op.lower))
-    control.write_for(body, op, body.block, body.condition, lower)
+    control_flow.write_for(body, op, body.block, body.condition, lower)
     for result, found in zip(op.results, guessed, strict=True):
         kind = register(result.type)
         body.bind(result, code.choose(is_right, kind, found, body.use(result)))
@@ -88,7 +89,7 @@ def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
     for each in filter(functools.partial(_takes_slow_path, body), op.body.walk()):
         (x,) = each.operands
         is_steady = magnitudes.is_steady(x)
-        if not is_steady and magnitudes.later(x) > library.limit(x.type):
+        if not is_steady and magnitudes.later(x) > math_functions.limit(x.type):
             return None
         firsts.append(x)
         lasts += [x] * is_steady
@@ -125,6 +126,6 @@ def _are_small(
     for value in values:
         kind = register(value.type)
         size = code.apply("abs", kind, body.use(value))
-        limit = code.constant(library.limit(value.type), kind)
+        limit = code.constant(math_functions.limit(value.type), kind)
         found = code.apply("and", u1, found, code.compare("le", kind, size, limit))
     return found

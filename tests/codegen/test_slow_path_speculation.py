@@ -11,13 +11,13 @@ import pytest
 import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import compilation, emulated
+from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.codegen.llvm.gpu.approximations import computed, series
-from octants.codegen.llvm.library import Call
 from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.math_functions import Call
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
+from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.rewriter import copy_module
 from octants.launch.kernel import Kernel
 from octants.mathlib.functions import function
 from octants.types.scalars import f32
@@ -26,7 +26,7 @@ from tests.codegen.on_emulated_gpu import emulated_gpu
 NEAR = 2.0
 
 
-class RoughlyQuick(emulated.Emulated):
+class RoughlyQuick(emulated_on_cpu.Emulated):
     """A GPU whose sine and cosine are nonsense beyond two."""
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
@@ -65,10 +65,10 @@ class Computing(Guessing):
         return computed(f, "sin" if fn == "sin" else "cos", *operands, f.series)  # type: ignore[call-arg]
 
 
-def _run(machine: type[emulated.Emulated], trips: list[int]) -> list[Any]:
+def _run(machine: type[emulated_on_cpu.Emulated], trips: list[int]) -> list[Any]:
     """Values and gradients of loops whose operands are far from zero now and then."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated, "Emulated", machine)
+        patch.setattr(emulated_on_cpu, "Emulated", machine)
         qd.init(arch=qd.cuda)
         x, a, y = (qd.field(qd.f32, shape=50, needs_grad=True) for _ in "xay")
         n = qd.field(qd.i32, shape=())
@@ -101,10 +101,10 @@ def test_the_same_bits() -> None:
         assert np.abs(found).max() > 0
 
 
-def _series(machine: type[emulated.Emulated], x: Any) -> list[Any]:
+def _series(machine: type[emulated_on_cpu.Emulated], x: Any) -> list[Any]:
     """Values and gradients of loops of which sines and cosines are most of the work."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated, "Emulated", machine)
+        patch.setattr(emulated_on_cpu, "Emulated", machine)
         qd.init(arch=qd.cuda)
         size = len(x)
         a, b, c = (qd.field(qd.f32, shape=size, needs_grad=True) for _ in "abc")
@@ -168,13 +168,13 @@ def test_computed_ones_are_right_to_six_digits() -> None:
 def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether code for a real GPU guesses."""
     texts: list[str] = []
-    compile_ = emulated.compile_module
+    compile_ = emulated_on_cpu.compile_module
 
     def see(module: Any, target: Any, **options: Any) -> Any:
         texts.append(compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(90)), fast_math=True))
         return compile_(module, target, **options)
 
-    monkeypatch.setattr(emulated, "compile_module", see)
+    monkeypatch.setattr(emulated_on_cpu, "compile_module", see)
     kernel()
     return any(re.search(r"^chunk\d+:", text, re.MULTILINE) for text in texts)
 
@@ -231,13 +231,13 @@ def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
 def _module(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Module:
     """What code is made of."""
     found: list[Module] = []
-    compile_ = emulated.compile_module
+    compile_ = emulated_on_cpu.compile_module
 
     def see(module: Module, *rest: Any, **options: Any) -> Any:
         found.append(copy_module(module))
         return compile_(module, *rest, **options)
 
-    monkeypatch.setattr(emulated, "compile_module", see)
+    monkeypatch.setattr(emulated_on_cpu, "compile_module", see)
     kernel()
     monkeypatch.undo()
     (module,) = found

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from octants.ir.draws import bits, drawn, philox, stream
-from octants.ir.semantics import bitcast, evaluate
+from octants.ir.random_draws import bits, drawn, philox, stream
+from octants.ir.scalar_semantics import bitcast, evaluate
 from octants.types import scalars
 from octants.types.scalars import DType, convert, f16, f32, f64, i8, i32, i64, promote, u1, u8, u32
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu import compilation
+from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.machine import Gpu
 from octants.ir.core import Module
 from octants.target import Target
 
@@ -25,8 +25,8 @@ class Emulated(Gpu):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self.has_half = not backend.is_x64(target) or "+f16c" in target.features.split(",")
-        self.has_fused = backend.has_fused(target)
+        self.has_half = not llvmlite_driver.is_x64(target) or "+f16c" in target.features.split(",")
+        self.has_fused = llvmlite_driver.has_fused(target)
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
         code: bytes = machine.emit_object(optimised)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from octants.ir.ops.arithmetic import BITWISE, COMPARE
-from octants.lowering.legal import (
+from octants.lowering.legal_operations import (
     EXACT,
     FLOATS,
     INTEGERS,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm import select_tables
+from octants.codegen.llvm import lookup_tables
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
-from octants.codegen.llvm.memory import from_memory, memory_type, to_memory
-from octants.codegen.llvm.select_chains import Read, Table
+from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
+from octants.codegen.llvm.selects_to_lookup_tables import Read, Table
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32
 
@@ -28,7 +28,7 @@ def fill(f: LaneText, table: Table) -> None:
     dtype, start = _stored(table), _memory(f, table)
     element = memory_type(f, dtype)
     for number, value in enumerate(table.values):
-        operand = to_memory(f, dtype, select_tables.operand(f, table, value))
+        operand = to_memory(f, dtype, lookup_tables.operand(f, table, value))
         address = f.assign(f"getelementptr i8, ptr {start}, i64 {number * dtype.size * f.lanes}")
         wide = f.spread(element, operand)
         f.emit(f"store {f.vector(element)} {wide}, ptr {address}, align {dtype.size}")
@@ -36,16 +36,16 @@ def fill(f: LaneText, table: Table) -> None:
 
 def select(f: LaneText, op: ops.Select) -> None:
     """Write a select, unless it is inside a chain; the last one of a chain reads its table."""
-    select_tables.select_by(_read, f, op)
+    lookup_tables.select_by(_read, f, op)
 
 
 def _read(f: LaneText, read: Read) -> str:
     """Return the entries at the active lanes' indices."""
     dtype = _stored(read.table)
-    index = select_tables.clamped(f, read)
+    index = lookup_tables.clamped(f, read)
     if all(value in read.table.constants for value in read.table.values):
         element = memory_type(f, dtype)
-        values = [select_tables.operand(f, read.table, value) for value in read.table.values]
+        values = [lookup_tables.operand(f, read.table, value) for value in read.table.values]
         if dtype.is_bool:
             values = [str(int(value == "true")) for value in values]
         start, stride, step = f.text.constants(element, values), dtype.size, 0

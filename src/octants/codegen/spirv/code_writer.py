@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Element, Kind, Pointer
+from octants.codegen.code_writer import Element, Kind, Pointer
 from octants.codegen.spirv.control_flow import ControlFlowCode, Words
 from octants.codegen.spirv.opcode_tables import (
     ATOMIC,

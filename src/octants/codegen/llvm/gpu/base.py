@@ -6,9 +6,9 @@ from typing import Any
 
 from octants.codegen.function import TapeMemory
 from octants.codegen.interleaved_tape import ThreadTape
-from octants.codegen.llvm.code import LlvmCode
+from octants.codegen.llvm.code_writer import LlvmCode
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu.code import GpuCode
+from octants.codegen.llvm.gpu.code_writer import GpuCode
 from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
 from octants.target import Target
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from octants.analysis.reductions import neutral
 from octants.codegen import arithmetic
-from octants.codegen.llvm import memory as scalar_memory
+from octants.codegen.llvm import memory_formats as scalar_memory
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic

@@ -11,17 +11,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Code, Element, Kind, Pointer
+from octants.codegen.code_writer import Code, Element, Kind, Pointer
 from octants.codegen.llvm import emulated_f16
 from octants.codegen.llvm import literals as names
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.library import finished
+from octants.codegen.llvm.math_functions import finished
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef, Companion, Space
 from octants.ir.ops.arithmetic import BITWISE, COMPARE
 from octants.lazy_dataclass import dataclass
-from octants.lowering.legal import (
+from octants.lowering.legal_operations import (
     EXACT,
     FLOATS,
     INTEGERS,

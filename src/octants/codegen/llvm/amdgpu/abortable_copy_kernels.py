@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from octants import abi
-from octants.codegen.llvm import backend
+from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.amdgpu.code_objects import link
 from octants.target import Target
 
@@ -127,5 +127,5 @@ def _text() -> str:
 
 def code(target: Target) -> bytes:
     """The code object of all of them."""
-    optimised, machine = backend.optimised(_text(), target, 1)
+    optimised, machine = llvmlite_driver.optimised(_text(), target, 1)
     return link(machine.emit_object(optimised))

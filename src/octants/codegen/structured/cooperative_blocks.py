@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.code import Element, Operand
-from octants.codegen.structured import control
+from octants.codegen.code_writer import Element, Operand
+from octants.codegen.structured import control_flow
 from octants.codegen.structured.early_exits import EarlyExitFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -113,17 +113,17 @@ class BarrierFunction(EarlyExitFunction):
         results = [self.variable(result) for result in op.results]
 
         def way(block: Block) -> None:
-            control.write_all(self, results, self.steps(block))
+            control_flow.write_all(self, results, self.steps(block))
 
         condition = self.agreed(self.use(op.condition))
         self.code.branch(condition, lambda: way(op.then), lambda: way(op.orelse))
-        control.bind_all(self, op.results, results)
+        control_flow.bind_all(self, op.results, results)
 
     def _for(self, op: ops.For) -> None:
-        control.write_for(self, op, self.steps, lambda _, make: self.agreed(make()))
+        control_flow.write_for(self, op, self.steps, lambda _, make: self.agreed(make()))
 
     def _while(self, op: ops.While) -> None:
-        control.write_while(self, op, self.steps, lambda _, make: self.agreed(make()))
+        control_flow.write_while(self, op, self.steps, lambda _, make: self.agreed(make()))
 
 
 _STEPS: dict[type[Operation], Callable[..., None]] = {

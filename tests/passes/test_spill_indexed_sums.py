@@ -1,4 +1,5 @@
-"""Tests of `passes.index_sums`: sums into components of local vectors by run-time indices."""
+"""Tests of `passes.spill_indexed_sums`: sums into components of local vectors by run-time
+indices."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from octants.ir.ops import For
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.index_sums import SHORTEST, index_sums
+from octants.passes.spill_indexed_sums import SHORTEST, spill_indexed_sums
 
 N, STEPS = 37, 11
 
@@ -52,7 +53,7 @@ def loop_of(length: int) -> str:
 def test_long_vectors_are_in_memory(length: int) -> None:
     module = parse(loop_of(length))
     before = to_text(module)
-    index_sums(module)
+    spill_indexed_sums(module)
     verify(module)
     if length < SHORTEST:
         assert to_text(module) == before
@@ -67,7 +68,7 @@ def test_a_sum_that_is_read_stays() -> None:
     text = loop_of(SHORTEST).replace("%j: i32 = cast(%g)", "%j: i32 = cast(%s3)")
     module = parse(text)
     before = to_text(module)
-    index_sums(module)
+    spill_indexed_sums(module)
     assert to_text(module) == before
 
 

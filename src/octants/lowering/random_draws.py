@@ -1,8 +1,8 @@
-"""Random streams, and draws as functions of random bits; see `ir.draws`."""
+"""Random streams, and draws as functions of random bits; see `ir.random_draws`."""
 
 from __future__ import annotations
 
-from octants.ir.draws import GAMMA, LAST_SHIFT, MIXING, digits
+from octants.ir.random_draws import GAMMA, LAST_SHIFT, MIXING, digits
 from octants.mathlib.ir_number import Number
 from octants.types.scalars import DType, f16, f32, f64, u1, u32, u64
 

@@ -1,4 +1,4 @@
-"""Write tables of values that are read by a run-time index; see `select_chains`."""
+"""Write tables of values that are read by a run-time index; see `selects_to_lookup_tables`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.select_chains import Read, Table
+from octants.codegen.llvm.selects_to_lookup_tables import Read, Table
 from octants.ir import ops
 from octants.ir.core import Value
 

@@ -1,7 +1,7 @@
 """Run loops in chunks of iterations, speculating that no function in them needs its slow path.
 
-`codegen.speculation` chooses the loops. A chunk runs without tests and checks a guard at its end;
-if the guard fails, the chunk is run again with all tests::
+`codegen.slow_path_speculation` chooses the loops. A chunk runs without tests and checks a guard at
+its end; if the guard fails, the chunk is run again with all tests::
 
     chunk:  8 or 16 iterations
             br all operands were small, next, again
@@ -20,8 +20,8 @@ import functools
 from collections.abc import Container
 
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import arithmetic, speculation
-from octants.codegen.llvm import control
+from octants.codegen import arithmetic, slow_path_speculation
+from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.literals import float_literal
@@ -50,7 +50,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
     if is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
-        results = control.iterate(f, op, *_bounds(f, op), hint=control.hint(f, op))
+        results = control_flow.iterate(f, op, *_bounds(f, op), hint=control_flow.hint(f, op))
     for result, found in zip(op.results, results, strict=True):
         f.bind(result, found)
 
@@ -68,9 +68,13 @@ def is_worth_it(f: ThreadText, op: ops.For) -> bool:
     if not f.text.fast_math or not any(map(takes_slow_path, op.body.ops)):
         return False
     branches = (each for each in op.body.walk() if isinstance(each, ops.If))
-    if any(takes_slow_path(each) for branch in branches for each in speculation.inside(branch)):
+    if any(
+        takes_slow_path(each)
+        for branch in branches
+        for each in slow_path_speculation.inside(branch)
+    ):
         return False
-    return speculation.can_speculate(op, takes_slow_path, _is_in_registers, _MOST_WORK)
+    return slow_path_speculation.can_speculate(op, takes_slow_path, _is_in_registers, _MOST_WORK)
 
 
 def _takes_slow_path(f: ThreadText, op: Operation) -> bool:
@@ -91,52 +95,54 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     register, iterations = f.type(op.lower.type), _chunk_length(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
     before = f.label
-    some = f.apply(f"icmp {control.less(op.lower.type)}", register, lower, upper)
+    some = f.apply(f"icmp {control_flow.less(op.lower.type)}", register, lower, upper)
     certain = _iterations_surely_small(f, op)
     firsts = _conditions_on_inits(f, op, certain)
     f.branch_if(
         _all(f, [some, _are_enough(f, register, lower, upper, iterations), *firsts]), chunk, tail
     )
     f.start(chunk)
-    counter, *carried = phis = control.open_phis(f, op.body.args, [lower, *inits], before)
+    counter, *carried = phis = control_flow.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
     values, end, usual = _speculated_iterations(f, op, counter.name, starts, certain)
     if usual:
         guessed = f.label
         f.branch_if(_all(f, usual), following, again, likely=True)
         f.start(again)
-        if control.is_unrolled(op):
+        if control_flow.is_unrolled(op):
             slow, _ = _tested_iterations(f, op, counter.name, starts)
         else:
-            slow = control.iterate(f, op, counter.name, end, starts, hint=control.no_unrolling(f))
+            slow = control_flow.iterate(
+                f, op, counter.name, end, starts, hint=control_flow.no_unrolling(f)
+            )
         checked = f.label
         f.branch(following)
         f.start(following)
         values = [
-            control.joined(f, value.type, [(one, guessed), (other, checked)])
+            control_flow.joined(f, value.type, [(one, guessed), (other, checked)])
             for value, one, other in zip(op.results, values, slow, strict=True)
         ]
     else:
         f.branch(following)
         f.start(following)
-    hint = control.hint(f, op) or control.no_unrolling(f)
+    hint = control_flow.hint(f, op) or control_flow.no_unrolling(f)
     f.branch_if(_are_enough(f, register, end, upper, iterations), chunk, tail, hint=hint)
-    control.close_phis(f, phis, [end, *values], following)
+    control_flow.close_phis(f, phis, [end, *values], following)
     f.start(tail)
-    rest = control.joined(f, op.lower.type, [(lower, before), (end, following)])
+    rest = control_flow.joined(f, op.lower.type, [(lower, before), (end, following)])
     left = [
-        control.joined(f, value.type, [(init, before), (value_, following)])
+        control_flow.joined(f, value.type, [(init, before), (value_, following)])
         for value, init, value_ in zip(op.results, inits, values, strict=True)
     ]
-    return control.iterate(
-        f, op, rest, upper, left, hint=control.hint(f, op) or control.no_unrolling(f)
+    return control_flow.iterate(
+        f, op, rest, upper, left, hint=control_flow.hint(f, op) or control_flow.no_unrolling(f)
     )
 
 
 def _chunk_length(f: ThreadText, op: ops.For) -> int:
     """Return the iterations of a chunk: all of an unrolled loop."""
     lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
-    if lower is not None and upper is not None and control.is_unrolled(op):
+    if lower is not None and upper is not None and control_flow.is_unrolled(op):
         return max(ITERATIONS, int(upper - lower))
     return ITERATIONS if len(_work(op)) > _LITTLE else 2 * ITERATIONS
 
@@ -159,7 +165,7 @@ def _tested_iterations(
     for _ in range(_chunk_length(f, op)):
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
-        values = control.write_iteration(f, op)
+        values = control_flow.write_iteration(f, op)
         counter = f.apply(f"add {step}", f.type(op.lower.type), counter, 1)
     return values, counter
 
@@ -185,7 +191,7 @@ def _speculated_iterations(
         for arg, operand in zip(op.body.args, [counter, *values], strict=True):
             f.bind(arg, operand)
         f.guards, f.series = [], computed.get(iteration)
-        values = control.write_iteration(f, op)
+        values = control_flow.write_iteration(f, op)
         surely = certain.values() if len(f.guards) == len(certain) else [()] * len(f.guards)
         pairs = zip(f.guards, surely, strict=True)
         usual += [guard for guard, iterations in pairs if iteration not in iterations]
@@ -229,7 +235,7 @@ def _iterations_surely_small(f: ThreadText, op: ops.For) -> dict[Operation, Cont
     An unrolled loop has no other code for different initial values.
     """
     magnitudes, iterations = Magnitudes(op, f.constants), _chunk_length(f, op)
-    begins = () if control.is_unrolled(op) else op.body.args
+    begins = () if control_flow.is_unrolled(op) else op.body.args
     found: dict[Operation, Container[int]] = {}
     for each in (each for each in op.body.ops if _takes_slow_path(f, each)):
         (operand,) = each.operands

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code import Element, Kind, Pointer, ThreadCode
-from octants.codegen.code import register as register
+from octants.codegen.code_writer import Element, Kind, Pointer, ThreadCode
+from octants.codegen.code_writer import register as register
 from octants.codegen.metal.library_text import (
     EntryPoint,
     LibraryText,

@@ -33,7 +33,7 @@ SHORTEST = 8  # components
 _MOST_BYTES = 1 << 12  # of the arrays of a work item; lanes take as many times that
 
 
-def index_sums(module: Module) -> None:
+def spill_indexed_sums(module: Module) -> None:
     """Give local arrays to the sums of all tasks, in place."""
     for task in module.tasks:
         if not cooperates(task):

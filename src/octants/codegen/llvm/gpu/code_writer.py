@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.code import Pointer, ThreadCode
-from octants.codegen.llvm.code import LlvmCode
+from octants.codegen.code_writer import Pointer, ThreadCode
+from octants.codegen.llvm.code_writer import LlvmCode
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.literals import REGISTER
 from octants.types.scalars import DType, u32

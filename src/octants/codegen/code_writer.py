@@ -4,7 +4,8 @@
 operand stands for a value in a register, in whatever form the target uses. Its type is passed with
 each instruction as a scalar type of the language: u1 is a truth value, and no register holds an
 f16. Instructions do what machines do: the caller must not ask for anything undefined.
-`codegen.spirv.code` implements all of it, `codegen.llvm.code` what several targets share.
+`codegen.spirv.code_writer` implements all of it, `codegen.llvm.code_writer` what several targets
+share.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef
 from octants.lazy_dataclass import dataclass
-from octants.lowering.legal import Legal
+from octants.lowering.legal_operations import Legal
 from octants.types.scalars import DType, f16, f32, i64, u32, u64
 
 Operand: TypeAlias = Any

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 
 from octants.analysis.uniformity import Uniformity
-from octants.codegen.llvm import library
+from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function import Phi
-from octants.codegen.llvm.lanes import control
+from octants.codegen.llvm.lanes import control_flow
 from octants.codegen.llvm.lanes.function import LaneText
-from octants.codegen.llvm.library import ATTRIBUTES, Call, captured, finished
+from octants.codegen.llvm.math_functions import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.mathlib.functions import MathFunction
@@ -26,7 +26,7 @@ _SLOW_LANES = 8
 def call(f: LaneText, op: Call) -> str:
     """Call a function of vectors; on uniform operands it is computed once."""
     if not f.is_vector(*op.operands):
-        return library.call_scalar(f, op)
+        return math_functions.call_scalar(f, op)
     name = f.text.helper(f"{op.name}.x{f.lanes}", lambda _, name: _text(f, op, name))
     register = f.type(op.function.dtype)
     return f.call_vector(name, register, [(register, x) for x in op.operands], op.attribute)
@@ -70,7 +70,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     """Run the fast path for all lanes, and the slow path if any lane takes it."""
     condition = f.use(op.condition)
     if not f.is_vector(condition):
-        control.if_(f, op)
+        control_flow.if_(f, op)
         return
     usual = [f.fit(r, v) for r, v in zip(op.results, f.block(op.orelse), strict=True)]
     rare, merge = f.fresh_label("rare"), f.fresh_label("merge")
@@ -88,7 +88,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     f.branch(merge)
     f.start(merge)
     for result, value, other in zip(op.results, merged, usual, strict=True):
-        f.bind(result, control.phi(f, f.shape(result), [(value, end), (other, before)]))
+        f.bind(result, control_flow.phi(f, f.shape(result), [(value, end), (other, before)]))
 
 
 def _call_slow_path(f: LaneText, block: Block) -> list[str]:
@@ -123,7 +123,7 @@ def _function(f: LaneText, block: Block, needed: list[Value]) -> tuple[list[str]
     values = [inner.fit(value, x) for value, x in zip(block.yielded, given, strict=True)]
     types = [inner.shape(value) for value in block.yielded]
     result = _collected(inner, types, values)
-    name = library.slow_path_name(parameters, inner)
+    name = math_functions.slow_path_name(parameters, inner)
     _define(f, inner, name, parameters, result)
     return types, name
 
