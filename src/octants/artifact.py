@@ -7,6 +7,7 @@ holds; code generation reads slots by their position, and a launch fills them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,14 @@ class ParameterLayout:
     slots: tuple[Slot, ...]
 
     def position(self, slot: Slot) -> int:
-        return self.slots.index(slot)
+        return self._positions[slot]
+
+    @functools.cached_property
+    def _positions(self) -> dict[Slot, int]:
+        return {slot: number for number, slot in enumerate(self.slots)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParameterLayout, (self.slots,)
 
 
 def layout_parameters(arrays: list[Array]) -> ParameterLayout:

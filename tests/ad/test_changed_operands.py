@@ -170,6 +170,41 @@ def test_a_later_launch_of_the_kernel_itself() -> None:
         swap.grad(0, 1)
 
 
+def test_checks_that_passed_are_not_taken_for_later_ones(kind: str) -> None:
+    x, y, z = make(kind, N), make(kind, N), make(kind, N)
+    for _ in range(3):
+        square(x, y)
+        square.grad(x, y)
+        square.grad(x, y)  # nothing has run since
+    z.fill(1.0)
+    square.grad(x, y)
+    double(z)
+    square.grad(x, y)
+    double(x)
+    assert "kernel `double`" in changed(square, x, y)
+    square(x, y)
+    square.grad(x, y)
+    square(y, z)
+    square.grad(x, y)
+    square(x, y)
+    square.grad(x, y)
+    x.fill(2.0)
+    assert "by the host" in changed(square, x, y)
+
+
+def test_checks_that_passed_are_of_the_same_integers(kind: str) -> None:
+    x = make(kind, 6, N)
+    for _ in range(2):
+        step(x, 2)
+        step.grad(x, 2)
+    step(x, 1)  # writes row 2
+    with pytest.warns(qd.OctantsWarning, match="a later launch of `step`"):
+        step.grad(x, 2)
+    step.grad(x, 1)
+    step(x, 2)
+    step.grad(x, 2)
+
+
 def test_a_gradient_without_a_launch_is_of_what_memory_holds(kind: str) -> None:
     x, y, z = make(kind, N), make(kind, N), make(kind, N)
     x.fill(5.0)

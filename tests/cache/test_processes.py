@@ -18,7 +18,7 @@ if "PLAIN" in os.environ:  # a processor with no more than all of its kind have
     from octants.backends import cpu
     from octants.target import Target
     cpu.processor = lambda: "a plain one"
-    cpu.backend.host_target = lambda ask=cpu.backend.host_target: Target(
+    cpu.llvmlite_driver.host_target = lambda ask=cpu.llvmlite_driver.host_target: Target(
         ask().arch, ask().triple, os.environ["PLAIN"], ""
     )
 import numpy as np

@@ -160,12 +160,16 @@ class Regions:
         count: the number of arguments.
     """
 
-    __slots__ = ("_call", "count", "text")
+    __slots__ = ("_call", "count", "named", "text")
 
     def __init__(self, text: str, count: int) -> None:
         self.text = text
         self.count = count
         self._call: Callable[..., Mapping[int, Accessed]] | None = None
+        _, _, body = text.partition(":\n")
+        found = {int(number) for number in re.findall(r"\ba(\d+)\b", body)}
+        self.named: tuple[int, ...] = tuple(sorted(found))
+        """The positions of the arguments on which the result depends."""
 
     def __call__(self, *arguments: Any) -> Mapping[int, Accessed]:
         if self._call is None:
@@ -176,13 +180,6 @@ class Regions:
     def is_constant(self) -> bool:
         """Whether the result is the same for all arguments."""
         return not self.named
-
-    @property
-    def named(self) -> tuple[int, ...]:
-        """The positions of the arguments on which the result depends."""
-        _, _, body = self.text.partition(":\n")
-        found = {int(number) for number in re.findall(r"\ba(\d+)\b", body)}
-        return tuple(sorted(found))
 
     def _compile(self) -> Callable[..., Mapping[int, Accessed]]:
         scope: dict[str, Any] = {"Accessed": Accessed, "FAR": LARGEST_INDEX}

@@ -34,6 +34,8 @@ class Clock:
 
     launches: Any = None
     """What has the `numbers` of launches to come, an iterator."""
+    last_write: tuple[Any, int] = (None, -1)
+    """When the host last wrote an array that is no companion, while launches had new numbers."""
 
     @classmethod
     def now(cls) -> tuple[Any, int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import driver
-from octants.artifact import Artifact, layout_parameters
+from octants.artifact import Artifact, ParameterLayout, layout_parameters
 from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.driver import Code
@@ -19,7 +19,7 @@ from octants.runtime.arguments.binding import ArrayKind, Binding
 from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_launch
+from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_arguments, last_launch
 from octants.slow_compiles import compiling
 from octants.timeline import COMPILE, span
 from octants.types.signature import ArraySource, TemporarySource
@@ -136,7 +136,7 @@ class BoundKernelCode:
             [k for _, k in compiled.persistent],
         )
         binding = Binding(
-            layout_parameters(list(arrays)),
+            self._layout,
             arrays,
             [*owner.sources, *[TemporarySource()] * added],
             owner.count,
@@ -158,12 +158,19 @@ class BoundKernelCode:
             run = profiled_launch.profiled(run, name, driver.device())
             return make_launch(binding, run, driver.device(), kernel, owner)
 
+    @functools.cached_property
+    def _layout(self) -> ParameterLayout:
+        return layout_parameters(list(self.compiled.arrays))
+
     def last_launch(self, number: int) -> LastLaunch | None:
         """The arguments of the launch with a number; None if its block was reused."""
         blocks = getattr(self.__dict__.get("launch"), "blocks", None)
-        if blocks is None:
-            return None
-        return last_launch(layout_parameters(list(self.compiled.arrays)), blocks, number)
+        return None if blocks is None else last_launch(self._layout, blocks(), number)
+
+    def last_arguments(self, number: int) -> bytes | None:
+        """The bytes of the arguments of that launch; None if its block was reused."""
+        blocks = getattr(self.__dict__.get("launch"), "blocks", None)
+        return None if blocks is None else last_arguments(self._layout, blocks(), number)
 
 
 def bind(owner: Owner, compiled: Compiled) -> BoundKernelCode:

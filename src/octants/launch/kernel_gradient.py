@@ -15,7 +15,7 @@ from octants.launch.alias_free import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
-from octants.launch.operand_changes import check_unchanged
+from octants.launch.operand_changes import OperandCheck
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.races import check_before_gradient
 from octants.launch.specialisation import Specialisation
@@ -148,15 +148,16 @@ class Gradient(Generic[P]):
         if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
-        return Reversal(specialisation, merged, reverse)
+        operands = OperandCheck(specialisation, reverse.needed)
+        return Reversal(specialisation, merged, reverse, operands)
 
     def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
         """Launch the reverse."""
         chosen = self._options
-        specialisation, merged, reverse = reversal
+        specialisation, merged, reverse, operands = reversal
         layout = reverse.persistent
         if not chosen.trusts:
-            check_unchanged(specialisation, arguments, reverse.needed)
+            operands.check(arguments)
             always, number = options.current().in_debug_mode, specialisation.number
             check_before_gradient(merged, number, arguments, always=always, effects=False)
         persistent = PersistentStorage(layout) if layout.size else None

@@ -11,13 +11,17 @@ repeated to be reversed. That is a warning; all else is an error.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from octants import driver
 from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect
+from octants.data.events import Clock
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
@@ -38,19 +42,64 @@ class Change:
     may_be_the_same: bool = False
 
 
-def check_unchanged(
-    specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
-) -> None:
-    """Check that memory holds what the launch read that is about to be reversed.
+class OperandCheck:
+    """Checks the operands of the gradients of one kernel with the same arrays.
 
-    ``needed`` are the positions of the arrays that the reverse run reads.
+    Mostly nothing but the kernel itself has run since its launch, and it had the same arguments as
+    at an earlier check that found nothing: then this one ends early.
 
-    Raises:
-        OctantsRuntimeError: the host, or a kernel that had not run before, has written there.
+    Args:
+        specialisation: The kernel.
+        needed: The positions of the arrays that its reverse run reads.
     """
-    if not specialisation.number or not needed:
-        return
-    changes = list(_changes(specialisation, arguments, needed))
+
+    def __init__(self, specialisation: Specialisation, needed: Sequence[int]) -> None:
+        self._specialisation = specialisation
+        self._needed = needed
+        self._passed: tuple[Any, ...] | None = None
+
+    def check(self, arguments: tuple[Any, ...]) -> None:
+        """Check that memory holds what the launch read that is about to be reversed.
+
+        Raises:
+            OctantsRuntimeError: the host, or a kernel that had not run before, has written there.
+        """
+        own = self._specialisation
+        if not own.number or not self._needed:
+            return
+        run = self._last_run(arguments) if _was_last(own) else None
+        if run is not None and run == self._passed:
+            return
+        changes = list(_changes(own, arguments, self._needed))
+        self._passed = None if changes else run
+        _report(own, changes)
+
+    def _last_run(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The arguments of the last launch and the integers of the gradient; None if unknown."""
+        own = self._specialisation
+        named = own.regions.named
+        if own.has_only_fields and not named:
+            return ()
+        primal = own.__dict__.get("primal")
+        block = None if primal is None else primal.last_arguments(own.number)
+        if block is None:
+            return None
+        return block, *(arguments[k] for k in named if isinstance(arguments[k], (int, np.integer)))
+
+
+def _was_last(specialisation: Specialisation) -> bool:
+    """Whether, since its last launch, no kernel was launched and the host wrote no array."""
+    state, (numbers, left) = driver.state, Clock.now()
+    if numbers is not state.first_numbers or left < 0:
+        return False
+    if driver.last_number(left) != specialisation.number:
+        return False
+    written, left = Clock.last_write
+    return written is not numbers or driver.last_number(left) < specialisation.number
+
+
+def _report(specialisation: Specialisation, changes: Sequence[Change]) -> None:
+    """Raise the error, or give the warnings, that changes deserve."""
     kernel = specialisation.signature.kernel
     for change in changes:
         if not change.may_be_the_same:
@@ -132,10 +181,11 @@ class _Last:
     def __init__(self, specialisation: Specialisation) -> None:
         self.specialisation = specialisation
         self.name = specialisation.signature.kernel
-        primal = specialisation.__dict__.get("primal")
-        self._given: LastLaunch | None = (
-            None if primal is None else primal.last_launch(specialisation.number)
-        )
+
+    @functools.cached_property
+    def _given(self) -> LastLaunch | None:
+        primal = self.specialisation.__dict__.get("primal")
+        return None if primal is None else primal.last_launch(self.specialisation.number)
 
     def is_at(self, position: int, memory: TapedMemory) -> bool:
         """Whether the array at a position was this one."""

@@ -328,6 +328,12 @@ class Specialisation:
         return self._facts.hidden
 
     @functools.cached_property
+    def has_only_fields(self) -> bool:
+        """Whether all arrays that the kernel uses are fields, which are the same at each launch."""
+        pairs = zip(self.arrays, self.sources, strict=True)
+        return all(each.space is Space.FIELD and isinstance(s, FieldSource) for each, s in pairs)
+
+    @functools.cached_property
     def has_gradients(self) -> bool:
         """Whether an array that the kernel uses has a gradient."""
         return any(array.has(Companion.ADJOINT) for array in self.arrays)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octants import driver
 from octants.diagnostics.generated_functions import define
+from octants.launch.operand_changes import OperandCheck
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
 from octants.runtime.arguments.key_conditions import UNKNOWN, Recognition, same_conditions
@@ -36,11 +37,15 @@ def recognise({arguments}):
 
 
 class Reversal(NamedTuple):
-    """What a bare gradient runs: the kernel, the kernel with aliased arrays merged, its reverse."""
+    """What a bare gradient runs: the kernel, the kernel with aliased arrays merged, its reverse.
+
+    `operands` checks that memory holds what that reads.
+    """
 
     specialisation: Specialisation
     merged: Specialisation
     reverse: BareReverse
+    operands: OperandCheck
 
 
 class WarmGradients:

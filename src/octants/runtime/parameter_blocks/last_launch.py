@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from octants.artifact import ParameterLayout, Slot
+from octants.artifact import SYSTEM, ParameterLayout, Slot
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
-_NUMBER = Slot("system", "launch")
+_NUMBER = struct.Struct("=Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,22 @@ class LastLaunch:
         return self.slots[position : position + 1].view(dtype.numpy)[0].item()
 
 
-def last_launch(
-    layout: ParameterLayout, blocks: Callable[[], Sequence[Any]], number: int
-) -> LastLaunch | None:
-    """The arguments of the launch with a number; None if its block was reused.
+def last_launch(layout: ParameterLayout, blocks: Sequence[Any], number: int) -> LastLaunch | None:
+    """The arguments of the launch with a number, among free blocks; None if it is not there."""
+    block = _block_of(blocks, number)
+    if block is None:
+        return None
+    return LastLaunch(layout, np.frombuffer(block, np.uint64, len(layout.slots)).copy())
 
-    ``blocks`` returns the free blocks of the kernel.
-    """
-    slot = layout.position(_NUMBER)
-    for block in reversed(blocks()):
-        slots = np.frombuffer(block[0], np.uint64, len(layout.slots))
-        if int(slots[slot]) == number:
-            return LastLaunch(layout, slots.copy())
+
+def last_arguments(layout: ParameterLayout, blocks: Sequence[Any], number: int) -> bytes | None:
+    """The bytes of these arguments; None if the block was reused."""
+    block = _block_of(blocks, number)
+    return None if block is None else bytes(block[8 * len(SYSTEM) : 8 * len(layout.slots)])
+
+
+def _block_of(blocks: Sequence[Any], number: int) -> Any:
+    for block, *_ in reversed(blocks):
+        if _NUMBER.unpack_from(block, 8 * SYSTEM.index("launch"))[0] == number:
+            return block
     return None
