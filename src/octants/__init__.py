@@ -25,6 +25,8 @@ from octants._quadrants_names import QuadrantsTypeError as QuadrantsTypeError
 from octants._quadrants_names import perf_dispatch as perf_dispatch
 from octants.api import *  # noqa: F403
 from octants.data import tree as _tree
+from octants.data.array_base import Tensor as Tensor
+from octants.data.array_base import wrap as wrap
 from octants.data.axes import axes as axes
 from octants.data.axes import i as i
 from octants.data.axes import ij as ij
@@ -42,12 +44,9 @@ from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
 from octants.data.buffer_view import BufferView as BufferView
-from octants.data.checked_factories import field as field
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
-from octants.data.host_array import Tensor as Tensor
-from octants.data.host_array import wrap as wrap
 from octants.data.ndarray import MatrixNdarray as MatrixNdarray
 from octants.data.ndarray import Ndarray as Ndarray
 from octants.data.ndarray import ScalarNdarray as ScalarNdarray
@@ -65,6 +64,7 @@ from octants.data.tree import SNode as SNode
 from octants.data.tree_roots import FieldsBuilder as FieldsBuilder
 from octants.data.tree_roots import deactivate_all_snodes as deactivate_all_snodes
 from octants.data.tree_roots import root as root
+from octants.data.typing_stubs import field as field
 from octants.deferred_import import Deferred as _Deferred
 from octants.deferred_import import names_of as _names_of
 from octants.diagnostics.absent_names import Finder as _Finder
@@ -86,8 +86,22 @@ from octants.diagnostics.exceptions import OctantsSyntaxError as OctantsSyntaxEr
 from octants.diagnostics.exceptions import OctantsTypeError as OctantsTypeError
 from octants.diagnostics.exceptions import OctantsValueError as OctantsValueError
 from octants.diagnostics.exceptions import OctantsWarning as OctantsWarning
-from octants.lang.distributions import frexp as frexp
-from octants.lang.distributions import randn as randn
+from octants.lang.atomics_and_random import assume_in_range as assume_in_range
+from octants.lang.atomics_and_random import atomic_add as atomic_add
+from octants.lang.atomics_and_random import atomic_and as atomic_and
+from octants.lang.atomics_and_random import atomic_cas as atomic_cas
+from octants.lang.atomics_and_random import atomic_exchange as atomic_exchange
+from octants.lang.atomics_and_random import atomic_max as atomic_max
+from octants.lang.atomics_and_random import atomic_min as atomic_min
+from octants.lang.atomics_and_random import atomic_mul as atomic_mul
+from octants.lang.atomics_and_random import atomic_or as atomic_or
+from octants.lang.atomics_and_random import atomic_sub as atomic_sub
+from octants.lang.atomics_and_random import atomic_xor as atomic_xor
+from octants.lang.atomics_and_random import random as random
+from octants.lang.atomics_and_random import rescale_index as rescale_index
+from octants.lang.atomics_and_random import volatile_load as volatile_load
+from octants.lang.composed_functions import frexp as frexp
+from octants.lang.composed_functions import randn as randn
 from octants.lang.linear_algebra import eig as eig
 from octants.lang.linear_algebra import make_spd as make_spd
 from octants.lang.linear_algebra import outer as outer
@@ -95,20 +109,6 @@ from octants.lang.linear_algebra import polar_decompose as polar_decompose
 from octants.lang.linear_algebra import solve as solve
 from octants.lang.linear_algebra import svd as svd
 from octants.lang.linear_algebra import sym_eig as sym_eig
-from octants.lang.memory import assume_in_range as assume_in_range
-from octants.lang.memory import atomic_add as atomic_add
-from octants.lang.memory import atomic_and as atomic_and
-from octants.lang.memory import atomic_cas as atomic_cas
-from octants.lang.memory import atomic_exchange as atomic_exchange
-from octants.lang.memory import atomic_max as atomic_max
-from octants.lang.memory import atomic_min as atomic_min
-from octants.lang.memory import atomic_mul as atomic_mul
-from octants.lang.memory import atomic_or as atomic_or
-from octants.lang.memory import atomic_sub as atomic_sub
-from octants.lang.memory import atomic_xor as atomic_xor
-from octants.lang.memory import random as random
-from octants.lang.memory import rescale_index as rescale_index
-from octants.lang.memory import volatile_load as volatile_load
 from octants.lang.scalar_functions import abs as abs  # noqa: A004
 from octants.lang.scalar_functions import acos as acos
 from octants.lang.scalar_functions import acosh as acosh
@@ -200,8 +200,8 @@ if TYPE_CHECKING:
     from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
     from octants.data.dlpack_import import from_dlpack as from_dlpack
     from octants.launch.graph_status import GraphStatus as GraphStatus
-    from octants.types.checked import *  # noqa: F403
     from octants.types.structs import dataclass as dataclass
+    from octants.types.typing_stubs import *  # noqa: F403
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex

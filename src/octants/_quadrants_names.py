@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants.data.array_base import Tensor
 from octants.data.field import Field, ScalarField
-from octants.data.host_array import Tensor
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
     OctantsCompilationError,

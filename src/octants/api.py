@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from octants import driver, options, timeline
 from octants.backends.table import begin, obstacle_to
-from octants.data import current
+from octants.data import current_runtime
 from octants.deferred_import import Deferred
 from octants.diagnostics.launch_errors import IneffectiveOption, MissingBackend
 from octants.diagnostics.tracebacks import Shown, shortens_tracebacks
@@ -196,7 +196,7 @@ def init(
     Shown.internal = chosen.print_full_traceback
     default_types.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
     _Messages.level = chosen.log_level
-    current.start(driver.state.start(chosen))
+    current_runtime.start(driver.state.start(chosen))
     options.install(chosen)
     timeline.activate(None)
     if chosen.kernel_profiler:
@@ -223,7 +223,7 @@ def reset() -> None:
     becomes a warning.
     """
     unraised = driver.state.stop()
-    current.stop()
+    current_runtime.stop()
     if options.is_initialised():
         options.install(None)
     default_types.set_defaults(scalars.i32, scalars.f32)

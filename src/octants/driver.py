@@ -21,11 +21,11 @@ from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
 from octants.compile_profile import stage as timed
-from octants.data import events
-from octants.data.events import forget_reads, observe_ends, observe_reads
+from octants.data import host_access_events
+from octants.data.host_access_events import forget_reads, observe_ends, observe_reads
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
-from octants.diagnostics.recursion import deep_recursion
+from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
@@ -166,7 +166,7 @@ class State:
         self.generation += 1
 
 
-state = events.Clock.launches = State()
+state = host_access_events.Clock.launches = State()
 observe_ends(state.forget_addresses)
 
 

@@ -21,7 +21,7 @@ from octants.ad.array_library_interface import Shaped
 from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tape_losses import OuterLoss
-from octants.data import current
+from octants.data import current_runtime
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.interop import xla_calls
 
@@ -182,7 +182,7 @@ def _lower_to_call(context: Any, *operands: Any, step: Step) -> Any:
     kinds = [(each.shape, np.dtype(each.dtype)) for each in context.avals_out]
 
     def host(given: list[Any]) -> list[Any]:
-        if not current.device().shares_memory:
+        if not current_runtime.device().shares_memory:
             given = [np.array(each) for each in given]  # a device may read them later
         found = step.call(given)
         return [0 if each is None else each for each in found]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from octants import driver, options, timeline
-from octants.data import current
+from octants.data import current_runtime
 from octants.diagnostics.absent_names import attribute_error
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.launch_errors import ProfilerIsOff
@@ -143,7 +143,7 @@ def memory_report() -> list[MemoryUse]:
         a `qd.ad.Tape`, the copies of what was overwritten.
     """
     found: dict[str, list[int]] = {}
-    for array in current.runtime().arrays():
+    for array in current_runtime.runtime().arrays():
         if not array.is_allocated:
             continue
         words = {Companion.PRIMAL: "", Companion.ADJOINT: ", gradients"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics import recursion
+from octants.diagnostics import recursion_limit
 from tests.devices import beyond_llvmpipe
 from tests.golden_files import check_golden
 
@@ -92,7 +92,7 @@ def test_hundreds_of_conditions(operator: str) -> None:
 
 
 def test_what_is_too_deep_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recursion, "LIMIT", 0)
+    monkeypatch.setattr(recursion_limit, "LIMIT", 0)
     before = sys.getrecursionlimit()
     with pytest.raises(qd.OctantsCompilationError) as caught:
         gradient(["v = " + "-" * 900 + "v"])

@@ -12,11 +12,11 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.data.memory import row_major
 from octants.runtime.arguments import parameters
 from octants.runtime.arguments.staging_copies import DeviceArray
 from octants.runtime.memory.host import address_of, describe
 from octants.types.companions import Companion
+from octants.types.layouts import row_major
 from tests.api import fake_torch
 from tests.devices import on_cpu
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
 from octants.types.scalars import f32, i32
@@ -14,7 +14,7 @@ from tests.devices import DISCRETE, DiscreteNullDevice
 
 
 @pytest.fixture(autouse=True)
-def runtime() -> Iterator[current.Runtime]:
+def runtime() -> Iterator[current_runtime.Runtime]:
     default_types.set_defaults(i32, f32)
-    yield current.start(DiscreteNullDevice() if DISCRETE else NullDevice())
-    current.stop()
+    yield current_runtime.start(DiscreteNullDevice() if DISCRETE else NullDevice())
+    current_runtime.stop()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
-from octants.data import current, errors
+from octants.data import current_runtime, errors
 from octants.data.dlpack_import import from_dlpack
 from octants.data.field_factories import field
 from octants.data.ndarray import ndarray
@@ -74,7 +74,7 @@ def out_of_memory() -> None:
         def allocate(self, nbytes: int, what: str) -> Any:
             raise OctantsMemoryError("no")
 
-    current.start(Full())
+    current_runtime.start(Full())
     ndarray(f32, (1000, 1000))
 
 
@@ -155,7 +155,7 @@ def unsupported_node() -> None:
 @case
 def used_after_reset() -> None:
     x = field(f32, 3, name="x")
-    current.start(NullDevice())
+    current_runtime.start(NullDevice())
     x[0]
 
 

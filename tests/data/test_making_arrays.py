@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
-from octants.data import current
+from octants.data import current_runtime
+from octants.data.array_base import Tensor
 from octants.data.field import Field, MatrixField, ScalarField
 from octants.data.field_factories import field
-from octants.data.host_array import Tensor
 from octants.data.ndarray import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
 from octants.data.tensor_factories import Backend, MatrixTensor, VectorTensor, tensor
 from octants.data.tree_roots import FieldsBuilder, root
@@ -355,7 +355,7 @@ def test_nothing_works_before_init(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `octants.api`, which would call `init` itself."""
     monkeypatch.setattr("octants.options._InForce.initialise", None)
     monkeypatch.setattr("octants.options._InForce.options", None)
-    current.stop()
+    current_runtime.stop()
     for make in (
         lambda: field(f32, 3),
         lambda: field(f32),
@@ -367,8 +367,8 @@ def test_nothing_works_before_init(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(OctantsRuntimeError, match=r"call `qd.init\(\)`"):
             make()
-    assert current.generation() == 0
-    assert not current.is_started()
+    assert current_runtime.generation() == 0
+    assert not current_runtime.is_started()
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -381,12 +381,12 @@ def test_nothing_works_after_reset(again: bool) -> None:
     unplaced, unused, v = field(f32), field(f32, 3), Vector.field(3, f32, 3)
     element = v[0]
     x[0] = 1
-    before = current.generation()
+    before = current_runtime.generation()
     if again:
-        current.start(NullDevice())
-        assert current.generation() > before
+        current_runtime.start(NullDevice())
+        assert current_runtime.generation() > before
     else:
-        current.stop()
+        current_runtime.stop()
     for use in (
         lambda: x[0],
         lambda: x.grad[0],
@@ -418,7 +418,7 @@ def test_nothing_works_after_reset(again: bool) -> None:
 def test_retired_arrays_keep_shared_memory_alive() -> None:
     x = ndarray(f32, 3)
     shared = x.to_numpy(copy=False)
-    current.start(NullDevice())
+    current_runtime.start(NullDevice())
     gc.collect()
     shared[0] = 3
     assert shared[0] == 3
@@ -453,7 +453,7 @@ class _Miserly(NullDevice):
 
 def test_refusal_of_memory() -> None:
     device = _Miserly()
-    current.start(device)
+    current_runtime.start(device)
     with pytest.raises(MemoryError, match=r"ndarray of f32 of shape \(1000, 1000\) needs 3.8 MiB"):
         ndarray(f32, (1000, 1000))
     x = field(f64, (1000, 1000), name="x")

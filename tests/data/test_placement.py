@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octants.data import axes as ax
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.field_factories import field, make_field
 from octants.data.ndarray import ndarray
 from octants.data.tree import PlaceNode, SNode
@@ -233,7 +233,7 @@ def trees(draw: Any) -> list[Any]:
 
 @given(st.data())
 def test_random_trees(data: Any) -> None:
-    current.start(NullDevice())
+    current_runtime.start(NullDevice())
     fields = data.draw(trees())
     arrays = [each for x in fields for each in (x, x.grad) if each is not None]
     arrays = [each for each in arrays if each.companion is PRIMAL or each.primal.has_grad()]
@@ -278,7 +278,7 @@ def check_values(arrays: list[Any]) -> None:
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())
 def test_each_index_of_a_split_axis_has_its_own_place(extents: list[int], gaps: bool) -> None:
-    current.start(NullDevice())
+    current_runtime.start(NullDevice())
     x, block = field(i32), root.node
     for extent in extents:
         block = block.dense(ax.i, extent)
@@ -430,7 +430,7 @@ def test_destroy_before_use() -> None:
         x[0]
 
 
-def test_memory_of_unused_fields_is_freed(runtime: current.Runtime) -> None:
+def test_memory_of_unused_fields_is_freed(runtime: current_runtime.Runtime) -> None:
     storages = []
     for _ in range(3):
         x = field(f32, 4, needs_grad=True)
@@ -462,7 +462,7 @@ class Small(NullDevice):
 
 
 def test_a_refused_field_leaves_the_others_alone() -> None:
-    current.start(Small())
+    current_runtime.start(Small())
     before, big, after = field(f32, 3), field(f64, 1000, needs_grad=True), field(f32, 3)
     separate = make_field(f32, element_shape=(2,))
     for k in range(2):
@@ -480,7 +480,7 @@ def test_a_refused_field_leaves_the_others_alone() -> None:
 
 
 def test_many_small_fields_that_are_too_large_together() -> None:
-    current.start(Small())
+    current_runtime.start(Small())
     fields = [field(f32, 100) for _ in range(5)]
     for number, x in enumerate(fields):
         x[99] = number
@@ -488,7 +488,7 @@ def test_many_small_fields_that_are_too_large_together() -> None:
 
 
 def test_fields_that_are_gone_before_they_were_used_take_no_memory() -> None:
-    current.start(Small())
+    current_runtime.start(Small())
     block = root.dense(ax.i, 1000)
     x = field(f64)
     block.place(x)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.ir.printer import to_text
-from octants.lang.memory import random
+from octants.lang.atomics_and_random import random
 from octants.lang.syntax import grouped, loop_config, ndrange, static
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f64

@@ -10,7 +10,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.frontend import builtins
-from octants.lang import memory, scalar_functions
+from octants.lang import atomics_and_random, scalar_functions
 from octants.types.scalars import f16, f32, f64, i8, i32, i64, u1, u8, u16, u32, u64
 from tests.library.harness import Run, evaluate
 
@@ -198,7 +198,7 @@ def test_random_types():
 
 
 def evaluate_random(args):
-    handler = builtins.handler_of(memory.random)
+    handler = builtins.handler_of(atomics_and_random.random)
     return evaluate(lambda c: handler(c, NODE, args, {}))
 
 
@@ -216,19 +216,19 @@ def test_wrong_calls():
     with pytest.raises(OctantsTypeError, match="OCT132"):
         call(scalar_functions.sin, "text")
     with pytest.raises(OctantsTypeError, match="OCT221"):
-        call(memory.atomic_add, Run(f32, 1), 2)
+        call(atomics_and_random.atomic_add, Run(f32, 1), 2)
 
 
 def test_every_function_of_kernels_says_so_on_the_host():
     for name in ("atomic_add", "atomic_cas", "random", "rescale_index"):
         with pytest.raises(OctantsRuntimeError, match="OCT230"):
-            getattr(memory, name)()
+            getattr(atomics_and_random, name)()
     with pytest.raises(OctantsRuntimeError, match="OCT230"):
         scalar_functions.bit_cast(1, i32)
 
 
 def test_all_stubs_have_a_meaning():
-    for module in (scalar_functions, memory):
+    for module in (scalar_functions, atomics_and_random):
         for name, function in vars(module).items():
             if callable(function) and function.__module__ == module.__name__ and name[0] != "_":
                 assert builtins.handler_of(function) is not None, name

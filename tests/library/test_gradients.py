@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import octants.lang.names as qd
+import octants.lang.exported_names as qd
 from octants import types
 from octants.lang.function_marks import library_function
 from octants.lang.syntax import static

@@ -11,8 +11,8 @@ import pytest
 
 import octants
 from octants.diagnostics.exceptions import OctantsRuntimeTypeError, OctantsTypeError
-from octants.lang import names, scalar_functions
-from octants.types import factories
+from octants.lang import exported_names, scalar_functions
+from octants.types import array_factory_hooks
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32, u8
@@ -227,7 +227,7 @@ def test_fields_are_made_by_the_layer_that_registered(monkeypatch):
         return lambda *args, **options: made.append((kind, args, options))
 
     for kind in ("field", "ndarray", "tensor", "struct_field"):
-        monkeypatch.setitem(factories.FACTORIES, kind, note(kind))
+        monkeypatch.setitem(array_factory_hooks.FACTORIES, kind, note(kind))
     Vector.field(3, f32, shape=4, needs_grad=True)
     Matrix.ndarray(2, 3, dtype=f64, shape=(4, 5))
     Matrix.tensor(2, 2, f32, 5)
@@ -242,6 +242,6 @@ def test_fields_are_made_by_the_layer_that_registered(monkeypatch):
 
 
 def test_every_name_of_the_library_is_exported():
-    for name, found in vars(names).items():
+    for name, found in vars(exported_names).items():
         if not name.startswith("_") and name != "annotations":
             assert getattr(octants, name) is found, name

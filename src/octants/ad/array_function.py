@@ -21,7 +21,7 @@ import numpy as np
 from octants.ad.array_signature import RETURNED, ArraySignature
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.ir.core import Companion
 from octants.launch.taped_memory import TapedMemory, memory_of
@@ -353,7 +353,7 @@ def _clear_gradients_between(tape: Tape, ours: Iterable[Any]) -> None:
     Values pass through them, so what an earlier call has left there must not.
     """
     own = {id(value) for value in ours}
-    for gradient in current.runtime().arrays(Companion.ADJOINT):
+    for gradient in current_runtime.runtime().arrays(Companion.ADJOINT):
         array = gradient.primal
         if gradient.is_allocated and id(array) not in own and array.identity in tape.touched:
             gradient.clear()

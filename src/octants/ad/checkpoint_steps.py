@@ -14,7 +14,7 @@ from octants.ad.snapshots import Snapshots
 from octants.ad.step_repeatability import Trace
 from octants.ad.tape import Tape
 from octants.analysis.index_ranges import Accessed, ArrayRegion
-from octants.data.events import HostWrite
+from octants.data.host_access_events import HostWrite
 from octants.deferred_import import Deferred
 from octants.diagnostics.checkpoint_errors import (
     NoArgumentGradients,

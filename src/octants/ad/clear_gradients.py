@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import thread_capture
 from octants.types.companions import Companion
@@ -24,7 +24,7 @@ def clear_gradients(companion: Companion) -> None:
     find what the run before left, set it to zero, too.
     """
     is_captured = thread_capture() is not None
-    for array in current.runtime().arrays(companion):
+    for array in current_runtime.runtime().arrays(companion):
         if is_captured and not array.is_allocated:
             with contextlib.suppress(OctantsError):  # raised where the array is used
                 array.window()

@@ -13,14 +13,14 @@ from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
-from octants.data.events import (
+from octants.data.array_base import Tensor
+from octants.data.host_access_events import (
     HostWrite,
     forget_shares,
     forget_writes,
     observe_shares,
     observe_writes,
 )
-from octants.data.host_array import Tensor
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed

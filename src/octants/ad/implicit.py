@@ -19,7 +19,7 @@ from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.ad.tape_entries import CustomEntry
-from octants.data.host_array import Tensor
+from octants.data.array_base import Tensor
 from octants.deferred_import import Deferred
 from octants.diagnostics.array_function_errors import (
     AdjointSolveFailed,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_library_interface import ArrayLibrary, Shaped
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray, make_ndarray
 
@@ -48,7 +48,7 @@ class NumpyArrays(ArrayLibrary):
         return ndarray.to_numpy()
 
     def result(self, argument: Any, array: Any) -> Any:
-        is_copy = isinstance(argument, Ndarray) and not current.device().shares_memory
+        is_copy = isinstance(argument, Ndarray) and not current_runtime.device().shares_memory
         return argument.to_numpy() if is_copy else array
 
     def gradient(self, argument: Any) -> Any:
@@ -57,7 +57,7 @@ class NumpyArrays(ArrayLibrary):
 
 def as_ndarray(array: Array, element_dim: int, needs_grad: bool) -> Ndarray:
     """An ndarray in the memory of an array, if kernels can use that, else a copy on the device."""
-    if current.device().shares_memory and array.flags.c_contiguous:
+    if current_runtime.device().shares_memory and array.flags.c_contiguous:
         return from_dlpack(array, element_dim=element_dim, needs_grad=needs_grad)
     rank = array.ndim - element_dim
     made = make_ndarray(

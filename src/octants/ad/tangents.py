@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
 from octants.ad.tape import Tape
-from octants.data.events import HostWrite, forget_writes, observe_writes
+from octants.data.host_access_events import HostWrite, forget_writes, observe_writes
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import PartialOverlap

@@ -22,7 +22,7 @@ from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
 from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
-from octants.data.events import (
+from octants.data.host_access_events import (
     HostWrite,
     forget_shares,
     forget_writes,

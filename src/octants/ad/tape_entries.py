@@ -12,7 +12,7 @@ from octants import driver
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
-from octants.data.events import HostWrite
+from octants.data.host_access_events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.atomic_logs import Logs
 from octants.launch.derivative_variants import ReverseStep

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ad.tape_entries import LaunchEntry, TapeEntry
-from octants.data.host_array import Tensor
-from octants.data.stored_array import StoredArray
+from octants.data.array_base import Tensor
+from octants.data.stored_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
     LossNotLaunched,

@@ -10,7 +10,7 @@ import numpy as np
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_interface import Shaped
 from octants.ad.numpy_array_library import NumpyArrays
-from octants.data.host_array import Tensor
+from octants.data.array_base import Tensor
 from octants.diagnostics.array_function_errors import WrongOutput
 
 Array = np.ndarray[Any, Any]

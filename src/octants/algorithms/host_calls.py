@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 from octants.algorithms.prefix_sums import inclusive_sum
 from octants.algorithms.radix_sort import BITS, sort, sort_scratch_slots
 from octants.algorithms.reductions import NUMBERS
-from octants.data.host_array import Tensor
+from octants.data.array_base import Tensor
 from octants.data.ndarray import make_ndarray, ndarray
 from octants.diagnostics.library_errors import WrongAlgorithmArray
 from octants.launch.kernel import Kernel

@@ -1,4 +1,5 @@
-"""Finds data races for numbers that share a word: quantised fields (see `frontend.packed`).
+"""Finds data races for numbers that share a word: quantised fields (see
+`frontend.quantised_fields`).
 
 A number is stored by a loop that exchanges the word until no other work item has changed it
 meanwhile. So two work items race only if one reads the bits that another one changes::

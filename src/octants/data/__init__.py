@@ -1,8 +1,9 @@
 """Fields and ndarrays: the memory that kernels and the host share.
 
-`roots`, `tree` and `placement` describe trees of fields and lay them out, `allocation` and `memory`
-hold them; `host_array` is what the host does with arrays of either kind. Every host access passes
-`events`; every array lives in the runtime of `current`.
+`tree_roots`, `tree` and `placement` describe trees of fields and lay them out; `allocation` and
+`storage` allocate their memory. `array_base` is what the host does with arrays of either kind, by
+`host_windows` on their memory. `host_access_events` tells listeners of every read and write by the
+host. `current_runtime` knows all arrays that are alive.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from octants.data.ndarray import make_ndarray
 from octants.data.struct_field import make_struct_field
 from octants.data.tensor_factories import make_tensor
 from octants.deferred_import import Deferred
-from octants.types.factories import FACTORIES
+from octants.types.array_factory_hooks import FACTORIES
 
 if TYPE_CHECKING:
     from octants.data import bitpacked_fields

@@ -13,14 +13,15 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from octants.data import events
+from octants.data import host_access_events
 from octants.data.errors import (
     CompanionWithoutField,
     MissingComponents,
     WrongCompanionShape,
 )
-from octants.data.memory import make_storage, make_window
+from octants.data.host_windows import make_window
 from octants.data.placement import Placement
+from octants.data.storage import make_storage
 from octants.data.tree import COMPANION_WORDS, SNode, Tree
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsMemoryError
@@ -58,7 +59,7 @@ def _allocate(tree: Tree, blocks: list[SNode], user: Any) -> None:
         storage = make_storage(tree.runtime.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
-    events.after_allocation()
+    host_access_events.after_allocation()
 
 
 def _fields_in(blocks: Iterable[SNode]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import events
+from octants.data import host_access_events
 from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
 from octants.data.host_values import check_shape, convert_array, convert_element
 from octants.types.annotations import AnyBufferView, BufferViewAnnotation
@@ -119,7 +119,7 @@ class BufferView(AnyBufferView):
             raise WrongArray(what, describe(arr), "a numpy array").at(None)
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))
         given = convert_array(what, arr, self.array.dtype)
-        if events.are_writes_observed():  # a tape is to know which elements change
+        if host_access_events.are_writes_observed():  # a tape is to know which elements change
             for number in range(self.size):
                 self.array.write(given[number], (self.offset + number,))
         else:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from octants.data.array_base import Array, Tensor
 from octants.data.axes import is_integer
 from octants.data.errors import WrongOption
-from octants.data.host_array import Array, Tensor
 from octants.types.scalars import DType
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.errors import CannotShare
-from octants.data.memory import Window
+from octants.data.host_windows import Window
 from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def capsule(
     copy: bool | None,
 ) -> Any:
     """What ``__dlpack__`` gives: the memory itself, or a copy where one is asked for."""
-    device = current.device()
+    device = current_runtime.device()
     target = dl_device or device.dlpack_device
     is_elsewhere = target != device.dlpack_device
     if is_elsewhere and (copy is False or target != _CPU):
@@ -73,7 +73,7 @@ def _shared(what: str, window: Window) -> np.ndarray[Any, Any]:
     part = window.part()
     if part is None:
         raise CannotShare(what, SPLIT, "use `to_numpy()`").at(None)
-    device = current.device()
+    device = current_runtime.device()
     if not device.shares_memory and device.dlpack_device == _CPU:
         raise CannotShare(what, ELSEWHERE, "use `to_numpy()`").at(None)
     return part

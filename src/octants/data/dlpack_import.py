@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.data import current, other_libraries
+from octants.data import current_runtime, other_libraries
 from octants.data.axes import check_extents
 from octants.data.element_types import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
-from octants.data.memory import row_major
 from octants.data.ndarray import Ndarray, class_of
 from octants.deferred_import import Deferred
 from octants.runtime.device import Device
 from octants.types import scalars
+from octants.types.layouts import row_major
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def from_dlpack(
         raise WrongOption(_WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice).at(
             None
         )
-    part = _import(current.device(), source)
+    part = _import(current_runtime.device(), source)
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:
         needed = f"an array of at least {element_dim} axes"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current, other_libraries, tree
+from octants.data import current_runtime, other_libraries, tree
 from octants.data.allocation import allocate
+from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
 from octants.data.components import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
-from octants.data.host_array import Array, E, Tensor
-from octants.data.memory import ElementRange, Window
+from octants.data.host_windows import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
 from octants.deferred_import import Deferred
 from octants.types.companions import Companion
@@ -71,7 +71,7 @@ class Field(Tensor[E], FieldHandle):
         self._primal = primal  # None for a primal: a reference to itself would keep it alive
         self._companions: dict[Companion, Field] = {}
         self._layout: Layout | None = None
-        self._runtime = current.runtime()
+        self._runtime = current_runtime.runtime()
         self._runtime.register(self)
 
     def __copy__(self) -> Field:
@@ -311,7 +311,7 @@ class MatrixField(Field[E]):
 
 def _make_activity(name: str, count: int) -> ScalarField:
     made = ScalarField(i32, name=name)
-    tree.Tree(current.runtime()).root.dense(i, count).place(made)
+    tree.Tree(current_runtime.runtime()).root.dense(i, count).place(made)
     return made
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.axes import LETTERS, Axis, check_extents, check_offset, check_shape
 from octants.data.element_types import (
     check_dtype,
@@ -121,7 +121,7 @@ def _place_in_new_blocks(
     origin: tuple[int, ...] | None,
     layout: Layout,
 ) -> None:
-    with current.runtime().lock:
+    with current_runtime.runtime().lock:
         outermost = root.node
         parts: list[Any] = [made]
         if layout is Layout.SOA and made.element_shape:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from octants.data import events
+from octants.data import host_access_events
 from octants.data.errors import WrongArrayShape, WrongIndex, WrongNumberOfIndices, describe
 from octants.data.host_values import convert_array, convert_element
 from octants.types.matrix_values import Matrix
@@ -35,7 +35,7 @@ def read_slice(array: Any, key: Any) -> Array:
         OctantsHostIndexError: If the index does not fit the axes.
     """
     full = _full_key(array, key)
-    events.before_read(array)
+    host_access_events.before_read(array)
     values = np.asarray(array.read()[full])
     values.flags.writeable = False
     return values
@@ -54,7 +54,7 @@ def write_slice(array: Any, key: Any, value: Any) -> None:
     indices = [_indices(each, extents[axis]) for each, axis in zip(full, axes, strict=True)]
     shape = tuple(len(indices[axis]) for axis in axes if type(full[axis]) is slice)
     values = _values(array, value, (*shape, *element))
-    if events.are_writes_observed() or getattr(array, "sparsity", None) is not None:
+    if host_access_events.are_writes_observed() or getattr(array, "sparsity", None) is not None:
         _write_elements(array, indices, values)
     else:
         whole = array.read()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from octants.data import current, other_libraries
+from octants.data import current_runtime, other_libraries
+from octants.data.array_base import E, Tensor
 from octants.data.axes import check_shape
 from octants.data.buffer_view import BufferView, bounds_of
 from octants.data.element_types import (
@@ -19,13 +20,13 @@ from octants.data.element_types import (
     require_differentiable,
 )
 from octants.data.errors import MissingCompanion
-from octants.data.host_array import E, Tensor
-from octants.data.memory import Storage, Window, make_window, row_major
+from octants.data.host_windows import Window, make_window
+from octants.data.storage import Storage
 from octants.data.tree import COMPANION_WORDS
 from octants.lazy_dataclass import dataclass
 from octants.types import enums
 from octants.types.companions import Companion
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import Layout, Term, row_major
 from octants.types.matrix_types import matrix, vector
 from octants.types.scalars import DType
 from octants.types.signature import NdarrayHandle, NdarrayType
@@ -74,7 +75,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         self._primal = None if primal is None else weakref.ref(primal)
         companions = (Companion.PRIMAL, *needed)
         self.argument_type = NdarrayType(dtype, len(shape), element_shape, companions)
-        runtime = current.runtime()
+        runtime = current_runtime.runtime()
         self._opened = self._allocate(runtime)
         self._companions: dict[Companion, Ndarray] = {
             kind: type(self)(dtype, shape, element_shape, (), self, kind) for kind in needed
@@ -85,7 +86,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
             self._addresses[kind] = array._addresses[Companion.PRIMAL]
         runtime.register(self)
 
-    def _allocate(self, runtime: current.Runtime) -> Window:
+    def _allocate(self, runtime: current_runtime.Runtime) -> Window:
         layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
         if self.imported is not None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.errors import WrongArray, describe
-from octants.data.memory import Window
+from octants.data.host_windows import Window
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import view_at
@@ -45,7 +45,7 @@ def torch_of_memory(elements: Array | dict[str, Any], window: Window) -> Any:
     """A tensor that shares the memory of a window; of a device there is what tells of it."""
     if isinstance(elements, np.ndarray):
         return to_torch(elements, None)
-    torch, device = import_optional("torch", "torch"), current.device()
+    torch, device = import_optional("torch", "torch"), current_runtime.device()
     shared = Shared(elements, device.export_memory(window.storage))
     return torch.as_tensor(shared, device=f"cuda:{device.dlpack_device[1]}")
 

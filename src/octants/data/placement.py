@@ -14,10 +14,9 @@ from collections.abc import Sequence
 
 from octants.data.axes import Axes
 from octants.data.errors import UnevenComponents
-from octants.data.memory import row_major
 from octants.data.tree import Placeable, PlaceNode, SNode
 from octants.lazy_dataclass import dataclass
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import Layout, Term, row_major
 
 ROOT_ALIGNMENT = 64  # blocks of different fields share no cache line
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from octants.data import current
+from octants.data import current_runtime
+from octants.data.array_base import Array, Tensor
 from octants.data.components import check_component
 from octants.data.errors import (
     CannotShare,
@@ -18,8 +19,7 @@ from octants.data.errors import (
     WrongOption,
 )
 from octants.data.field import Field
-from octants.data.host_array import Array, Tensor
-from octants.data.memory import ElementRange, Window
+from octants.data.host_windows import ElementRange, Window
 from octants.data.tree import SNode
 from octants.deferred_import import Deferred
 from octants.diagnostics.quant_errors import NotPacked
@@ -74,7 +74,7 @@ class QuantField(Tensor, QuantHandle):
         self.explicit_identity = None
         self.word_slots: WordSlots | None = None
         self._is_reserved = False
-        self._runtime = current.runtime()
+        self._runtime = current_runtime.runtime()
 
     # -- place ----------------------------------------------------------------------------------
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from octants.data import current
+from octants.data import current_runtime
+from octants.data.array_base import E
 from octants.data.axes import check_offset, check_shape
 from octants.data.element_types import needed_companions
 from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
 from octants.data.field import Field
 from octants.data.field_factories import check_layout, dense_blocks, make_field
-from octants.data.host_array import E
 from octants.data.host_values import convert_element
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
@@ -283,7 +283,7 @@ def _place(
 ) -> None:
     leaves = list(made.leaves())
     groups = [leaves] if layout is Layout.AOS else [[leaf] for leaf in leaves]
-    with current.runtime().lock:
+    with current_runtime.runtime().lock:
         outermost = root.node
         mirror = Mirror(outermost.tree)
         for group in groups:

@@ -6,10 +6,10 @@ import enum
 from abc import ABCMeta
 from typing import Any, ClassVar
 
+from octants.data.array_base import Tensor, require_kind
 from octants.data.axes import LETTERS, check_shape, is_integer
 from octants.data.errors import WrongOption, describe
 from octants.data.field_factories import make_field
-from octants.data.host_array import Tensor, require_kind
 from octants.data.ndarray import make_ndarray
 
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from octants.data import current, events
+from octants.data import current_runtime, host_access_events
 from octants.data.axes import Axes, check_axes, check_dimensions, check_extents, check_offset
 from octants.data.errors import (
     CannotPlace,
@@ -26,7 +26,7 @@ from octants.data.errors import (
 )
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
-from octants.types import factories
+from octants.types import array_factory_hooks
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 from octants.types.scalars import DType
@@ -223,7 +223,7 @@ class SNode:
         ``dense(i, 4).quant_array(i, 8, max_num_bits=32).place(x)`` places a field of 32 elements of
         up to 4 bits. It takes one field, of `types.quant.int` or `types.quant.fixed`.
         """
-        return factories.make("quant_array", self, indices, dimensions, max_num_bits)
+        return array_factory_hooks.make("quant_array", self, indices, dimensions, max_num_bits)
 
     # -- asking ---------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class Mirror:
 class Tree:
     """A tree of blocks: described, then allocated, and at last perhaps destroyed."""
 
-    def __init__(self, runtime: current.Runtime, is_builder: bool = False) -> None:
+    def __init__(self, runtime: current_runtime.Runtime, is_builder: bool = False) -> None:
         self.runtime = runtime
         self.root = SNode(self, None, (), ())
         self.is_allocated = False
@@ -370,7 +370,7 @@ class Tree:
 
     def require_open(self, what: str) -> None:
         """An error if nothing can be added any more."""
-        if self.runtime is not current.runtime():
+        if self.runtime is not current_runtime.runtime():
             raise UsedAfterReset(f"tree of this {what}").at(None)
         if self.is_allocated:
             raise TreeIsAllocated(what).at(None)
@@ -396,7 +396,7 @@ class Tree:
             if node._activity is not None:
                 node._activity.retire(UsedAfterDestroy)
         self.is_allocated = True
-        events.after_end()
+        host_access_events.after_end()
 
 
 # -- what can be placed ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.data import current
+from octants.data import current_runtime
 from octants.data.errors import BuilderIsFinalized
 from octants.data.tree import SNode, Tree, sparse_trees
 
@@ -16,7 +16,7 @@ class Root:
     def node(self) -> SNode:
         """The outermost block of the tree that is being described."""
         global _tree
-        runtime = current.runtime()
+        runtime = current_runtime.runtime()
         with runtime.lock:
             if _tree is None or _tree.is_allocated or _tree.runtime is not runtime:
                 _tree = Tree(runtime)
@@ -85,7 +85,7 @@ class FieldsBuilder(Root):
     """
 
     def __init__(self) -> None:
-        self._builder_tree = Tree(current.runtime(), is_builder=True)
+        self._builder_tree = Tree(current_runtime.runtime(), is_builder=True)
 
     @property
     def node(self) -> SNode:
@@ -103,5 +103,5 @@ class FieldsBuilder(Root):
 def deactivate_all_snodes() -> None:
     """Deactivate the cells of all sparse blocks; all sparse fields become zero."""
     for each in list(sparse_trees):
-        if each.runtime is current.runtime():
+        if each.runtime is current_runtime.runtime():
             each.root.deactivate_all()

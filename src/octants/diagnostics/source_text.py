@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:
-    from octants.diagnostics import unnamed_programs
+    from octants.diagnostics import source_without_file
 else:
-    unnamed_programs = Deferred("octants.diagnostics.unnamed_programs")
+    source_without_file = Deferred("octants.diagnostics.source_without_file")
 
 _UNNAMED = ("<string>", "<stdin>")
 """What Python calls programs that are in no file; other code can have the same name."""
@@ -88,7 +88,7 @@ def _last_position(code: CodeType) -> int:
 def _lines(function: FunctionType) -> list[str]:
     code = function.__code__
     if code.co_filename in _UNNAMED:
-        return unnamed_programs.lines_of(code)
+        return source_without_file.lines_of(code)
     linecache.checkcache(code.co_filename)
     return linecache.getlines(code.co_filename, function.__globals__)
 

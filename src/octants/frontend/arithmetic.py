@@ -12,7 +12,7 @@ from octants.diagnostics.errors import CompileTimeFailure
 from octants.diagnostics.library_errors import AmbiguousTruth, WrongOperand, WrongOperands
 from octants.frontend import integer_overflow, linear_algebra
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import HostNumber
+from octants.frontend.expression_values import MatrixValue, describe, is_number
 from octants.frontend.operands import (
     RunTime,
     apply,
@@ -23,7 +23,7 @@ from octants.frontend.operands import (
     number_type,
     operand,
 )
-from octants.frontend.values import MatrixValue, describe, is_number
+from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Value
 from octants.types import scalars
 from octants.types.scalars import DType, Kind, u1, u64

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from octants.frontend.values import ArrayReference, MatrixValue, StructValue
+from octants.frontend.expression_values import ArrayReference, MatrixValue, StructValue
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 from octants.types.layouts import STRIDED, Layout, Term

@@ -16,9 +16,9 @@ from octants.diagnostics.errors import (
     UserError,
     WrongUnpacking,
 )
-from octants.frontend import compile_time, flattening, lossy_assignments, references
+from octants.frontend import compile_time_evaluation, flattening, lossy_assignments, references
 from octants.frontend.context import Context
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ElementReference,
     MatrixValue,
     StructValue,
@@ -85,7 +85,7 @@ def unpack(context: Context, target: ast.Tuple | ast.List, value: Any) -> list[A
             context.fail(UnsupportedSyntax("a starred target", way_out), part)
     if isinstance(value, (Value, StructValue)) or is_number(value):
         context.fail(WrongUnpacking(len(target.elts), describe(value)), target)
-    items = compile_time.iterate(context, value, target)
+    items = compile_time_evaluation.iterate(context, value, target)
     if len(items) != len(target.elts):
         context.fail(WrongUnpacking(len(target.elts), describe(value)), target)
     return items

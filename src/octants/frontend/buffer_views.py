@@ -12,7 +12,7 @@ from typing import Any
 from octants.diagnostics.errors import WrongArguments
 from octants.frontend import references
 from octants.frontend.context import Context
-from octants.frontend.values import StructValue, is_number
+from octants.frontend.expression_values import StructValue, is_number
 from octants.ir.core import Value
 from octants.types.scalars import i32
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from octants.diagnostics.errors import MissingReturn
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.recursion import deep_recursion
+from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.render import Diagnostic
 from octants.frontend import (
     calls,
@@ -20,10 +20,10 @@ from octants.frontend import (
     statements,
 )
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import HostNumbers
-from octants.frontend.python_objects import wrap
+from octants.frontend.python_object_conversion import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, FunctionScope
+from octants.frontend.unspecialised_numbers import HostNumbers
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks

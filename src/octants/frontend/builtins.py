@@ -18,8 +18,8 @@ from typing import Any
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import WrongOperand
 from octants.frontend import (
-    atomics,
-    compile_time,
+    atomics_and_random,
+    compile_time_evaluation,
     constructors,
     cooperation,
     matrices,
@@ -29,8 +29,9 @@ from octants.frontend import (
     tiles,
 )
 from octants.frontend.context import Context
-from octants.frontend.values import MatrixValue, describe, is_number
-from octants.lang import memory, scalar_functions, sparse
+from octants.frontend.expression_values import MatrixValue, describe, is_number
+from octants.lang import atomics_and_random as stubs
+from octants.lang import scalar_functions, sparse
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import ALL, DType
@@ -56,7 +57,7 @@ def bind(function: Any, implementation: Callable[..., Any], folds: bool = False)
             context.fail(WrongArguments(name, f"does not fit: {error}"), node)
         bound.apply_defaults()
         if folds and all(is_number(x) for x in bound.args):
-            return compile_time.call(context, node, function, *bound.args)
+            return compile_time_evaluation.call(context, node, function, *bound.args)
         return implementation(context, node, *bound.args)
 
     return handler
@@ -143,7 +144,7 @@ def _types_and_bits() -> dict[Any, Handler]:
         scalar_functions.ffs: numeric_functions.ffs,
         scalar_functions.zero: numeric_functions.like(0),
         scalar_functions.one: numeric_functions.like(1),
-        scalar_functions.stop_grad: atomics.stop_grad,
+        scalar_functions.stop_grad: atomics_and_random.stop_grad,
     }
     return {function: bind(function, build) for function, build in table.items()}
 
@@ -206,14 +207,14 @@ def _method(
 
 def _memory() -> dict[Any, Handler]:
     table: dict[Any, Callable[..., Any]] = {
-        memory.atomic_cas: atomics.compare_and_swap,
-        memory.volatile_load: atomics.volatile_load,
-        memory.random: atomics.random,
-        memory.rescale_index: atomics.rescale_index,
-        memory.assume_in_range: atomics.assume_in_range,
+        stubs.atomic_cas: atomics_and_random.compare_and_swap,
+        stubs.volatile_load: atomics_and_random.volatile_load,
+        stubs.random: atomics_and_random.random,
+        stubs.rescale_index: atomics_and_random.rescale_index,
+        stubs.assume_in_range: atomics_and_random.assume_in_range,
     }
-    for fn in atomics.FUNCTIONS:
-        table[getattr(memory, f"atomic_{fn}")] = atomics.atomic(fn)
+    for fn in atomics_and_random.FUNCTIONS:
+        table[getattr(stubs, f"atomic_{fn}")] = atomics_and_random.atomic(fn)
     return {function: bind(function, build) for function, build in table.items()}
 
 
@@ -253,7 +254,7 @@ BUILTINS: dict[Any, Handler] = {
 }
 
 TAKES_REFERENCE = frozenset(
-    [getattr(memory, f"atomic_{fn}") for fn in (*atomics.FUNCTIONS, "cas")]
-    + [memory.volatile_load, scalar_functions.stop_grad, Matrix.fill]
+    [getattr(stubs, f"atomic_{fn}") for fn in (*atomics_and_random.FUNCTIONS, "cas")]
+    + [stubs.volatile_load, scalar_functions.stop_grad, Matrix.fill]
 )
 """Functions whose first argument is a reference, not the value that it holds."""

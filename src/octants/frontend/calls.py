@@ -23,21 +23,18 @@ from octants.diagnostics.suggestions import suggest
 from octants.frontend import (
     buffer_views,
     builtins,
-    compile_time,
-    fills,
+    compile_time_evaluation,
+    fill_loops,
     functions,
     language_calls,
     matrices,
-    names,
+    name_resolution,
     operator_functions,
     python_functions,
     sparse_functions,
 )
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.names import BoundFunction
-from octants.frontend.python_objects import wrap
-from octants.frontend.scope import FunctionScope
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
     StructValue,
@@ -46,7 +43,10 @@ from octants.frontend.values import (
     is_run_time,
     is_view,
 )
-from octants.lang import names as library
+from octants.frontend.name_resolution import BoundFunction
+from octants.frontend.python_object_conversion import wrap
+from octants.frontend.scope import FunctionScope
+from octants.lang import exported_names as library
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
 
@@ -137,7 +137,7 @@ def arguments(context: Context, node: ast.Call) -> tuple[list[Any], Keywords]:
 
 def _spread(context: Context, arg: ast.expr) -> list[Any]:
     if isinstance(arg, ast.Starred):
-        return compile_time.iterate(context, context.evaluate(arg.value), arg)
+        return compile_time_evaluation.iterate(context, context.evaluate(arg.value), arg)
     return [context.evaluate(arg)]
 
 
@@ -193,20 +193,20 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(block, node.attr, base)
     if node.attr == "subview" and is_view(view := context.load(base)):
         return _Method(view, node.attr, base)
-    found = names.find_attribute(context, base, node.attr, node)
+    found = name_resolution.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)
     owner = context.load(base)
     if isinstance(owner, (MatrixValue, Matrix, str)):
         return _Method(owner, node.attr, base)
-    if node.attr == "fill" and fills.is_fillable(owner):
+    if node.attr == "fill" and fill_loops.is_fillable(owner):
         return _Method(owner, node.attr, base)
     number = context.known(owner)  # as in `n = static(64)`: `n.bit_length()` is Python's
     if number is not owner:
-        found = names.find_attribute(context, number, node.attr, node)
+        found = name_resolution.find_attribute(context, number, node.attr, node)
         if found is not NOT_FOUND:
             return context.load(found)
-    return context.load(names.attribute(context, node))
+    return context.load(name_resolution.attribute(context, node))
 
 
 def _in_tree(context: Context, base: Any) -> Any:
@@ -226,7 +226,7 @@ def _call_dict(
 ) -> Any:
     """A method that reads a dict, whose values may be known at run time only."""
     if args:
-        args[0] = compile_time.static_value(context, args[0], node, "a key of a dict")
+        args[0] = compile_time_evaluation.static_value(context, args[0], node, "a key of a dict")
     try:
         found = getattr(method.owner, method.name)(*args, **named)
     except TypeError as error:
@@ -249,8 +249,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
         return _call_python(context, node, function, args, named)
     if method.name == "element_shape":
         return list(method.owner.array.element_shape)
-    if fills.is_fillable(method.owner):
-        return fills.fill(context, node, method.owner, args, named)
+    if fill_loops.is_fillable(method.owner):
+        return fill_loops.fill(context, node, method.owner, args, named)
     owner = context.value(method.owner)
     if method.name in matrices.CHANGING:
         changed = matrices.changed(context, node, owner, method.name, args, named)
@@ -283,7 +283,7 @@ def _begin_inlined(
     context: Context, node: ast.Call, function: Any
 ) -> tuple[Any, functions.Arguments]:
     """The Python function of a func or a method, and its arguments so far: the owner."""
-    bound = names.bound(function)
+    bound = name_resolution.bound(function)
     function = bound.function if bound is not None else function
     if getattr(function, "octants_is_kernel", False):
         context.fail(KernelInKernel(getattr(function, "__name__", "kernel")), node)
@@ -309,7 +309,7 @@ def _collect(context: Context, collected: functions.Arguments, arg: ast.expr) ->
         parameter = collected.positional()
         collected.values[parameter.name] = _argument(context, parameter, arg)
         return
-    for value in compile_time.iterate(context, context.evaluate(arg.value), arg):
+    for value in compile_time_evaluation.iterate(context, context.evaluate(arg.value), arg):
         collected.values[collected.positional().name] = value
 
 
@@ -359,14 +359,14 @@ def _call_python(
     elif any(map(is_run_time, values)):
         args = [_known(context, arg, function, node) for arg in args]
         named = {name: _known(context, arg, function, node) for name, arg in named.items()}
-    result = compile_time.call(context, node, function, *args, **named)
+    result = compile_time_evaluation.call(context, node, function, *args, **named)
     if function in CONTAINERS and not isinstance(result, range):
         result = list(result) if function is not tuple else result
     return wrap(context, result, getattr(function, "__name__", "result"))
 
 
 def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
-    return compile_time.iterate(context, arg, node) if is_run_time(arg) else arg
+    return compile_time_evaluation.iterate(context, arg, node) if is_run_time(arg) else arg
 
 
 def _is_of_a_library(function: Any) -> bool:

@@ -12,12 +12,12 @@ from octants.diagnostics.errors import (
     NoMembership,
     SidesDiffer,
 )
-from octants.frontend import arithmetic, compile_time, flattening
+from octants.frontend import arithmetic, compile_time_evaluation, flattening
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import HostNumber
-from octants.frontend.joins import Join
+from octants.frontend.control_flow_joins import Join
+from octants.frontend.expression_values import describe, is_number, is_run_time
 from octants.frontend.scope import VariableRegion
-from octants.frontend.values import describe, is_number, is_run_time
+from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.ir.ops.arithmetic import FLOAT_FUNCTIONS
@@ -52,7 +52,7 @@ def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | 
     if isinstance(value, HostNumber):
         value = arithmetic.compare(context, "!=", value, 0)
     if not _is_computed(value):
-        return compile_time.truth(context, value)
+        return compile_time_evaluation.truth(context, value)
     known = context.known(arithmetic.truth(context, value, node))
     return known if isinstance(known, Value) else bool(known)
 
@@ -229,7 +229,7 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
         if left is None or right is None:
             return isinstance(op, ast.NotEq)
         return arithmetic.compare(context, symbol, left, right)
-    return compile_time.call(context, node, function, left, right)
+    return compile_time_evaluation.call(context, node, function, left, right)
 
 
 def _is_computed(value: Any) -> bool:
@@ -251,9 +251,9 @@ def _membership(context: Context, left: Any, right: Any, node: ast.AST) -> Any:
     if _is_computed(right) or (isinstance(right, str) and _is_computed(left)):
         context.fail(NoMembership(), node)
     if not is_run_time(left) and not is_run_time(right):
-        return compile_time.call(context, node, operator.contains, right, left)
+        return compile_time_evaluation.call(context, node, operator.contains, right, left)
     result: Any = False
-    for item in compile_time.iterate(context, right, node):
+    for item in compile_time_evaluation.iterate(context, right, node):
         same = truth(context, compare(context, ast.Eq(), left, item, node))
         if isinstance(same, bool):
             result = True if same else result

@@ -14,10 +14,9 @@ from octants.diagnostics.library_errors import (
     WrongArgumentValue,
     WrongElements,
 )
-from octants.frontend import arithmetic, compile_time, matrices
+from octants.frontend import arithmetic, compile_time_evaluation, matrices
 from octants.frontend.context import Context
-from octants.frontend.operands import RunTime, as_type, operand
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
     StructValue,
@@ -25,6 +24,7 @@ from octants.frontend.values import (
     is_number,
     is_view,
 )
+from octants.frontend.operands import RunTime, as_type, operand
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, integer_range
 from octants.types.structs import Struct, StructType
@@ -62,7 +62,7 @@ def python_scalar(
         context.fail(WrongArguments(kind.__name__, "takes one value"), node)
     value = args[0] if isinstance(args[0], str) else operand(context, args[0])
     if isinstance(value, str) or is_number(value):
-        return compile_time.call(context, node, kind, value)
+        return compile_time_evaluation.call(context, node, kind, value)
     if kind is bool:
         return arithmetic.truth(context, value)
     return as_type(context, value, matrices.scalar_type(context, kind, kind.__name__, node))

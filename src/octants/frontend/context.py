@@ -32,11 +32,11 @@ from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 from octants.frontend.active_cells import ActiveCells
 from octants.frontend.arrays import Arrays
-from octants.frontend.blocks import BlockLoop
-from octants.frontend.hidden_arguments import HostNumber, HostNumbers
+from octants.frontend.expression_values import StaticValue, Variable, is_number
 from octants.frontend.scope import Scopes, VariableRegion
 from octants.frontend.stop_gradient import Stops
-from octants.frontend.values import StaticValue, Variable, is_number
+from octants.frontend.thread_block_loops import BlockLoop
+from octants.frontend.unspecialised_numbers import HostNumber, HostNumbers
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.lang.function_marks import is_library_function
@@ -99,7 +99,7 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self._conditions = 0  # how many conditions that are known, but not static, are around
-        self.group = 0  # the enclosing block of `concurrent_blocks`, counted from 1; 0: none
+        self.group = 0  # the enclosing block of `stream_parallel`, counted from 1; 0: none
         self._groups = 0
         self.in_region = False  # whether a region of sections is around, and no section
         self._is_section = False  # whether the block around is a section of a region
@@ -344,7 +344,7 @@ class Context:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Build loops that may run at the same time as others; see `concurrent_blocks`."""
+        """Build loops that may run at the same time as others; see `stream_parallel`."""
         self._groups += 1
         self.group, self._is_section = self._groups, self.in_region
         self.in_region = False

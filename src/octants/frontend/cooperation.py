@@ -18,11 +18,11 @@ from octants.diagnostics.cooperation_errors import (
     WrongSharedArray,
 )
 from octants.diagnostics.errors import WrongLoopConfig
-from octants.frontend import arithmetic, compile_time, matrices
-from octants.frontend.blocks import BlockLoop
+from octants.frontend import arithmetic, compile_time_evaluation, matrices
 from octants.frontend.context import Context
+from octants.frontend.expression_values import ArrayReference, MatrixValue, describe, is_number
 from octants.frontend.operands import RunTime, elementwise, operand
-from octants.frontend.values import ArrayReference, MatrixValue, describe, is_number
+from octants.frontend.thread_block_loops import BlockLoop
 from octants.ir.cooperation import nbytes, shared_arrays
 from octants.ir.core import Block, Task, Value
 from octants.ir.ops.cooperation import BITWISE, REDUCTIONS, SHUFFLES
@@ -134,7 +134,9 @@ def _shared_array(context: Context, node: ast.AST, shape: Any, dtype: Any) -> Ar
 
 
 def _shape(context: Context, node: ast.AST, shape: Any) -> tuple[int, ...]:
-    given = compile_time.static_value(context, shape, node, "the shape of a shared array")
+    given = compile_time_evaluation.static_value(
+        context, shape, node, "the shape of a shared array"
+    )
     extents = tuple(given) if isinstance(given, (tuple, list, Matrix)) else (given,)
     if not extents or not all(_is_extent(extent) for extent in extents):
         way_out = "give an extent, or a tuple of extents, which are positive integers"
@@ -158,7 +160,7 @@ def _lanes(context: Context, node: ast.AST, name: str, log2_size: Any) -> int:
     size = blocks_of(context, node, name).subgroup_size
     if log2_size is None:
         return size
-    log2 = compile_time.static_value(context, log2_size, node, "`log2_size`")
+    log2 = compile_time_evaluation.static_value(context, log2_size, node, "`log2_size`")
     if not isinstance(log2, int) or not 0 <= log2 <= math.log2(size):
         problem = f"`log2_size` is {_show(log2)}, and a subgroup has {size} lanes"
         way_out = f"it is an integer from 0 to {int(math.log2(size))}"
@@ -255,7 +257,7 @@ def neutral(fn: str, dtype: DType) -> Any:
 
 
 def _identity(context: Context, node: ast.AST, fn: Any, value: Any) -> RunTime:
-    known = compile_time.static_value(context, fn, node, "the function")
+    known = compile_time_evaluation.static_value(context, fn, node, "the function")
     if known not in REDUCTIONS:
         context.fail(WrongLanes("subgroup.identity", f"there is no function {known!r}"), node)
     one = lambda x: context.constant(neutral(known, x.type), x.type)  # noqa: E731

@@ -15,7 +15,13 @@ from octants.diagnostics.adjoint_errors import ImpureAdjoint, WrongAdjoint
 from octants.diagnostics.render import Label
 from octants.frontend import arithmetic, flattening
 from octants.frontend.context import Context
-from octants.frontend.values import MatrixValue, StructValue, describe, is_number, is_run_time
+from octants.frontend.expression_values import (
+    MatrixValue,
+    StructValue,
+    describe,
+    is_number,
+    is_run_time,
+)
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Operation, Value, replace_operands
 

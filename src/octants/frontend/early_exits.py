@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from octants.frontend import joins, source
+from octants.frontend import control_flow_joins, source
 from octants.frontend.context import Context
+from octants.frontend.expression_values import Variable
 from octants.frontend.scope import LoopExits, VariableRegion
-from octants.frontend.values import Variable
 from octants.ir.core import Block, Value
 from octants.types.scalars import u1
 
@@ -54,7 +54,7 @@ def skippable(
             del region.changed[flag]
         elif len(flags) == 1:
             skipped.changed[flag] = True
-    joins.join(context, is_left, skipped, region, node, inside)
+    control_flow_joins.join(context, is_left, skipped, region, node, inside)
     return region.completes
 
 

@@ -9,10 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from octants.diagnostics.errors import CompileTimeFailure, NotIterable, UnsupportedSyntax
-from octants.frontend import arithmetic, assignments, compile_time, indexing, messages, names
+from octants.frontend import (
+    arithmetic,
+    assignments,
+    compile_time_evaluation,
+    indexing,
+    name_resolution,
+    print_and_assert,
+)
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import HostNumber
-from octants.frontend.values import FormattedString, describe, is_number, is_run_time
+from octants.frontend.expression_values import FormattedString, describe, is_number, is_run_time
+from octants.frontend.unspecialised_numbers import HostNumber
 from octants.types.matrix_values import Matrix
 
 BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -68,10 +75,10 @@ def binary_operation(
     """``left op right`` on run-time values or on Python objects."""
     symbol, function = BINARY[type(op)]
     if isinstance(left, str) and isinstance(op, ast.Mod) and is_run_time(right):
-        return messages.percent_format(context, node, left, right)
+        return print_and_assert.percent_format(context, node, left, right)
     if _combines_in_kernel(left, right):
         return arithmetic.binary(context, symbol, left, right)
-    return compile_time.call(context, node, function, left, right)
+    return compile_time_evaluation.call(context, node, function, left, right)
 
 
 def _combines_in_kernel(left: Any, right: Any) -> bool:
@@ -96,7 +103,7 @@ def unary_operation(context: Context, symbol: str, operand: Any, node: ast.AST) 
         return arithmetic.unary(context, symbol, operand)
     if isinstance(operand, Matrix) and symbol != "not":
         return arithmetic.unary(context, symbol, operand)
-    return compile_time.call(context, node, UNARY_FUNCTIONS[symbol], operand)
+    return compile_time_evaluation.call(context, node, UNARY_FUNCTIONS[symbol], operand)
 
 
 # -- collections -----------------------------------------------------------------------------------
@@ -107,7 +114,9 @@ def items(context: Context, nodes: list[ast.expr]) -> list[Any]:
     values: list[Any] = []
     for node in nodes:
         if isinstance(node, ast.Starred):
-            values.extend(compile_time.iterate(context, context.evaluate(node.value), node))
+            values.extend(
+                compile_time_evaluation.iterate(context, context.evaluate(node.value), node)
+            )
         else:
             values.append(context.evaluate(node))
     return values
@@ -154,7 +163,9 @@ def dict_comprehension(context: Context, node: ast.DictComp) -> dict[Any, Any]:
 
 def _key(context: Context, node: ast.expr) -> Any:
     """A key of a dict; an error if it is known at run time only, or cannot be hashed."""
-    key = compile_time.static_value(context, context.evaluate(node), node, "a key of a dict")
+    key = compile_time_evaluation.static_value(
+        context, context.evaluate(node), node, "a key of a dict"
+    )
     try:
         hash(key)
     except TypeError as error:
@@ -178,7 +189,7 @@ def _iterations(context: Context, generators: list[ast.comprehension]) -> Iterat
         yield
         return
     first, *rest = generators
-    for item in compile_time.iterate(context, context.evaluate(first.iter), first.iter):
+    for item in compile_time_evaluation.iterate(context, context.evaluate(first.iter), first.iter):
         assignments.bind_static(context, first.target, item)
         if all(static_truth(context, test) for test in first.ifs):
             yield from _iterations(context, rest)
@@ -187,8 +198,8 @@ def _iterations(context: Context, generators: list[ast.comprehension]) -> Iterat
 def static_truth(context: Context, test: ast.expr) -> bool:
     """The truth of an expression that is known at compile time."""
     value = context.evaluate(test)
-    return compile_time.truth(
-        context, compile_time.static_value(context, value, test, "the condition")
+    return compile_time_evaluation.truth(
+        context, compile_time_evaluation.static_value(context, value, test, "the condition")
     )
 
 
@@ -223,8 +234,8 @@ def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
     if is_run_time(value):
         return (spec, value)
     if conversion is not None:
-        value = compile_time.call(context, piece, conversion, value)
-    return compile_time.call(context, piece, format, value, spec)
+        value = compile_time_evaluation.call(context, piece, conversion, value)
+    return compile_time_evaluation.call(context, piece, format, value, spec)
 
 
 UNSUPPORTED: dict[type[ast.expr], tuple[str, str]] = {
@@ -245,8 +256,8 @@ def unsupported(context: Context, node: ast.expr) -> Any:
 
 TABLE: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Constant: constant,
-    ast.Name: names.name,
-    ast.Attribute: names.attribute,
+    ast.Name: name_resolution.name,
+    ast.Attribute: name_resolution.attribute,
     ast.Subscript: indexing.subscript,
     ast.BinOp: binary,
     ast.UnaryOp: unary,

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from octants.frontend.values import MatrixValue, StructValue, is_number
+from octants.frontend.expression_values import MatrixValue, StructValue, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType, promote
 

@@ -20,8 +20,8 @@ from octants.diagnostics.errors import (
 from octants.diagnostics.render import Label
 from octants.frontend import assignments, custom_adjoints, source
 from octants.frontend.context import Context
+from octants.frontend.expression_values import is_number
 from octants.frontend.scope import UNDEFINED, FunctionScope
-from octants.frontend.values import is_number
 from octants.ir.core import Value
 from octants.lang.function_marks import is_library_function, marked_function, note_compiled
 from octants.lazy_dataclass import dataclass

@@ -15,11 +15,9 @@ from octants.diagnostics.errors import (
     WrongIndexCount,
 )
 from octants.diagnostics.linalg_errors import BuilderAccess
-from octants.frontend import buffer_views, compile_time, references, tiles
+from octants.frontend import buffer_views, compile_time_evaluation, references, tiles
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import DecidesAtCompileTime, HostNumber
-from octants.frontend.python_objects import wrap
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     Components,
     ElementReference,
@@ -33,6 +31,8 @@ from octants.frontend.values import (
     is_view,
     plain,
 )
+from octants.frontend.python_object_conversion import wrap
+from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, HostNumber
 from octants.ir.core import Array, Space, Value
 from octants.types.annotations import SparseMatrixBuilderAnnotation
 from octants.types.matrix_values import Matrix
@@ -66,7 +66,7 @@ def _spread(context: Context, item: ast.expr) -> list[Any]:
     """One index, or those of ``*t``."""
     if not isinstance(item, ast.Starred):
         return [evaluate_indices(context, item)]
-    found = compile_time.iterate(context, context.evaluate(item.value), item)
+    found = compile_time_evaluation.iterate(context, context.evaluate(item.value), item)
     return [plain(context.known(index)) for index in found]
 
 
@@ -156,7 +156,7 @@ def _python_item(context: Context, base: Any, index: Any, node: ast.Subscript) -
         context.fail(NotIndexable(describe(base)), node.value)
     if _is_run_time_index(index):
         context.fail(RunTimeIndex(describe(base)), node.slice)
-    item = compile_time.item(context, node, base, index)
+    item = compile_time_evaluation.item(context, node, base, index)
     return wrap(context, item, "item")
 
 

@@ -16,11 +16,9 @@ from octants.diagnostics.errors import (
     WrongLoopBound,
     WrongLoopConfig,
 )
-from octants.frontend import compile_time, indexing, messages, names
+from octants.frontend import compile_time_evaluation, indexing, name_resolution, print_and_assert
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.hidden_arguments import HostNumber
-from octants.frontend.messages import format_string
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     GroupedDomain,
     MatrixValue,
@@ -33,6 +31,8 @@ from octants.frontend.values import (
     is_run_time,
     plain,
 )
+from octants.frontend.print_and_assert import format_string
+from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Value
 from octants.lang import syntax
 from octants.lang.function_marks import is_library_function
@@ -58,7 +58,7 @@ def _static_argument(context: Context, arg: ast.expr) -> Any:
     value = context.evaluate(arg)
     if isinstance(value, (tuple, list, GroupedDomain)):
         return value
-    return compile_time.static_value(context, value, arg, "the argument of static(...)")
+    return compile_time_evaluation.static_value(context, value, arg, "the argument of static(...)")
 
 
 PYTHON_ONLY = (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)
@@ -72,9 +72,11 @@ def _by_python(context: Context, arg: ast.expr) -> Any:
             if _is_bound_inside(arg, child.id):
                 continue
             value = context.evaluate(child)
-            known[child.id] = compile_time.static_value(context, value, child, f"`{child.id}`")
+            known[child.id] = compile_time_evaluation.static_value(
+                context, value, child, f"`{child.id}`"
+            )
     code = compile(ast.Expression(arg), "<static>", "eval")
-    return compile_time.call(context, arg, eval, code, known)
+    return compile_time_evaluation.call(context, arg, eval, code, known)
 
 
 def _is_bound_inside(arg: ast.expr, name: str) -> bool:
@@ -90,8 +92,8 @@ def static_assert(context: Context, node: ast.Call) -> None:
         context.fail(WrongArguments("static_assert", "takes a condition"), node)
     message = [*args[1:], *named.values()]
     what = "the condition" + (f" of the assertion that {message[0]}" if message else "")
-    condition = compile_time.static_value(context, args[0], node, what)
-    if not compile_time.truth(context, condition):
+    condition = compile_time_evaluation.static_value(context, args[0], node, what)
+    if not compile_time_evaluation.truth(context, condition):
         is_library = is_library_function(context.scopes.frame.function)
         reason = "a function of the library asserts it" if is_library else "this is false"
         context.fail(StaticAssertion(f": {message[0]}" if message else "", reason), node.args[0])
@@ -101,7 +103,7 @@ def static_print(context: Context, node: ast.Call) -> None:
     """Print values, or what is known of them, while compiling."""
     args, named = _values(context, node)
     shown = [describe(arg) if is_run_time(arg) else arg for arg in args]
-    compile_time.call(context, node, print, *shown, **named)
+    compile_time_evaluation.call(context, node, print, *shown, **named)
 
 
 def _values(context: Context, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
@@ -119,7 +121,7 @@ def range_(context: Context, node: ast.Call) -> Any:
         context.fail(WrongArguments("range", "takes 1 to 3 arguments"), node)
     bounds = [bound(context, arg, at) for arg, at in zip(args, node.args, strict=True)]
     if all(map(is_number, bounds)):
-        return compile_time.call(context, node, range, *bounds)
+        return compile_time_evaluation.call(context, node, range, *bounds)
     start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     return RangeDomain(start, stop, bounds[2] if len(bounds) == 3 else 1)
 
@@ -143,7 +145,7 @@ def ndrange(context: Context, node: ast.Call) -> Any:
     args: list[tuple[Any, ast.expr]] = []
     for arg in node.args:
         if isinstance(arg, ast.Starred):
-            items = compile_time.iterate(context, context.evaluate(arg.value), arg)
+            items = compile_time_evaluation.iterate(context, context.evaluate(arg.value), arg)
             args += [(item, arg) for item in items]
         else:
             args.append((context.evaluate(arg), arg))
@@ -162,7 +164,9 @@ def _axes(context: Context, node: ast.Call, count: int) -> tuple[int, ...]:
     if not node.keywords:
         return tuple(range(count))
     at = node.keywords[0].value
-    given = compile_time.static_value(context, context.evaluate(at), at, "the order of the axes")
+    given = compile_time_evaluation.static_value(
+        context, context.evaluate(at), at, "the order of the axes"
+    )
     try:
         return syntax.nesting_order(given, count)
     except ValueError as error:
@@ -172,7 +176,8 @@ def _axes(context: Context, node: ast.Call, count: int) -> tuple[int, ...]:
 def _ndrange_bounds(context: Context, arg: Any, node: ast.AST) -> list[tuple[Any, Any]]:
     if isinstance(arg, (MatrixValue, Matrix)):
         return [
-            (0, bound(context, extent, node)) for extent in compile_time.iterate(context, arg, node)
+            (0, bound(context, extent, node))
+            for extent in compile_time_evaluation.iterate(context, arg, node)
         ]
     if isinstance(arg, (tuple, list)):
         if len(arg) != 2:
@@ -221,7 +226,7 @@ def loop_config(context: Context, node: ast.Call) -> None:
 
 def _set_option(context: Context, name: str, node: ast.expr) -> None:
     value = context.evaluate(node)
-    value = compile_time.static_value(context, value, node, f"the option `{name}`")
+    value = compile_time_evaluation.static_value(context, value, node, f"the option `{name}`")
     if not isinstance(value, LOOP_OPTIONS[name]) or not _makes_blocks(name, value):
         context.fail(WrongLoopConfig(f"`{name}` cannot be {describe(value)}"), node)
     if name == "simd" and not isinstance(value, bool) and value not in LANES:
@@ -264,7 +269,7 @@ def print_(context: Context, node: ast.Call) -> None:
     if set(options) - {"sep", "end", "flush"}:
         context.fail(WrongArguments("print", "takes `sep` and `end`, both strings"), node)
     separator, end = _text(context, node, options, "sep"), _text(context, node, options, "end")
-    message = messages.Message(context, node)
+    message = print_and_assert.Message(context, node)
     for position, arg in enumerate(args):
         message.text(separator if position else "")
         message.add(arg)
@@ -298,7 +303,7 @@ def len_(context: Context, node: ast.Call) -> Any:
     if isinstance(value, (Value, StructValue, ArrayReference)):
         problem = f"takes an array, a vector, a matrix or a tuple, not {describe(value)}"
         context.fail(WrongArguments("len", problem), node)
-    return compile_time.call(context, node, len, *args)
+    return compile_time_evaluation.call(context, node, len, *args)
 
 
 def isinstance_(context: Context, node: ast.Call) -> bool:
@@ -306,7 +311,7 @@ def isinstance_(context: Context, node: ast.Call) -> bool:
     if len(args) == 2 and is_run_time(args[0]):
         kinds = args[1] if isinstance(args[1], tuple) else (args[1],)
         return any(issubclass(_python_type(args[0]), kind) for kind in kinds)
-    return bool(compile_time.call(context, node, isinstance, *args))
+    return bool(compile_time_evaluation.call(context, node, isinstance, *args))
 
 
 def _python_type(value: Any) -> type:
@@ -334,8 +339,12 @@ def hasattr_(context: Context, node: ast.Call) -> bool:
 def _find(context: Context, node: ast.Call, word: str, counts: tuple[int, ...]) -> Any:
     if len(node.args) not in counts or node.keywords:
         context.fail(WrongArguments(word, "takes an object and a name"), node)
-    name = compile_time.static_value(context, context.evaluate(node.args[1]), node, "the name")
-    return names.find_attribute(context, context.evaluate_reference(node.args[0]), str(name), node)
+    name = compile_time_evaluation.static_value(
+        context, context.evaluate(node.args[1]), node, "the name"
+    )
+    return name_resolution.find_attribute(
+        context, context.evaluate_reference(node.args[0]), str(name), node
+    )
 
 
 def do_while(context: Context, node: ast.Call) -> Any:

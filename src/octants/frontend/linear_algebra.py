@@ -11,6 +11,7 @@ from typing import Any
 
 from octants.diagnostics.library_errors import ShapesDiffer, WrongOperands, WrongShape
 from octants.frontend.context import Context
+from octants.frontend.expression_values import MatrixValue, describe, is_number
 from octants.frontend.operands import (
     RunTime,
     apply,
@@ -20,7 +21,6 @@ from octants.frontend.operands import (
     number_type,
     operand,
 )
-from octants.frontend.values import MatrixValue, describe, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType
 

@@ -1,4 +1,4 @@
-"""Loops: counted and conditional ones; the others are in `parallel` and `unrolled`."""
+"""Loops: counted and conditional ones; the others are in `parallel_loops` and `unrolled_loops`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from octants.diagnostics.errors import EndlessLoop, LoopElse, NotAssignable, Wro
 from octants.frontend import (
     assignments,
     conditions,
-    domains,
+    control_flow_joins,
     early_exits,
-    joins,
-    parallel,
+    loop_domains,
+    parallel_loops,
     source,
     sparse_access,
-    unrolled,
+    unrolled_loops,
 )
 from octants.frontend.context import Context
-from octants.frontend.domains import Domain
-from octants.frontend.joins import Carry
-from octants.frontend.scope import LoopExits, Plan, VariableRegion
-from octants.frontend.values import (
+from octants.frontend.control_flow_joins import Carry
+from octants.frontend.expression_values import (
     GroupedDomain,
     ProductDomain,
     RangeDomain,
     Variable,
     VariableReference,
 )
+from octants.frontend.loop_domains import Domain
+from octants.frontend.scope import LoopExits, Plan, VariableRegion
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lang import syntax
@@ -49,20 +49,20 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     value, is_static = _iterated(context, node, guard)
     nest = None if is_static else sparse_access.domain_of(context, value, node.iter)
     if nest is None and not is_static:
-        nest = domains.domain(context, value, node.iter)
+        nest = loop_domains.domain(context, value, node.iter)
     if nest is None:
-        items = unrolled.items_of(context, value, node.iter)
+        items = unrolled_loops.items_of(context, value, node.iter)
         if guard is None:
-            return unrolled.build(context, node, items)
+            return unrolled_loops.build(context, node, items)
         flags = frame.exit_flags()
         return early_exits.skippable(
-            context, guard, flags, lambda: unrolled.build(context, node, items), node, [node]
+            context, guard, flags, lambda: unrolled_loops.build(context, node, items), node, [node]
         )
     _check_targets(context, node, nest)
     plan = context.scopes.plan(node)
-    if context.is_top_level and parallel.is_independent(context, node, options, plan):
+    if context.is_top_level and parallel_loops.is_independent(context, node, options, plan):
         bind = functools.partial(_bind_fresh, context, node, nest)
-        if parallel.build(context, node, nest, options, guard, bind):
+        if parallel_loops.build(context, node, nest, options, guard, bind):
             return True
     return _counted(context, node, nest, guard)
 
@@ -80,7 +80,7 @@ def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any
         context.builder.block.ops.extend(region.block.ops)
         return value, is_static
     skipped = VariableRegion(Block(), completes=False)
-    joined = joins.Join(context, guard, skipped.block, region.block)
+    joined = control_flow_joins.Join(context, guard, skipped.block, region.block)
     changes = joined.changes(skipped, region, node)
     value = _with_bounds(value, lambda leaf: joined.add_one_sided(leaf, is_then=False))
     joined.finish()
@@ -121,7 +121,7 @@ def _check_targets(context: Context, node: ast.For, nest: Domain) -> None:
 def _pairs(
     context: Context, node: ast.For, nest: Domain, indices: list[Value]
 ) -> Iterator[tuple[ast.Name, Any]]:
-    values: list[Any] = [domains.as_vector(context, indices)] if nest.grouped else indices
+    values: list[Any] = [loop_domains.as_vector(context, indices)] if nest.grouped else indices
     for target, value in zip(_targets(node), values, strict=True):
         assert isinstance(target, ast.Name)
         yield target, value
@@ -147,7 +147,7 @@ def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None)
     flags = early_exits.loop_exits(context, node.body)
     leaves = flags.broken is not None or source.returns(node.body)
     if leaves or not nest.levels:
-        nest = domains.linear(context, nest)
+        nest = loop_domains.linear(context, nest)
     if guard is not None:
         nest = _guarded(context, nest, guard)
     build = _leaving_for if leaves else _plain_for
@@ -182,7 +182,7 @@ def _carried(context: Context, node: ast.stmt, plan: Plan) -> list[Variable]:
     """The variables that a loop carries: those that it assigns and that exist before it."""
     named = context.scopes.changed_by([node]).values()
     held = [v.value.variable if isinstance(v.value, VariableReference) else v for v in named]
-    return list(dict.fromkeys([*held, *joins.prepare(context, plan)]))
+    return list(dict.fromkeys([*held, *control_flow_joins.prepare(context, plan)]))
 
 
 def _plain_for(

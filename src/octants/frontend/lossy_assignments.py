@@ -17,7 +17,7 @@ from octants.diagnostics.errors import LossyAssignment
 from octants.diagnostics.library_errors import LiteralTooLarge
 from octants.frontend import flattening, references
 from octants.frontend.context import Context
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ElementReference,
     StructValue,
     Variable,

@@ -12,8 +12,8 @@ from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import NotAType, WrongElements, WrongShape
 from octants.frontend import arithmetic, linear_algebra
 from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.expression_values import MatrixValue, describe
 from octants.frontend.operands import RunTime, as_type, common_type, operand
-from octants.frontend.values import MatrixValue, describe
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, u1

@@ -14,6 +14,7 @@ from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import DifferentWidths, WrongArgumentValue, WrongOperand
 from octants.frontend import arithmetic, matrices
 from octants.frontend.context import Context
+from octants.frontend.expression_values import MatrixValue, describe, is_number
 from octants.frontend.operands import (
     RunTime,
     apply,
@@ -25,7 +26,6 @@ from octants.frontend.operands import (
     number_type,
     operand,
 )
-from octants.frontend.values import MatrixValue, describe, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType, u1
 

@@ -14,7 +14,7 @@ from typing import Any
 from octants.diagnostics.errors import NotAValue
 from octants.diagnostics.library_errors import ShapesDiffer
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, MatrixValue, describe, is_number
+from octants.frontend.expression_values import ArrayReference, MatrixValue, describe, is_number
 from octants.ir.core import Value
 from octants.types.scalars import DType, integer_range, promote, u1
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
-from octants.frontend import compile_time, conditions, expressions
+from octants.frontend import compile_time_evaluation, conditions, expressions
 from octants.frontend.context import Context
 
 Handler = Callable[[Context, ast.Call, list[Any], dict[str, Any]], Any]
@@ -54,14 +54,14 @@ FUNCTIONS: dict[Any, Handler] = {
 def _map(context: Context, node: ast.Call, call: Call, args: list[Any]) -> Any:
     if len(args) < 2:
         context.fail(WrongArguments("map", "takes a function and what it is applied to"), node)
-    columns = [compile_time.iterate(context, each, node) for each in args[1:]]
+    columns = [compile_time_evaluation.iterate(context, each, node) for each in args[1:]]
     return [call(context, node, args[0], list(row), {}) for row in zip(*columns, strict=False)]
 
 
 def _reduce(context: Context, node: ast.Call, call: Call, args: list[Any]) -> Any:
     if len(args) not in (2, 3):
         context.fail(WrongArguments("reduce", "takes a function and what it is applied to"), node)
-    items = [*args[2:], *compile_time.iterate(context, args[1], node)]
+    items = [*args[2:], *compile_time_evaluation.iterate(context, args[1], node)]
     if not items:
         context.fail(WrongArguments("reduce", "has nothing to begin with"), node)
     return functools.reduce(lambda x, y: call(context, node, args[0], [x, y], {}), items)

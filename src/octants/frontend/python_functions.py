@@ -14,12 +14,12 @@ from typing import Any
 from octants.cache.digest import is_ours
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.library_errors import KernelOnly
-from octants.frontend import names
+from octants.frontend import name_resolution
 from octants.frontend.context import Context
+from octants.frontend.expression_values import ArrayReference, is_run_time
 from octants.frontend.functions import is_marked
-from octants.frontend.names import BoundFunction
-from octants.frontend.python_objects import wrap
-from octants.frontend.values import ArrayReference, is_run_time
+from octants.frontend.name_resolution import BoundFunction
+from octants.frontend.python_object_conversion import wrap
 from octants.lang.function_marks import home_of
 from octants.types.compile_time_reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
@@ -40,7 +40,7 @@ def module_of(function: Any) -> str:
 
 def as_method(context: Context, function: Any) -> Any:
     """A function with its owner where it is a method or a callable object; else itself."""
-    bound = names.bound(function)
+    bound = name_resolution.bound(function)
     if bound is not None:
         return bound
     own = inspect.getattr_static(type(function), "__call__", None)
@@ -93,7 +93,7 @@ def _uses_arrays(function: types.FunctionType, owner: Any, seen: set[Any]) -> bo
         return False
     seen.add(function)
     for value in _named_objects(function, owner):
-        inner = names.bound(value)
+        inner = name_resolution.bound(value)
         target = value if inner is None else inner.function
         if isinstance(value, (*_ARRAYS, ArrayReference)):
             return True

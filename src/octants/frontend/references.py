@@ -16,10 +16,9 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
-from octants.frontend import flattening, integer_overflow, packed
+from octants.frontend import flattening, integer_overflow, quantised_fields
 from octants.frontend.context import Context
-from octants.frontend.packed import PackedArray
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     Components,
     ElementReference,
@@ -33,6 +32,7 @@ from octants.frontend.values import (
     describe,
     is_number,
 )
+from octants.frontend.quantised_fields import PackedArray
 from octants.ir.core import Array, Value
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
@@ -124,7 +124,7 @@ def is_reference(x: Any) -> bool:
 
 def _load_element(context: Context, reference: ElementReference) -> Any:
     if isinstance(reference.array, PackedArray):
-        return packed.load(context, reference)
+        return quantised_fields.load(context, reference)
     builder, loads = context.builder, []
     for indices in addresses(context, reference):
         loads.append(builder.load(reference.array, indices, reference.companion))
@@ -236,7 +236,7 @@ def store(context: Context, reference: Any, new: Any, node: ast.AST | None = Non
     if isinstance(reference, ElementReference):
         values = _fitting(context, reference, new, node)
         if isinstance(reference.array, PackedArray):
-            packed.store(context, reference, values)
+            quantised_fields.store(context, reference, values)
             return
         for indices, component in zip(addresses(context, reference), values, strict=True):
             context.builder.store(reference.array, indices, component, reference.companion)
@@ -405,7 +405,7 @@ def atomic(
         )
     values = _fitting(context, reference, operand, node)
     if isinstance(reference.array, PackedArray):
-        return packed.atomic(context, fn, reference, values)
+        return quantised_fields.atomic(context, fn, reference, values)
     before = []
     for indices, component in zip(addresses(context, reference), values, strict=True):
         old = context.builder.atomic(fn, reference.array, indices, component, reference.companion)

@@ -8,7 +8,7 @@ from typing import Any
 from octants.diagnostics.errors import WrongReturn
 from octants.frontend import assignments, lossy_assignments, references
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe
+from octants.frontend.expression_values import ArrayReference, MatrixValue, StructValue, describe
 from octants.ir.core import Value
 from octants.types.signature import ReturnType, ScalarType, StructArgument, scalars_of
 

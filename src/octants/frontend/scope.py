@@ -12,8 +12,8 @@ from typing import Any
 
 from octants.diagnostics.span import Span
 from octants.frontend import flattening, source
+from octants.frontend.expression_values import StructValue, Variable, VariableReference, is_view
 from octants.frontend.source import FunctionSource
-from octants.frontend.values import StructValue, Variable, VariableReference, is_view
 from octants.ir.core import Block
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1

@@ -22,11 +22,10 @@ from types import FunctionType
 from typing import Any, cast
 
 from octants.diagnostics.sparse_block_errors import NestedSparseLoop
-from octants.frontend import domains, functions, python_objects
+from octants.frontend import functions, loop_domains, python_object_conversion
 from octants.frontend.active_cells import ActiveList
 from octants.frontend.context import Context
-from octants.frontend.domains import Domain
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     ElementReference,
     GroupedDomain,
@@ -34,6 +33,7 @@ from octants.frontend.values import (
     first_leaf,
     is_run_time,
 )
+from octants.frontend.loop_domains import Domain
 from octants.ir.core import Value
 from octants.lang import sparse
 from octants.types.compile_time_reads import Read
@@ -104,7 +104,7 @@ def _parts(
 
 def activity(context: Context, level: SparseLevel) -> ArrayReference:
     """The flags of a sparse block, or the lengths of its lists, as an array of the kernel."""
-    found: ArrayReference = python_objects.wrap(context, level.activity, "activity")
+    found: ArrayReference = python_object_conversion.wrap(context, level.activity, "activity")
     return found
 
 
@@ -171,7 +171,7 @@ def domain_of(context: Context, value: Any, node: ast.expr) -> Domain | None:
         return None if inner is None else dataclasses.replace(inner, grouped=True)
     info = info_of(context, value)
     if info is not None and not info.sparsity.levels:
-        return domains.product(context, [(0, extent) for extent in info.sparsity.shape])
+        return loop_domains.product(context, [(0, extent) for extent in info.sparsity.shape])
     if info is not None:
         return domain(context, info.sparsity, f"`{info.name}`", node)
     value = first_leaf(value)

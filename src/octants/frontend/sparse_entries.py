@@ -9,9 +9,9 @@ from typing import Any, cast
 from octants.diagnostics.linalg_errors import BuilderAccess
 from octants.frontend import arithmetic, functions
 from octants.frontend.context import Context
+from octants.frontend.expression_values import StructValue, VariableReference
 from octants.frontend.indexing import evaluate_indices, is_builder
-from octants.frontend.values import StructValue, VariableReference
-from octants.lang.memory import _add_entry
+from octants.lang.atomics_and_random import _add_entry
 
 
 def builder_of(context: Context, target: ast.expr) -> StructValue | None:

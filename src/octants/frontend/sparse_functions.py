@@ -8,9 +8,15 @@ from typing import Any, NoReturn, cast
 
 from octants.diagnostics.library_errors import WrongArgumentValue
 from octants.diagnostics.sparse_block_errors import WrongBlock, WrongCell
-from octants.frontend import functions, indexing, python_objects, references, sparse_access
+from octants.frontend import (
+    functions,
+    indexing,
+    python_object_conversion,
+    references,
+    sparse_access,
+)
 from octants.frontend.context import Context
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
     StructValue,
@@ -126,7 +132,7 @@ def _clear(
     context: Context, node: ast.AST, content: Content, cell: list[Value], extents: list[int]
 ) -> None:
     build = context.builder
-    array = python_objects.wrap(context, content.array, "content")
+    array = python_object_conversion.wrap(context, content.array, "content")
     counts = [1 if axis < 0 else extents[axis] for axis in content.axes]
     index = [build.index(0) if axis < 0 else cell[axis] for axis in content.axes]
     first = sparse_access.scaled(context, index, counts, content.extents)
@@ -180,7 +186,7 @@ def append(context: Context, node: ast.AST, block: Any, indices: Any, value: Any
     fields = [content for content in info.contents if not content.is_activity]
     if len(fields) != 1:
         _fail_append(context, node, f"{len(fields)} fields are placed in the list, not one")
-    array = python_objects.wrap(context, fields[0].array, "list")
+    array = python_object_conversion.wrap(context, fields[0].array, "list")
     return _append(context, node, info, indices, array, value)
 
 

@@ -13,22 +13,22 @@ from octants.diagnostics.errors import (
 )
 from octants.frontend import (
     assignments,
-    concurrent_blocks,
     conditions,
+    control_flow_joins,
     early_exits,
-    joins,
     loops,
     lossy_assignments,
-    messages,
-    names,
+    name_resolution,
+    print_and_assert,
     returns,
     sparse_entries,
+    stream_parallel,
     tiles,
 )
 from octants.frontend.context import Context
+from octants.frontend.expression_values import ElementReference, VariableReference
 from octants.frontend.expressions import binary_operation
 from octants.frontend.scope import UNDEFINED, VariableRegion
-from octants.frontend.values import ElementReference, VariableReference
 from octants.ir.core import Block, Value
 
 # -- one after the other ---------------------------------------------------------------------------
@@ -112,7 +112,9 @@ def _run_time_if(
             left = early_exits.left(context)
             reached = build(context, rest) if left is None else _guarded(context, left, rest)
             going_on[0].completes = reached
-    joins.join(context, test, then, orelse, node, [node, *(rest if takes_rest else [])])
+    control_flow_joins.join(
+        context, test, then, orelse, node, [node, *(rest if takes_rest else [])]
+    )
     return then.completes or orelse.completes, takes_rest
 
 
@@ -203,7 +205,7 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
         sparse_entries.add(context, node, builder)
         return True
     if isinstance(node.target, ast.Name):
-        reference = names.name(context, node.target)
+        reference = name_resolution.name(context, node.target)
     else:
         reference = assignments.reference_of(context, node.target)
     if tiles.subtract(context, node, reference):
@@ -257,7 +259,7 @@ def assert_(context: Context, node: ast.Assert) -> bool:
     if not context.debug:
         return True
     condition = test if isinstance(test, Value) else context.constant(test)
-    message = messages.Message(context, node)
+    message = print_and_assert.Message(context, node)
     if node.msg is None:
         message.text(ast.unparse(node.test))
     else:
@@ -266,7 +268,7 @@ def assert_(context: Context, node: ast.Assert) -> bool:
     return True
 
 
-def _add_message(context: Context, message: messages.Message, node: ast.expr) -> None:
+def _add_message(context: Context, message: print_and_assert.Message, node: ast.expr) -> None:
     """``assert condition, message`` with a text, a formatted one, or a tuple of values."""
     value = context.evaluate(node)
     items = value if isinstance(value, tuple) else (value,)
@@ -277,7 +279,7 @@ def _add_message(context: Context, message: messages.Message, node: ast.expr) ->
 
 def with_(context: Context, node: ast.With) -> bool:
     """A ``with``: blocks of loops that may run at the same time, and nothing else."""
-    is_block = concurrent_blocks.with_(context, node)
+    is_block = stream_parallel.with_(context, node)
     return unsupported(context, node) if is_block is None else is_block
 
 

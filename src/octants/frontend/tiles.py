@@ -14,7 +14,7 @@ from octants.diagnostics.errors import WrongIndex
 from octants.frontend import functions, matrices, references
 from octants.frontend.context import Context
 from octants.frontend.cooperation import Implementation, blocks_of, loop_of
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
     StructValue,

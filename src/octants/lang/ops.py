@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from octants.lang.names import *  # noqa: F403
+from octants.lang.exported_names import *  # noqa: F403

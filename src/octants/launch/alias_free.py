@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.data.host_array import Tensor
+from octants.data.array_base import Tensor
 from octants.diagnostics.generated_functions import define
 from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
 from octants import driver, options
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
-from octants.diagnostics.function_heads import Definition
+from octants.diagnostics.function_header_spans import Definition
 from octants.diagnostics.graph_errors import NotResumable
 from octants.diagnostics.launch_errors import MethodWithoutSelf, MissingMethodOwner
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks

@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.function_heads import Definition
+from octants.diagnostics.function_header_spans import Definition
 from octants.diagnostics.graph_errors import (
     CheckpointsReturn,
     NotResumable,

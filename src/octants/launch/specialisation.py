@@ -22,7 +22,7 @@ from octants.cache.build_inputs import value_now
 from octants.deferred_import import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
-from octants.diagnostics.recursion import deep_recursion
+from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.render import Diagnostic
 from octants.diagnostics.user_frames import warn_at_spans
 from octants.garbage_collection import Uncollected

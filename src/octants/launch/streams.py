@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, final
 
 from octants import driver, options
-from octants.data import current
+from octants.data import current_runtime
 from octants.diagnostics.launch_errors import EndedQueue, WrongStream
 
 
@@ -17,11 +17,11 @@ class _Queued:
 
     def __init__(self) -> None:
         options.current()
-        self._generation = current.generation()
+        self._generation = current_runtime.generation()
 
     def require_alive(self) -> None:
         """Check that it was created after the last `init`."""
-        if self._generation != current.generation():
+        if self._generation != current_runtime.generation():
             raise EndedQueue(self._what).at(None)
 
 
@@ -65,7 +65,7 @@ class Stream(_Queued):
 
     def destroy(self) -> None:
         """Destroy it; its work runs to completion. A stream of another library is not destroyed."""
-        if self._generation == current.generation():
+        if self._generation == current_runtime.generation():
             self._queue.destroy()
 
     def __enter__(self) -> Stream:
@@ -111,7 +111,7 @@ class Event(_Queued):
 
     def destroy(self) -> None:
         """Destroy it."""
-        if self._generation == current.generation():
+        if self._generation == current_runtime.generation():
             self._point.destroy()
 
     def __enter__(self) -> Event:

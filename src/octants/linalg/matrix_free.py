@@ -14,8 +14,8 @@ from octants import driver
 from octants.ad.custom_gradients import grad_for, grad_replaced
 from octants.ad.tape import Tape
 from octants.api import kernel
+from octants.data.array_base import Tensor
 from octants.data.field_factories import make_field
-from octants.data.host_array import Tensor
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.linalg_errors import NoTranspose, WrongOperand, WrongOperandShape
 from octants.lang.scalar_functions import cast

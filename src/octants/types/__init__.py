@@ -44,7 +44,7 @@ def is_tensor(dtype: Any) -> bool:
 
 if TYPE_CHECKING:
     from octants.types import quant as quant
-    from octants.types.checked import *  # noqa: F403
+    from octants.types.typing_stubs import *  # noqa: F403
 else:
     from octants.types.primitive_types import *  # noqa: F403
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from octants.lazy_dataclass import dataclass
 
 
@@ -38,3 +41,8 @@ class Layout:
     shape: tuple[int, ...]
     terms: tuple[Term, ...]
     element_strides: tuple[int, ...] = ()
+
+
+def row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    """The strides of a row-major array of elements of ``size`` bytes."""
+    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.library_errors import MissingElementType, WrongHostValue
-from octants.types import factories
+from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import DType
@@ -82,12 +82,14 @@ class MatrixType:
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of such elements; see `octants.field` for the options."""
         shape_of_element = self.element_shape
-        return factories.make("field", self.dtype, shape, element_shape=shape_of_element, **options)
+        return array_factory_hooks.make(
+            "field", self.dtype, shape, element_shape=shape_of_element, **options
+        )
 
     def ndarray(self, shape: Any, **options: Any) -> Any:
         """An array of such elements; see `octants.ndarray` for the options."""
         shape_of_element = self.element_shape
-        return factories.make(
+        return array_factory_hooks.make(
             "ndarray", self.dtype, shape, element_shape=shape_of_element, **options
         )
 

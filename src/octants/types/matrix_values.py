@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.types import factories
+from octants.types import array_factory_hooks
 from octants.types.default_types import resolve
 from octants.types.matrix_elements import Array, convert, declared_type, fail, to_array
 from octants.types.scalars import DType
@@ -274,17 +274,17 @@ class Matrix:
     @classmethod
     def field(cls, n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
         """A field of n by m matrices; see `octants.field` for the options."""
-        return factories.make("field", dtype, shape, element_shape=(n, m), **options)
+        return array_factory_hooks.make("field", dtype, shape, element_shape=(n, m), **options)
 
     @classmethod
     def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, **options: Any) -> Any:
         """An array of n by m matrices; see `octants.ndarray` for the options."""
-        return factories.make("ndarray", dtype, shape, element_shape=(n, m), **options)
+        return array_factory_hooks.make("ndarray", dtype, shape, element_shape=(n, m), **options)
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **options: Any) -> Any:
         """A field or an array of n by m matrices, by ``backend``; see `octants.tensor`."""
-        return factories.make("tensor", dtype, shape, element_shape=(n, m), **options)
+        return array_factory_hooks.make("tensor", dtype, shape, element_shape=(n, m), **options)
 
     # -- Python's protocols ---------------------------------------------------------------------
 
@@ -369,17 +369,17 @@ class Vector(Matrix):
     @classmethod
     def field(cls, n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:  # type: ignore[override]
         """A field of vectors of n elements; see `octants.field` for the options."""
-        return factories.make("field", dtype, shape, element_shape=(n,), **options)
+        return array_factory_hooks.make("field", dtype, shape, element_shape=(n,), **options)
 
     @classmethod
     def ndarray(cls, n: int, dtype: Any, shape: Any, **options: Any) -> Any:  # type: ignore[override]
         """An array of vectors of n elements; see `octants.ndarray` for the options."""
-        return factories.make("ndarray", dtype, shape, element_shape=(n,), **options)
+        return array_factory_hooks.make("ndarray", dtype, shape, element_shape=(n,), **options)
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **options: Any) -> Any:  # type: ignore[override]
         """A field or an array of vectors of n elements, by ``backend``; see `octants.tensor`."""
-        return factories.make("tensor", dtype, shape, element_shape=(n,), **options)
+        return array_factory_hooks.make("tensor", dtype, shape, element_shape=(n,), **options)
 
 
 def _common_declared(parts: Sequence[Any]) -> DType | None:

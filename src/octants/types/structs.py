@@ -7,7 +7,7 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
-from octants.types import factories
+from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
@@ -156,7 +156,7 @@ class StructType:
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of such structs; see `octants.field` for the options."""
-        return factories.make("struct_field", self, shape, **options)
+        return array_factory_hooks.make("struct_field", self, shape, **options)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StructType):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.function_heads import Definition
+from octants.diagnostics.function_header_spans import Definition
 from octants.diagnostics.launch_errors import (
     MissingAnnotation,
     VariableArguments,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import octants
 from octants import driver, options
-from octants.data import events
+from octants.data import host_access_events
 from octants.types.scalars import DType
 
 
@@ -63,7 +63,7 @@ def _materialize() -> None:
     _runtime.materialize()  # which may have been replaced
 
 
-events.observe_allocations(_materialize)
+host_access_events.observe_allocations(_materialize)
 
 
 def get_runtime() -> PyQuadrants:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from octants.frontend import assignments, compile_time, early_exits, source
+from octants.frontend import assignments, compile_time_evaluation, early_exits, source
 from octants.frontend.context import Context
+from octants.frontend.expression_values import GroupedDomain, Variable
 from octants.frontend.scope import LoopExits
-from octants.frontend.values import GroupedDomain, Variable
 from octants.ir.core import Value
 from octants.types.matrix_values import Vector
 
@@ -16,9 +16,9 @@ from octants.types.matrix_values import Vector
 def items_of(context: Context, value: Any, node: ast.expr) -> list[Any]:
     """The items of a loop that is unrolled."""
     if isinstance(value, GroupedDomain):
-        inner = compile_time.iterate(context, value.inner, node)
+        inner = compile_time_evaluation.iterate(context, value.inner, node)
         return [Vector(list(item) if isinstance(item, tuple) else [item]) for item in inner]
-    return compile_time.iterate(context, value, node)
+    return compile_time_evaluation.iterate(context, value, node)
 
 
 def build(context: Context, node: ast.For, items: list[Any]) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 from octants.diagnostics.errors import NotIterable
 from octants.frontend import indexing
 from octants.frontend.context import Context
-from octants.frontend.flattening import common_type
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     GroupedDomain,
     MatrixValue,
@@ -23,6 +22,7 @@ from octants.frontend.values import (
     is_number,
     is_view,
 )
+from octants.frontend.flattening import common_type
 from octants.ir.core import Value
 from octants.lang import syntax
 from octants.lazy_dataclass import dataclass

@@ -7,9 +7,14 @@ import string
 from typing import Any
 
 from octants.diagnostics.errors import WrongFormat
-from octants.frontend import compile_time
+from octants.frontend import compile_time_evaluation
 from octants.frontend.context import Context
-from octants.frontend.values import FormattedString, MatrixValue, StructValue, is_run_time
+from octants.frontend.expression_values import (
+    FormattedString,
+    MatrixValue,
+    StructValue,
+    is_run_time,
+)
 from octants.ir import scalar_semantics
 from octants.ir.core import Value
 from octants.types.scalars import convert
@@ -36,13 +41,13 @@ class Message:
             for part in value.parts:
                 self.add(*((part,) if isinstance(part, str) else (part[1], part[0])))
         elif isinstance(value, MatrixValue):
-            self._sequence(compile_time.rows(value), spec, "[]")
+            self._sequence(compile_time_evaluation.rows(value), spec, "[]")
         elif isinstance(value, StructValue):
             self._members(value, spec)
         elif isinstance(value, (tuple, list)) and is_run_time(value):
             self._sequence(list(value), spec, "()" if isinstance(value, tuple) else "[]")
         else:
-            self.text(compile_time.call(self.context, self.node, format, value, spec))
+            self.text(compile_time_evaluation.call(self.context, self.node, format, value, spec))
 
     def text(self, text: str) -> None:
         """Append a literal string."""
@@ -89,7 +94,7 @@ def format_string(
 ) -> Any:
     """``template.format(*args, **named)``."""
     if not is_run_time([*args, *named.values()]):
-        return compile_time.call(context, node, template.format, *args, **named)
+        return compile_time_evaluation.call(context, node, template.format, *args, **named)
     parts: list[Any] = []
     automatic = iter(range(len(args)))
     for text, name, spec, _ in _parse(context, node, template):
@@ -100,7 +105,7 @@ def format_string(
 
 
 def _parse(context: Context, node: ast.AST, template: str) -> list[Any]:
-    parsed: list[Any] = compile_time.call(context, node, _split, template)
+    parsed: list[Any] = compile_time_evaluation.call(context, node, _split, template)
     return parsed
 
 

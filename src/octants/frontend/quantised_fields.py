@@ -16,7 +16,7 @@ from typing import Any
 
 from octants.diagnostics.errors import NotCompileTime
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, ElementReference, MatrixValue
+from octants.frontend.expression_values import ArrayReference, ElementReference, MatrixValue
 from octants.ir.core import Array, Block, Companion, Space, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import packed_numbers

@@ -1,24 +1,18 @@
-"""Blocks of a device's memory, and the host's window on the elements of an array in one.
+"""How the host reads and writes the elements of an array: by a window on its storage.
 
-The host reaches memory only through a `Window`; it is a `FarWindow` where it shares none.
+A window is a `Window` where the host shares the memory, a `FarWindow` where it does not, and a
+`LateWindow` while the device is still starting.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import gc
-import math
-import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from octants.data.errors import OutOfMemory
-from octants.diagnostics.byte_counts import format_bytes
-from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.capture import captures, refuse_read, thread_capture, uncaptured
-from octants.runtime.device import Allocation, Device
+from octants.data.storage import LateStorage, Storage
+from octants.runtime.capture import captures, refuse_read, thread_capture
 from octants.runtime.memory.array_access import (
     HOST,
     DeviceParts,
@@ -26,112 +20,14 @@ from octants.runtime.memory.array_access import (
     Saved,
     is_number,
     is_scalar,
-    parts_of,
 )
-from octants.runtime.memory.host import describe_bytes
 from octants.types.layouts import Layout
 from octants.types.scalars import DType
-
-if TYPE_CHECKING:
-    from octants.runtime.interop.dlpack import DlpackView
 
 Array = np.ndarray[Any, Any]
 ElementRange = tuple[int, ...]
 _BLOCK = 2048  # numbers of a repeated vector that are copied at once
 _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
-
-
-class Storage:
-    """A block of zeroed memory. What numpy sees of it keeps it alive.
-
-    `bytes` only describes it where the host shares no memory; see `runtime.memory.array_access`.
-    """
-
-    __slots__ = ("address", "bytes", "nbytes", "parts")
-
-    def __init__(self, device: Device, nbytes: int, what: str) -> None:
-        allocation = _allocate(device, max(1, nbytes), what)
-        self.address = allocation.address
-        self.nbytes = nbytes
-        self.bytes: Array = describe_bytes(allocation.address, nbytes, allocation)
-        self.parts = parts_of(device)
-
-    @classmethod
-    def of_others(cls, device: Device, part: DlpackView, nbytes: int) -> Storage:
-        """Memory of an array of another library, which it keeps alive."""
-        made = cls.__new__(cls)
-        made.address, made.nbytes = part.address, nbytes
-        made.bytes = describe_bytes(part.address, nbytes, part.owner)
-        made.parts = parts_of(device)
-        return made
-
-
-class LateStorage(Storage):
-    """A block of a device that is still starting: allocated when somebody asks where it is.
-
-    What is written until then is put off. So a program does not wait for the device when it makes
-    its fields, but when it launches something, which has to be compiled first.
-    """
-
-    __slots__ = ("_device", "_lock", "_what", "_writes")
-
-    def __init__(self, device: Device, nbytes: int, what: str) -> None:
-        self.nbytes = nbytes
-        self.parts = parts_of(device)
-        self._device, self._what = device, what
-        self._writes: list[Callable[[], None]] | None = []
-        self._lock = threading.RLock()
-
-    def __getattr__(self, name: str) -> Any:
-        """The address, or the bytes, for the first time."""
-        if name not in ("address", "bytes"):
-            raise AttributeError(name)
-        with self._lock, uncaptured():
-            if self._writes is not None:
-                writes, self._writes = self._writes, None
-                try:
-                    super().__init__(self._device, self.nbytes, self._what)
-                except BaseException:
-                    self._writes = writes
-                    raise
-                for write in writes:
-                    write()
-        return object.__getattribute__(self, name)
-
-    def puts_off(self, write: Callable[[], None]) -> bool:
-        """Whether a write was put off, since there is no memory yet."""
-        with self._lock:
-            if self._writes is None or captures:
-                return False
-            self._writes.append(write)
-            return True
-
-
-def make_storage(device: Device, nbytes: int, what: str) -> Storage:
-    """A block of zeroed memory, perhaps not at once; ``what`` names it in errors."""
-    kind = LateStorage if device.is_starting else Storage
-    return kind(device, nbytes, what)
-
-
-def _allocate(device: Device, nbytes: int, what: str) -> Allocation:
-    try:
-        return device.allocate(nbytes, what)
-    except MemoryError:
-        gc.collect()  # a field and its gradient refer to each other
-    try:
-        return device.allocate(nbytes, what)
-    except MemoryError as refused:
-        raise _refused(what, nbytes, refused) from None
-
-
-def _refused(what: str, nbytes: int, refused: MemoryError) -> OctantsError:
-    """The error for memory that a device refused, with what that says of its memory."""
-    error = OutOfMemory(what, format_bytes(nbytes))
-    cause = getattr(refused, "diagnostic", None)
-    if cause is None:
-        return error.at(None)
-    diagnostic = dataclasses.replace(error.diagnostic(), notes=(cause.title, *cause.notes))
-    return error.exception(diagnostic)
 
 
 class Window:
@@ -428,8 +324,3 @@ def _split_axes(layout: Layout, dtype: DType) -> tuple[list[list[tuple[int, int]
             splits.append(split)
             strides += [term.stride for term in terms]
     return splits, strides
-
-
-def row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """The strides of a row-major array of elements of ``size`` bytes."""
-    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from octants.diagnostics.errors import MissingCompanion
-from octants.frontend import packed
+from octants.frontend import quantised_fields
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, StructValue
+from octants.frontend.expression_values import ArrayReference, StructValue
 from octants.ir.core import Companion
 from octants.types.compile_time_reads import Read
 from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
@@ -20,7 +20,7 @@ def wrap(context: Context, found: Any, label: str) -> Any:
     if isinstance(found, (FieldHandle, NdarrayHandle)):
         return _wrap_field(context, found, label)
     if isinstance(found, QuantHandle):
-        return packed.reference(_wrap_field(context, found.words, label), found)
+        return quantised_fields.reference(_wrap_field(context, found.words, label), found)
     if isinstance(found, StructHandle):
         members = {key: wrap(context, x, f"{label}_{key}") for key, x in found.members.items()}
         return StructValue(members, found.python_type)

@@ -20,9 +20,7 @@ from octants.diagnostics.render import Label
 from octants.diagnostics.suggestions import suggest
 from octants.frontend.cacheable_calls import has_plain_truth, is_repeatable
 from octants.frontend.context import Context
-from octants.frontend.hidden_arguments import DecidesAtCompileTime, has_host_number
-from octants.frontend.python_objects import wrap
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     FormattedString,
     MatrixValue,
@@ -32,6 +30,8 @@ from octants.frontend.values import (
     describe,
     is_run_time,
 )
+from octants.frontend.python_object_conversion import wrap
+from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, has_host_number
 from octants.ir.core import Value
 from octants.types.matrix_values import Matrix
 

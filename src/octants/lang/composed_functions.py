@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from octants.lang.atomics_and_random import random
 from octants.lang.function_marks import library_function
-from octants.lang.memory import random
 from octants.lang.scalar_functions import abs, cast, cos, exp2, floor, log, log2, select, sqrt  # noqa: A004
 
 

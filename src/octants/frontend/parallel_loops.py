@@ -7,11 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from octants.frontend import cooperation, domains, early_exits, flattening, references, source
+from octants.frontend import cooperation, early_exits, flattening, loop_domains, references, source
 from octants.frontend.context import Context
-from octants.frontend.domains import Domain
-from octants.frontend.scope import Plan, VariableRegion
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
     StructValue,
@@ -19,6 +17,8 @@ from octants.frontend.values import (
     VariableReference,
     is_number,
 )
+from octants.frontend.loop_domains import Domain
+from octants.frontend.scope import Plan, VariableRegion
 from octants.ir import ops
 from octants.ir.core import Array, Block, Space, Value
 
@@ -87,7 +87,7 @@ def build(
         if not variable.in_memory and not _is_memory(variable.value):
             move_to_memory(context, variable)
     mark, deactivations = len(context.builder.block.ops), context.active.deactivations
-    whole = domains.from_zero(context, nest)
+    whole = loop_domains.from_zero(context, nest)
     lower, upper = whole.levels[0]
     if guard is not None:
         upper = context.builder.select(guard, lower, upper)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import events
+from octants.data import host_access_events
 from octants.types.companions import Companion
 from octants.types.scalars import DType
 
@@ -26,7 +26,7 @@ class StoredArray(ABC):
     companion: Companion = Companion.PRIMAL
     version: int = 0
     written: tuple[tuple[Any, int], tuple[int, ...]] | None = None
-    """The last write of the host: when (`events.Clock.now`), and the index of what it changed."""
+    """The last write of the host: its time (`host_access_events.Clock.now`), and the index."""
     dtype: DType
 
     @property
@@ -93,7 +93,7 @@ class StoredArray(ABC):
     def note_write(self, region: tuple[int, ...]) -> None:
         """Count a write of the host, and remember when it was, and which elements it changed."""
         self.version += 1
-        now, last = events.Clock.now(), self.written
+        now, last = host_access_events.Clock.now(), self.written
         if last is not None and last[0] == now and last[1] != region:
             region = ()
         self.written = now, region

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.frontend.hidden_arguments import HostNumber
+from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Array, Companion, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import BufferViewAnnotation

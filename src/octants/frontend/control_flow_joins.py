@@ -9,8 +9,8 @@ from typing import Any
 from octants.diagnostics.errors import CompileTimeVariable, TypeChange, WrongReturn
 from octants.frontend import flattening
 from octants.frontend.context import Context
+from octants.frontend.expression_values import Variable, describe, is_number, plain
 from octants.frontend.scope import UNDEFINED, Plan, VariableRegion
-from octants.frontend.values import Variable, describe, is_number, plain
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.types.scalars import DType, promote

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import events
+from octants.data import host_access_events
 from octants.data.axes import is_integer
 from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
 from octants.data.host_values import convert_element
@@ -21,7 +21,7 @@ class ElementMatrix(Matrix):
 
     @shortens_tracebacks
     def __getitem__(self, index: Any) -> Any:
-        events.before_read(self._owner)
+        host_access_events.before_read(self._owner)
         self._numbers(index)
         part = super().__getitem__(index)
         return part.__copy__() if isinstance(part, Matrix) else part

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
-from octants.data import events
-from octants.data.events import HostWrite
+from octants.data import host_access_events
 from octants.data.field_factories import field, make_field
+from octants.data.host_access_events import HostWrite
 from octants.data.ndarray import make_ndarray
-from octants.data.stored_array import StoredArray
+from octants.data.stored_array_protocol import StoredArray
 from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.matrix_types import vector
@@ -25,9 +25,9 @@ from tests.devices import DISCRETE
 @pytest.fixture
 def writes() -> Iterator[list[HostWrite]]:
     seen: list[HostWrite] = []
-    events.observe_writes(seen.append)
+    host_access_events.observe_writes(seen.append)
     yield seen
-    events.forget_writes(seen.append)
+    host_access_events.forget_writes(seen.append)
 
 
 both = pytest.mark.parametrize("make", [make_field, make_ndarray])
@@ -86,10 +86,10 @@ def test_a_write_is_announced_before_it_happens() -> None:
     def observer(write: HostWrite) -> None:
         before.append(write.array.read()[0])
 
-    events.observe_writes(observer)
+    host_access_events.observe_writes(observer)
     x[0] = 7
     x.fill(8)
-    events.forget_writes(observer)
+    host_access_events.forget_writes(observer)
     x.fill(9)
     assert before == [5, 7]
 
@@ -100,13 +100,13 @@ def test_an_observer_that_raises_prevents_the_write() -> None:
     def refuse(write: HostWrite) -> None:
         raise RuntimeError("no")
 
-    events.observe_writes(refuse)
+    host_access_events.observe_writes(refuse)
     try:
         for write in (lambda: x.fill(1), lambda: x.__setitem__(0, 1)):
             with pytest.raises(RuntimeError, match="no"):
                 write()
     finally:
-        events.forget_writes(refuse)
+        host_access_events.forget_writes(refuse)
     assert not x.to_numpy().any()
     assert x.version == 0
 
@@ -129,7 +129,7 @@ def test_wrong_writes_are_not_announced(writes: list[HostWrite]) -> None:
 
 def test_every_read_is_announced() -> None:
     seen: list[Any] = []
-    events.observe_reads(seen.append)
+    host_access_events.observe_reads(seen.append)
     x, v = field(f32, 3), make_field(f32, 3, element_shape=(2,))
     element = v[0]
     reads = [
@@ -147,7 +147,7 @@ def test_every_read_is_announced() -> None:
     seen.clear()
     element[1]
     assert seen == [v]
-    events.forget_reads(seen.append)
+    host_access_events.forget_reads(seen.append)
 
 
 @both
@@ -241,8 +241,8 @@ def test_allocations_are_announced_when_fields_can_be_used(
         for each in waiting:
             each.fill(7)
 
-    monkeypatch.setattr(events, "_allocation_observers", [])
-    events.observe_allocations(fill)
+    monkeypatch.setattr(host_access_events, "_allocation_observers", [])
+    host_access_events.observe_allocations(fill)
     x, y = field(f32, ()), field(i32, ())
     pending.append(x)
     x2 = field(f32, 3)

@@ -14,9 +14,7 @@ from typing import Any
 from octants.diagnostics.library_errors import NotAnElement, WrongArgumentValue, WrongAtomic
 from octants.frontend import arithmetic, lossy_assignments, matrices, references, sparse_access
 from octants.frontend.context import Context
-from octants.frontend.operands import as_type, dtype_of, elementwise, operand
-from octants.frontend.packed import PackedArray
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     ElementReference,
     MatrixValue,
@@ -25,6 +23,8 @@ from octants.frontend.values import (
     describe,
     is_number,
 )
+from octants.frontend.operands import as_type, dtype_of, elementwise, operand
+from octants.frontend.quantised_fields import PackedArray
 from octants.ir.core import Value
 from octants.types.scalars import DType, u1
 

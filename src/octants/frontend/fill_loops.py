@@ -13,9 +13,15 @@ from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import WrongShape
 from octants.frontend import functions
 from octants.frontend.context import Context
-from octants.frontend.values import ArrayReference, MatrixValue, StructValue, describe, is_number
+from octants.frontend.expression_values import (
+    ArrayReference,
+    MatrixValue,
+    StructValue,
+    describe,
+    is_number,
+)
 from octants.ir.core import Value
-from octants.lang.memory import _fill_elements
+from octants.lang.atomics_and_random import _fill_elements
 from octants.types.structs import Struct
 
 

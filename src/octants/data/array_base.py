@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from octants.data import current, events, other_libraries
-from octants.data.elements import make_element
+from octants.data import current_runtime, host_access_events, other_libraries
+from octants.data.element_proxies import make_element
 from octants.data.errors import (
     CannotCopy,
     CannotShare,
@@ -27,8 +27,8 @@ from octants.data.errors import (
     describe,
 )
 from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
-from octants.data.memory import ElementRange, Window
-from octants.data.stored_array import StoredArray
+from octants.data.host_windows import ElementRange, Window
+from octants.data.stored_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
@@ -214,7 +214,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             if type(key) in _SLICES and host_slices.has_slice(key):
                 return self._slice(key)
             index = self._index(key)
-            events.before_read(self)
+            host_access_events.before_read(self)
             return make_element(self, index) if self.element_shape else self.window().item(index)
         except OctantsError as error:  # a decorator would take longer than the rest
             __tracebackhide__ = True
@@ -242,7 +242,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         window = self.window()
         if self.is_read_only:
             raise ReadOnly(self.describe()).at(None)
-        events.before_write(self, region, source)
+        host_access_events.before_write(self, region, source)
         window.write(values, region)
         self.note_write(region)
 
@@ -299,7 +299,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         does not share the memory of the device.
         """
         window = self.window()
-        events.before_read(self)
+        host_access_events.before_read(self)
         return self._convert(window.read(), dtype) if copy else self._share(window, dtype)
 
     def _convert(self, values: Array, dtype: Any) -> Array:
@@ -352,7 +352,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             advice = "use `from_numpy` or `from_torch`"
             raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
         window, own = other.window(), self.window()
-        events.before_read(other)
+        host_access_events.before_read(other)
         is_sparse = getattr(self, "sparsity", None) is not None
         if other.dtype is self.dtype and window.stands_like(own) and not is_sparse:
             self.write(window.save(), source=other)
@@ -373,7 +373,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         interface = None if device is None else window.interface()
         if interface is None or str(device) == "cpu":
             return other_libraries.to_torch(self.to_numpy(), device)
-        events.before_read(self)
+        host_access_events.before_read(self)
         return other_libraries.torch_of_memory(interface, window).clone().to(device)
 
     def _share_torch(self, device: Any) -> Any:
@@ -406,7 +406,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def note_export(self) -> None:
         """Note that others see the memory from now on, and may pass it as another array."""
         if self.primal.explicit_identity is not None:
-            events.before_share(self.primal)
+            host_access_events.before_share(self.primal)
             self.primal.explicit_identity = None
 
     # -- protocols ------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def from_dlpack(self, source: Any) -> None:
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
-        device, window = current.device(), self.window()
+        device, window = current_runtime.device(), self.window()
         there = None if device.shares_memory else other_libraries.import_array(device, what, source)
         if there is None:
             self._copy_in(what, other_libraries.from_dlpack(what, source))
@@ -439,7 +439,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """The memory itself, after all launches so far; with ``copy=True`` a copy of it."""
         self.require_shareable()
         window, what = self.window(), f"sharing {self.describe()}"
-        events.before_read(self)
+        host_access_events.before_read(self)
         if not copy:
             self.note_export()
         asked = stream, max_version, dl_device, copy
@@ -452,14 +452,14 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         self.require_shareable()
         if interface is None:
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
-        events.before_read(self)
+        host_access_events.before_read(self)
         self.note_export()
         if self._exported is None:
-            self._exported = current.device().export_memory(None)
+            self._exported = current_runtime.device().export_memory(None)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return current.device().dlpack_device
+        return current_runtime.device().dlpack_device
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return Tensor.to_numpy(self, dtype, copy=copy is not False)
@@ -486,7 +486,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         `region` holds leading indices of what was written; without it, that is all. Under a tape
         this counts as a write of the host: the adjoint of what was overwritten ends.
         """
-        events.after_write(self, region if isinstance(region, tuple) else (region,))
+        host_access_events.after_write(self, region if isinstance(region, tuple) else (region,))
         super().mark_written()
 
     # -- for the tape ---------------------------------------------------------------------------

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from octants.lang import math as math
 from octants.lang import simt as simt
-from octants.lang.distributions import frexp as frexp
-from octants.lang.distributions import randn as randn
+from octants.lang.atomics_and_random import assume_in_range as assume_in_range
+from octants.lang.atomics_and_random import atomic_add as atomic_add
+from octants.lang.atomics_and_random import atomic_and as atomic_and
+from octants.lang.atomics_and_random import atomic_cas as atomic_cas
+from octants.lang.atomics_and_random import atomic_exchange as atomic_exchange
+from octants.lang.atomics_and_random import atomic_max as atomic_max
+from octants.lang.atomics_and_random import atomic_min as atomic_min
+from octants.lang.atomics_and_random import atomic_mul as atomic_mul
+from octants.lang.atomics_and_random import atomic_or as atomic_or
+from octants.lang.atomics_and_random import atomic_sub as atomic_sub
+from octants.lang.atomics_and_random import atomic_xor as atomic_xor
+from octants.lang.atomics_and_random import random as random
+from octants.lang.atomics_and_random import rescale_index as rescale_index
+from octants.lang.atomics_and_random import volatile_load as volatile_load
+from octants.lang.composed_functions import frexp as frexp
+from octants.lang.composed_functions import randn as randn
 from octants.lang.linear_algebra import eig as eig
 from octants.lang.linear_algebra import make_spd as make_spd
 from octants.lang.linear_algebra import outer as outer
@@ -13,20 +27,6 @@ from octants.lang.linear_algebra import polar_decompose as polar_decompose
 from octants.lang.linear_algebra import solve as solve
 from octants.lang.linear_algebra import svd as svd
 from octants.lang.linear_algebra import sym_eig as sym_eig
-from octants.lang.memory import assume_in_range as assume_in_range
-from octants.lang.memory import atomic_add as atomic_add
-from octants.lang.memory import atomic_and as atomic_and
-from octants.lang.memory import atomic_cas as atomic_cas
-from octants.lang.memory import atomic_exchange as atomic_exchange
-from octants.lang.memory import atomic_max as atomic_max
-from octants.lang.memory import atomic_min as atomic_min
-from octants.lang.memory import atomic_mul as atomic_mul
-from octants.lang.memory import atomic_or as atomic_or
-from octants.lang.memory import atomic_sub as atomic_sub
-from octants.lang.memory import atomic_xor as atomic_xor
-from octants.lang.memory import random as random
-from octants.lang.memory import rescale_index as rescale_index
-from octants.lang.memory import volatile_load as volatile_load
 from octants.lang.scalar_functions import abs as abs  # noqa: A004
 from octants.lang.scalar_functions import acos as acos
 from octants.lang.scalar_functions import acosh as acosh

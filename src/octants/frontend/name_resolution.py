@@ -23,9 +23,7 @@ from octants.diagnostics.render import Label
 from octants.diagnostics.suggestions import suggest
 from octants.frontend import indexing, matrices, references
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.python_objects import wrap
-from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
-from octants.frontend.values import (
+from octants.frontend.expression_values import (
     ArrayReference,
     Components,
     ElementReference,
@@ -36,6 +34,8 @@ from octants.frontend.values import (
     describe,
     is_view,
 )
+from octants.frontend.python_object_conversion import wrap
+from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.ir.core import Companion, Value
 from octants.lang.function_marks import marked_function
 from octants.lazy_dataclass import dataclass
