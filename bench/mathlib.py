@@ -22,7 +22,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.mathlib.functions import BINARY, FUNCTIONS, UNARY
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.cpu.native import support
+from octants.runtime.cpu.native import linking
 from octants.types.scalars import DType, f32, f64, i32
 
 COUNT, REPEATS = 1 << 14, 9
@@ -95,7 +95,7 @@ def measure(device: CpuDevice, fn: str, dtype: DType, level: int) -> tuple[float
 
 
 def main(names: list[str]) -> None:
-    support._IMPLIED.extend(fn + end for fn in FUNCTIONS for end in ("", "f"))
+    linking._IMPLIED.extend(fn + end for fn in FUNCTIONS for end in ("", "f"))
     device = CpuDevice(max_threads=1)
     print(f"{cpu.host_target().cpu}, {COUNT} numbers in one thread; nanoseconds for a number")
     for dtype in (f32, f64):

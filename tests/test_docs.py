@@ -23,7 +23,7 @@ import pytest
 
 from octants.backends.table import obstacle_to
 from octants.target import Arch
-from octants.tools import reference
+from octants.tools import api_reference
 from tests.devices import ON_GPU
 
 REPOSITORY = Path(__file__).parent.parent
@@ -176,7 +176,7 @@ def test_commands_of_the_pages_exist() -> None:
 
 def test_reference_is_up_to_date() -> None:
     written = (REPOSITORY / "docs" / "api.md").read_text()
-    assert written == reference.page(), "make docs writes docs/api.md"
+    assert written == api_reference.page(), "make docs writes docs/api.md"
 
 
 def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:

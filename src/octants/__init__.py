@@ -183,7 +183,7 @@ _tree.deactivate_cells = lambda block: _sparse.deactivate(block)  # noqa: PLW010
 _MODULES_OF_NAMES = {
     "BitpackedFields": "data.bitpacked_fields",
     "GUI": "ui",
-    "GraphStatus": "launch.graph_status",
+    "GraphStatus": "launch.checkpoint_status",
     "from_dlpack": "data.dlpack_import",
     "hex_to_rgb": "ui",
     "rgb_to_hex": "ui",
@@ -199,7 +199,7 @@ if TYPE_CHECKING:
     from octants import ui as ui
     from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
     from octants.data.dlpack_import import from_dlpack as from_dlpack
-    from octants.launch.graph_status import GraphStatus as GraphStatus
+    from octants.launch.checkpoint_status import GraphStatus as GraphStatus
     from octants.types.structs import dataclass as dataclass
     from octants.types.typing_stubs import *  # noqa: F403
     from octants.ui import GUI as GUI

@@ -14,7 +14,7 @@ import octants as qd
 from octants import driver
 from octants.options import memory_of_the_machine
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 
 _C = ctypes.CDLL(None)
 _C.realloc.restype = ctypes.c_void_p

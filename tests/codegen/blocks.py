@@ -18,7 +18,7 @@ from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.gpu.kernels import write
 from octants.ir.core import Module
 from octants.ir.verifier import verify
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.memory.host import HostAllocation
 from tests.codegen.compiled import TARGET
 from tests.codegen.threads import Threads

@@ -21,7 +21,7 @@ from octants.codegen.llvm.gpu import emulated_on_cpu
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.cuda import launch_context
 from octants.runtime.cuda.device import CudaDevice
 from tests.codegen.compiled import TARGET

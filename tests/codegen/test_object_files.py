@@ -21,7 +21,7 @@ from octants.ir.core import Module
 from octants.runtime.cpu.loader import elf, relocations
 from octants.runtime.cpu.loader.elf import CODE, CONSTANTS, DATA, ObjectFile
 from octants.runtime.cpu.loader.relocations import Refused
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.target import Target
 from octants.types.scalars import f32
 from tests.codegen.compiled import TARGET, Compiled, ndarray, parallel

@@ -20,7 +20,7 @@ from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import Module
 from octants.ir.ops import arithmetic as fns
 from octants.runtime import cpu as runtime
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.cpu.native.structures import Messages, ThreadContext, Worker
 from octants.target import Target
 from octants.types import scalars

@@ -13,7 +13,7 @@ from octants.artifact import Dispatch
 from octants.codegen.llvm.gpu import emulated_on_cpu
 from octants.ir.core import Module
 from octants.ir.verifier import verify
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.memory.host import HostAllocation
 from tests.codegen.compiled import TARGET, Compiled
 

@@ -485,9 +485,9 @@ def test_torch_is_not_imported() -> None:
     import subprocess
 
     code = (
-        "import sys; from octants.data import current;"
+        "import sys; from octants.data import current_runtime;"
         "from octants.runtime.devices.null import NullDevice;"
-        "current.start(NullDevice()); from octants.data.field_factories import field;"
+        "current_runtime.start(NullDevice()); from octants.data.field_factories import field;"
         "x = field(float, 3); x.fill(1); x.to_numpy(); x.to_dlpack(); x.from_dlpack(x);"
         "assert 'torch' not in sys.modules"
     )

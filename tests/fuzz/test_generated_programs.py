@@ -11,7 +11,7 @@ import pytest
 from octants.fuzz.compare import is_nonzero
 from octants.fuzz.generator.build import generate
 from octants.fuzz.generator.context import ArrayInfo
-from octants.fuzz.generator.widths import fitted
+from octants.fuzz.generator.integer_widths import fitted
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Outcome, Program
 from tests.fuzz.helpers import assert_generated

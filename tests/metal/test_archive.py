@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsWarning
-from octants.runtime.metal import archive
+from octants.runtime.metal import pipeline_archive
 from tests.metal.cpp import need_compiler
 from tests.metal.emulated import emulated_metal
 from tests.metal.fake_metal import ARCHIVE, BROKEN_ARCHIVE, FakeMetal
@@ -78,9 +78,11 @@ def test_another_macos_compiles_again(tmp_path: Path) -> None:
 def test_an_archive_that_metal_rejects_is_replaced(
     tmp_path: Path, head: bytes, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    given = archive.Archive.data
+    given = pipeline_archive.Archive.data
     with monkeypatch.context() as patch:
-        patch.setattr(archive.Archive, "data", lambda self: given(self).replace(ARCHIVE, head, 1))
+        patch.setattr(
+            pipeline_archive.Archive, "data", lambda self: given(self).replace(ARCHIVE, head, 1)
+        )
         run(tmp_path)
     (rejected,) = archives(tmp_path)
     data = rejected.read_bytes()
@@ -114,7 +116,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monkey
     def refuse(**_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(archive.tempfile, "TemporaryDirectory", refuse)
+    monkeypatch.setattr(pipeline_archive.tempfile, "TemporaryDirectory", refuse)
     assert len(run(tmp_path).compiled) == 2
     assert archives(tmp_path) == []
 

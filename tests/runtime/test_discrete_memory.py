@@ -17,7 +17,7 @@ from tests.devices import DISCRETE
 ROOT = Path(__file__).parents[2]
 FILES = (
     "data/test_host_access",
-    "data/test_events",
+    "data/test_host_access_events",
     "api/test_launch_path",
     "api/test_torch",
     "ad/test_snapshots",

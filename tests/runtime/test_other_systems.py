@@ -22,7 +22,7 @@ from octants.runtime.cpu.loader import executable
 from octants.runtime.cpu.loader.elf import ObjectFile
 from octants.runtime.cpu.loader.relocations import Refused
 from octants.runtime.cpu.native import assembly
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.cpu.native.structures import Pool, ThreadContext
 from octants.target import Target
 from tests.codegen.compiled import Compiled

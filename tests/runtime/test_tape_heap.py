@@ -19,7 +19,7 @@ from octants.ir import ops
 from octants.ir.core import Module, Record, Value
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.device import LaunchState
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.types.scalars import DType, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_

@@ -18,7 +18,7 @@ from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Module
 from octants.runtime.cpu import CpuDevice, system_limits
 from octants.runtime.cpu.native import assembly as native_runtime
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.types.scalars import i32, i64
 from tests.codegen.compiled import Compiled, argument, ndarray, parallel
 from tests.runtime.kernels import increment, spin

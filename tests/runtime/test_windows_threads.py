@@ -11,7 +11,7 @@ import pytest
 
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.native import assembly, windows_threads
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from tests.codegen.compiled import Compiled
 from tests.metal.cpp import built
 from tests.runtime.kernels import increment

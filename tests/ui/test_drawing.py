@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ui import frames
+from octants.ui import frame_output
 from octants.ui.picture import Picture
 
 pytest.importorskip("PIL")
@@ -20,7 +20,7 @@ pytest.importorskip("PIL")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OCTANTS_FRAMES", str(tmp_path / "frames"))
-    monkeypatch.setattr(frames, "_windows", itertools.count())
+    monkeypatch.setattr(frame_output, "_windows", itertools.count())
     return tmp_path / "frames"
 
 
@@ -214,7 +214,7 @@ def test_a_wrong_number_of_frames_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_warning_says_how_to_get_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OCTANTS_FRAMES", raising=False)
-    monkeypatch.setattr(frames, "_warned", set())
+    monkeypatch.setattr(frame_output, "_warned", set())
     with pytest.warns(qd.OctantsWarning, match="OCTANTS_FRAMES=folder"):
         gui = qd.GUI("x", 8)
     with warnings.catch_warnings():

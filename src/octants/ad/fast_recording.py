@@ -14,7 +14,7 @@ from typing import Any
 from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.overwrite_ledger import MemoryRows
 from octants.analysis.index_ranges import Accessed, rows_of
-from octants.launch.alias_free import Identities, identities_of, positions_of
+from octants.launch.alias_free_launches import Identities, identities_of, positions_of
 from octants.launch.derivative_variants import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation

@@ -28,7 +28,7 @@ from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases, tangent_program
-from octants.launch.races import check_before_gradient
+from octants.launch.race_checks import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
 from octants.types.signature import FieldHandle

@@ -20,7 +20,7 @@ from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases
-from octants.launch.races import check_before_gradient
+from octants.launch.race_checks import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.tangent_kernels import with_tangents
 from octants.launch.taped_memory import (

@@ -35,11 +35,11 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.ir.core import Companion
-from octants.launch.alias_free import has_distinct_arrays
+from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
-from octants.launch.races import check_before_gradient, gradient_check, validate_launch
+from octants.launch.race_checks import check_before_gradient, gradient_check, validate_launch
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,

@@ -17,7 +17,7 @@ from octants.diagnostics.tape_errors import ChangedSinceLaunch
 from octants.launch.atomic_logs import Logs
 from octants.launch.derivative_variants import ReverseStep
 from octants.launch.persistent_storage import PersistentStorage
-from octants.launch.read_fingerprint import ReadFingerprint
+from octants.launch.read_fingerprint_check import ReadFingerprint
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, adjoint_of, memories_of, persistent_memory
 from octants.lazy_dataclass import dataclass

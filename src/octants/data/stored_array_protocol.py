@@ -97,5 +97,8 @@ class StoredArray(ABC):
         if last is not None and last[0] == now and last[1] != region:
             region = ()
         self.written = now, region
-        if self.companion is Companion.PRIMAL and now[0] is events.Clock.launches.first_numbers:
-            events.Clock.last_write = now
+        if (
+            self.companion is Companion.PRIMAL
+            and now[0] is host_access_events.Clock.launches.first_numbers
+        ):
+            host_access_events.Clock.last_write = now

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS
-from octants.fuzz.checks import CHECKS
 from octants.fuzz.generator.build import generate
 from octants.fuzz.generator.profiles import PROFILES
+from octants.fuzz.metamorphic_checks import CHECKS
 from octants.fuzz.report import Report
 from octants.fuzz.runner import PRECISIONS, Entry
 

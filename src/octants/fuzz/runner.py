@@ -17,9 +17,9 @@ from typing import Any
 
 from octants.fuzz import script
 from octants.fuzz.backends import BACKENDS, Backend, PackageBackend
-from octants.fuzz.checks import Checker
 from octants.fuzz.compare import Status, Verdict, check
 from octants.fuzz.generator.build import generate
+from octants.fuzz.metamorphic_checks import Checker
 from octants.fuzz.program import Program
 from octants.fuzz.report import Report
 from octants.fuzz.shrink import shrink

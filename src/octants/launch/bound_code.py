@@ -15,11 +15,15 @@ from octants.driver import Code
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.arguments.binding import ArrayKind, Binding
+from octants.runtime.arguments.array_bindings import ArrayKind, Binding
 from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.parameter_blocks.last_launch import LastLaunch, last_arguments, last_launch
+from octants.runtime.parameter_blocks.recovered_arguments import (
+    LastLaunch,
+    last_arguments,
+    last_launch,
+)
 from octants.slow_compiles import compiling
 from octants.timeline import COMPILE, span
 from octants.types.signature import ArraySource, TemporarySource

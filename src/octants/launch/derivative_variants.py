@@ -21,7 +21,7 @@ from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.atomic_logs import LogPlan, make_plan
 from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.persistent_storage import PersistentLayout
-from octants.launch.read_fingerprint import ReadFingerprint, make_fingerprint
+from octants.launch.read_fingerprint_check import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, aliases_of, is_alias_free
 from octants.lazy_dataclass import dataclass

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.conversions import describe
 from octants.runtime.arguments.parameters import Leaf, is_torch
-from octants.runtime.arguments.replacement import replace
 from octants.types.annotations import AnyTensor, NdarrayAnnotation
 from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
 

@@ -29,7 +29,7 @@ from octants.garbage_collection import Uncollected
 from octants.launch.changing_numbers import varying_reads
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel_gradient import Gradient
-from octants.launch.races import launch_with_race_check
+from octants.launch.race_checks import launch_with_race_check
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.warm_call import WarmCall, make_entry

@@ -11,13 +11,13 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
-from octants.launch.alias_free import has_distinct_arrays
+from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
-from octants.launch.races import check_before_gradient
+from octants.launch.race_checks import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.taped_memory import memories_of, memory_at

@@ -21,7 +21,7 @@ import numpy as np
 
 from octants import driver
 from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect
-from octants.data.events import Clock
+from octants.data.host_access_events import Clock
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
@@ -29,7 +29,7 @@ from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memories_of, region_of
 from octants.lazy_dataclass import dataclass
-from octants.runtime.parameter_blocks.last_launch import LastLaunch
+from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
 from octants.types.signature import ArgumentSource, FieldSource
 
 

@@ -26,7 +26,7 @@ from octants.diagnostics.graph_errors import (
 from octants.diagnostics.span import Span
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.frontend import source
-from octants.launch.graph_status import GraphStatus
+from octants.launch.checkpoint_status import GraphStatus
 from octants.launch.kernel import Kernel
 from octants.launch.kernel_segments import (
     Choice,

@@ -39,13 +39,13 @@ from octants.launch.specialisation_guards import (
 )
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
-from octants.runtime.arguments.binding import ArrayKind, kind_of
+from octants.runtime.arguments.argument_types import argument_type, build_argument
+from octants.runtime.arguments.array_bindings import ArrayKind, kind_of
 from octants.runtime.arguments.conversions import is_read_only
 from octants.runtime.arguments.frozen_structs import frozen_structs
 from octants.runtime.arguments.key_conditions import Recognition
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.arguments.signatures import Signature
-from octants.runtime.arguments.types import argument_type, build_argument
 from octants.runtime.device import Device
 from octants.slow_compiles import watched
 from octants.types.annotations import AnyTensor

@@ -10,8 +10,8 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.runtime.capture import Command, CommandReplay
+from octants.runtime.launch_timers import Timer
 from octants.runtime.reports.pending_errors import Pending
-from octants.runtime.timers import Timer
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 """Contiguous host memory, as bytes."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from octants.diagnostics.optional_dependencies import import_optional
-from octants.ui.frames import Frames
+from octants.ui.frame_output import Frames
 from octants.ui.picture import Picture, to_rgb
 
 Image = npt.NDArray[np.uint8]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.ui import events
-from octants.ui.frames import Frames
+from octants.ui.frame_output import Frames
 from octants.ui.picture import Picture, from_hex, to_array
 from octants.ui.vertex_arrays import each, rows
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from octants.ui.frames import Frames
+from octants.ui.frame_output import Frames
 from octants.ui.gui import colour_map
 from octants.ui.picture import Picture, from_floats, to_array
 from octants.ui.scene import Scene

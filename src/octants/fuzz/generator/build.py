@@ -18,9 +18,9 @@ from octants.fuzz.generator import (
     tasks,
     vectors,
 )
+from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import ArrayInfo, Context, Grammar, Shared, Variable
 from octants.fuzz.generator.profiles import PROFILES, Profile
-from octants.fuzz.generator.shaping import fitting
 from octants.fuzz.program import FloatArray, Program
 
 Step = tuple[str, tuple[Any, ...]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from octants.fuzz.generator.bounded_expressions import fitting, index
 from octants.fuzz.generator.context import Context, Expr, Productions, Variable
-from octants.fuzz.generator.shaping import fitting, index
 
 LIMIT = 4.0  # the bound of a value
 TABLE = 3  # elements of the tuple that indices of unrolled loops index

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from octants.fuzz.generator.bounded_expressions import index
 from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Role
-from octants.fuzz.generator.shaping import index
 
 
 def position(c: Context, array: ArrayInfo, role: Role) -> str:

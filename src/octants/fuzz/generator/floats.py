@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator.bounded_expressions import tame, two
 from octants.fuzz.generator.context import Context, Expr
-from octants.fuzz.generator.shaping import tame, two
 
 LIMIT = 6.0
 Maker = Callable[..., "Expr | None"]

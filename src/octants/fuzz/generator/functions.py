@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.fuzz.generator import structs, vectors
+from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import ArrayInfo, Context, Function, Role, Shared, Variable
-from octants.fuzz.generator.shaping import fitting
 
 PREFIXES = {"f": "a", "i": "c"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.fuzz.generator import elements
+from octants.fuzz.generator.bounded_expressions import modulo, two, within
 from octants.fuzz.generator.context import Context, Expr
-from octants.fuzz.generator.shaping import modulo, two, within
 
 Maker = Callable[..., "Expr | None"]
 

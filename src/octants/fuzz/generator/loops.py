@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from octants.fuzz.generator import elements, integers
+from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import ArrayInfo, Context, Variable
-from octants.fuzz.generator.shaping import fitting
 
 MAX_TRIPS = 5
 MAX_NEST = 3

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from octants.fuzz.generator import (
-    adjoints,
     containers,
+    custom_adjoints,
     graphs,
+    integer_widths,
+    integer_wrapping,
     layouts,
+    ndarray_views,
     objects,
     quants,
     races,
     sparse,
-    statics,
+    static_expressions,
     structs,
-    views,
-    widths,
-    wrapping,
 )
 from octants.fuzz.generator.context import Context, Productions
 
@@ -48,17 +48,18 @@ PROFILES = {
     ),
     "wrapping": Profile(
         "integers near the ends of their types, in indices, divisors and bounds of loops",
-        (wrapping.PRODUCTIONS,),
+        (integer_wrapping.PRODUCTIONS,),
         items=(1, 2, 3, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33),
     ),
     "types": Profile(
-        "integers of all widths, atomics of all kinds, bit casts, f16", (widths.PRODUCTIONS,)
+        "integers of all widths, atomics of all kinds, bit casts, f16",
+        (integer_widths.PRODUCTIONS,),
     ),
     "layouts": Profile(
         "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
     ),
     "quantised": Profile(
-        "fields of a few bits that share words", (quants.PRODUCTIONS, widths.PRODUCTIONS)
+        "fields of a few bits that share words", (quants.PRODUCTIONS, integer_widths.PRODUCTIONS)
     ),
     "sparse": Profile(
         "sparse fields: pointer, bitmasked and dynamic blocks",
@@ -67,7 +68,7 @@ PROFILES = {
     ),
     "collections": Profile(
         "views of ndarrays; dicts, lists and comprehensions",
-        (views.PRODUCTIONS, containers.PRODUCTIONS),
+        (ndarray_views.PRODUCTIONS, containers.PRODUCTIONS),
         writes=("fill", "copy_from", "__setitem__", "from_numpy"),
     ),
     "graphs": Profile(
@@ -75,8 +76,12 @@ PROFILES = {
         (graphs.PRODUCTIONS,),
         sizes=(0.2, 0.3),
     ),
-    "statics": Profile("`static` around literals and in conditions", (statics.PRODUCTIONS,)),
-    "adjoints": Profile("funcs with adjoints of their own", (adjoints.PRODUCTIONS,), (0, 0, 1)),
+    "statics": Profile(
+        "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)
+    ),
+    "adjoints": Profile(
+        "funcs with adjoints of their own", (custom_adjoints.PRODUCTIONS,), (0, 0, 1)
+    ),
     "races": Profile(
         "loops whose work items may race: such programs have to be refused (OCT303) or reported"
         " (OCT304), all others give their gradient",
@@ -98,7 +103,7 @@ PROFILES = {
         "all of these",
         (
             structs.PRODUCTIONS,
-            widths.PRODUCTIONS,
+            integer_widths.PRODUCTIONS,
             layouts.PRODUCTIONS,
             objects.PRODUCTIONS,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.fuzz.generator.context import ArrayInfo, Productions, Shared
-from octants.fuzz.generator.widths import HIGH, LOW
+from octants.fuzz.generator.integer_widths import HIGH, LOW
 
 WORD = 64  # bits
 

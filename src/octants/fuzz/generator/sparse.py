@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants.fuzz.generator import elements
+from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import (
     ArrayInfo,
     Cells,
@@ -14,7 +15,6 @@ from octants.fuzz.generator.context import (
     Shared,
     Variable,
 )
-from octants.fuzz.generator.shaping import fitting
 
 
 def declare(shared: Shared) -> list[str]:

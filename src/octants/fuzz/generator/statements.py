@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import elements, loops, memory, vectors
+from octants.fuzz.generator import array_writes, elements, loops, vectors
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import Context, Variable
-from octants.fuzz.generator.shaping import fitting, within
 
 LOCAL = 4.0  # the bound of a float local
 Maker = Callable[[Context], "bool | None"]
@@ -339,5 +339,5 @@ STATEMENTS: list[tuple[float, Maker]] = [
     (0.8, loops.pairs),
     (1.0, _leave_loop),
     (0.6, _return_early),
-    *memory.STATEMENTS,
+    *array_writes.STATEMENTS,
 ]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import (
     ArrayInfo,
     Context,
@@ -20,7 +21,6 @@ from octants.fuzz.generator.context import (
     Shared,
     Variable,
 )
-from octants.fuzz.generator.shaping import fitting, within
 
 FLOAT, INTEGER = 4.0, 6  # bounds of members
 Shape = tuple[int, ...]

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from octants.fuzz.generator import elements, memory, shaping, structs, vectors, widths
+from octants.fuzz.generator import (
+    array_writes,
+    bounded_expressions,
+    elements,
+    integer_widths,
+    structs,
+    vectors,
+)
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import ArrayInfo, Context, Domain, Role, Variable
-from octants.fuzz.generator.shaping import fitting, within
 
 
 def parallel(c: Context, extents: tuple[int, int]) -> None:
@@ -137,7 +144,7 @@ def _role(c: Context, array: ArrayInfo, domain: Domain) -> Role:
         if array.updates:
             return Role(kind, fn=c.pick(array.updates))
         if array.sort == "w":
-            return Role(kind, fn=c.pick(widths.FNS))
+            return Role(kind, fn=c.pick(integer_widths.FNS))
         fns = ["add", "min", "max", "mul"] if array.is_float else ["add", "max", "or"]
         return Role(
             kind, fn=c.rng.choices(fns, [12, 1, 1, 0.2] if array.is_float else [4, 1, 1])[0]
@@ -246,7 +253,7 @@ def _mixture(c: Context) -> str:
     terms.append(fitting(c, 1.0, 1).text)
     loaded = elements.load(c, "f")
     if loaded is not None and c.chance(0.7):
-        terms.append(f"0.4 * {shaping.tame(c, loaded, 2.0).text}")
+        terms.append(f"0.4 * {bounded_expressions.tame(c, loaded, 2.0).text}")
     return " + ".join(terms)
 
 
@@ -272,7 +279,7 @@ def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
     elif role.fn == "mul":
         c.emit(f"qd.atomic_mul({element}, 0.8 + 0.2 * qd.sin({_mixture(c)}))")
     else:
-        c.emit(f"qd.atomic_{role.fn}({element}, {_mixture(c)}{memory.tie_breaker(c)})")
+        c.emit(f"qd.atomic_{role.fn}({element}, {_mixture(c)}{array_writes.tie_breaker(c)})")
 
 
 def _product(extents: tuple[int, ...]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.fuzz.generator import elements
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import Context, Expr, Function
-from octants.fuzz.generator.shaping import fitting, within
 
 Shape = tuple[int, ...]
 LIMIT = 3.0  # of a component of a local

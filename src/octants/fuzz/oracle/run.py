@@ -10,8 +10,8 @@ import numpy as np
 
 from octants.fuzz.oracle.arrays import Array
 from octants.fuzz.oracle.matrices import Matrix
-from octants.fuzz.oracle.namespace import BUILTINS, Namespace
 from octants.fuzz.oracle.numbers import F32, F64, Defaults, Num, lift
+from octants.fuzz.oracle.package_namespace import BUILTINS, Namespace
 from octants.fuzz.oracle.rewrite import rewrite
 from octants.fuzz.oracle.state import STATE, reverse
 from octants.fuzz.oracle.structs import Struct

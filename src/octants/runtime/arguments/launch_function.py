@@ -16,11 +16,11 @@ from typing import Any
 
 from octants.diagnostics.generated_functions import define
 from octants.ir.core import Companion, Space
-from octants.runtime.arguments.binding import Binding
-from octants.runtime.arguments.native_copies import launch_on_native_copies
+from octants.runtime.arguments.argument_replacement import replace
+from octants.runtime.arguments.array_bindings import Binding
+from octants.runtime.arguments.native_format_copies import launch_on_native_copies
 from octants.runtime.arguments.packing import Layout
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.arguments.replacement import replace
 from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
 from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device

@@ -20,7 +20,8 @@ from octants.artifact import Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Array, ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments.binding import Binding
+from octants.runtime.arguments.argument_replacement import replace
+from octants.runtime.arguments.array_bindings import Binding
 from octants.runtime.arguments.conversions import (
     check_extents,
     check_scalar,
@@ -34,7 +35,6 @@ from octants.runtime.arguments.conversions import (
     torch_strided_address,
     with_gradient,
 )
-from octants.runtime.arguments.replacement import replace
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
 from octants.runtime.parameter_blocks.pool import (

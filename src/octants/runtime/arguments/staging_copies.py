@@ -16,7 +16,7 @@ import numpy as np
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.conversions import check_extents, torch_companion, with_gradient
-from octants.runtime.arguments.native_copies import identity
+from octants.runtime.arguments.native_format_copies import identity
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.capture import refuse
 from octants.runtime.device import Device

@@ -15,7 +15,7 @@ from typing import Any
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.runtime.cpu import system_limits
-from octants.runtime.cpu.native import support as native
+from octants.runtime.cpu.native import linking as native
 from octants.runtime.cpu.native.structures import ThreadContext, aligned
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.runtime.devices.serial_queue import SerialLaunches

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.abi import MAXIMUM_TAPE
+from octants.runtime.cpu.native.linking import Support
 from octants.runtime.cpu.native.structures import Pool, Worker, aligned
-from octants.runtime.cpu.native.support import Support
 
 _POLL_SECONDS = 1e-4
 

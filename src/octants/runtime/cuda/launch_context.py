@@ -12,7 +12,7 @@ from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.graphs import abortable_nodes
-from octants.runtime.cuda.graphs.unchecked_replays import Replays
+from octants.runtime.cuda.graphs.replays_short_of_tape import Replays
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import Module

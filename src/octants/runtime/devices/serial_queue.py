@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.runtime.capture import Command, CommandList
-from octants.runtime.timers import HostTimer, Timer
+from octants.runtime.launch_timers import HostTimer, Timer
 
 Pools = dict[Any, list[Any]]
 

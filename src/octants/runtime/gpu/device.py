@@ -14,10 +14,10 @@ from octants.runtime.device import Allocation, Bytes
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.launch_timers import SynchronisedTimer, Timer
 from octants.runtime.memory.fill import set_elements
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
-from octants.runtime.timers import SynchronisedTimer, Timer
 
 
 class GpuDevice:

@@ -9,10 +9,10 @@ from octants.artifact import Artifact, Dispatch
 from octants.cache import configured_store
 from octants.diagnostics.metal_errors import ForkedMetal, MetalFailed, TooManyThreads
 from octants.lazy_dataclass import dataclass
-from octants.runtime.gpu import cached_pipelines
-from octants.runtime.metal.archive import Archive
+from octants.runtime.gpu import pipeline_cache
 from octants.runtime.metal.context import Context
 from octants.runtime.metal.library import Size
+from octants.runtime.metal.pipeline_archive import Archive
 
 _VERSION_3_2 = 3 << 16 | 2
 _SAFE, _PRECISE = 0, 1  # MTLMathModeSafe, MTLMathFloatingPointFunctionsPrecise
@@ -26,7 +26,7 @@ class Pipeline:
     threads: Size
 
 
-class Program(cached_pipelines.Program):
+class Program(pipeline_cache.Program):
     """The pipelines of a text, by the names of its entry points."""
 
     def __init__(self, context: Context, artifact: Artifact) -> None:

@@ -12,12 +12,12 @@ from octants.diagnostics.vulkan_errors import LoopCut
 from octants.runtime.gpu.batched_device import BatchedDevice, SharedState, shared_state
 from octants.runtime.gpu.heap import ALIGNMENT, SubAllocation
 from octants.runtime.memory.host import view_memory
-from octants.runtime.vulkan.bindings import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.kernel import VulkanKernel
 from octants.runtime.vulkan.memory import MAPPED, NEAR, Buffer, Heap, large_buffer
 from octants.runtime.vulkan.physical_devices import Hardware, choose
 from octants.runtime.vulkan.pipelines import Pipeline
+from octants.runtime.vulkan.push_constants_and_descriptors import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
 from octants.runtime.vulkan.transfers import Transfers
 

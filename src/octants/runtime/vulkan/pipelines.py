@@ -10,18 +10,18 @@ from typing import Any
 from octants.artifact import Artifact, Dispatch
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.vulkan_errors import VulkanFailed
-from octants.runtime.gpu import cached_pipelines
+from octants.runtime.gpu import pipeline_cache
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.bindings import COMPUTE_STAGE
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS
+from octants.runtime.vulkan.push_constants_and_descriptors import COMPUTE_STAGE
 
 _HEAD = struct.Struct("<4I16s")  # its own length, a version, vendor, device, what drivers compare
 _HEAD_VERSION = 1
 _WHOLE_SUBGROUPS = 2
 
 
-class Pipeline(cached_pipelines.Program):
+class Pipeline(pipeline_cache.Program):
     """The pipelines of a SPIR-V module, by the names of its entry points."""
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.data.ndarray import ndarray
 from octants.diagnostics.linalg_errors import EntryOutOfRange, TooManyEntries, WrongMatrixOption
-from octants.linalg.matrix import SparseMatrix, check_dtype, check_format
+from octants.linalg.sparse_matrix import SparseMatrix, check_dtype, check_format
 from octants.types.scalars import f32, i32
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import ArrayInfo, Context, Role
-from octants.fuzz.generator.shaping import fitting, within
 
 LOCAL = 4.0  # the bound of a float local
 Maker = Callable[[Context], "bool | None"]

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from octants.fuzz.oracle import functions, sparse, support
+from octants.fuzz.oracle import functions, rewritten_code_support, sparse
 from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
@@ -213,12 +213,12 @@ class Namespace:
     Matrix = MatrixMaker
     template = Template
     kernel = Kernel
-    static = staticmethod(support.static)
+    static = staticmethod(rewritten_code_support.static)
     math = Math
     Layout = Layouts
     stop_grad = staticmethod(_elementwise(functions.stop_grad))
-    ndrange = support.NdRange
-    grouped = staticmethod(support.grouped)
+    ndrange = rewritten_code_support.NdRange
+    grouped = staticmethod(rewritten_code_support.grouped)
     cast = staticmethod(cast)
     random = staticmethod(functions.random)
     pow = staticmethod(_power)
@@ -266,7 +266,7 @@ class Namespace:
 
 
 BUILTINS: dict[str, Any] = {
-    "range": support.Range,
+    "range": rewritten_code_support.Range,
     "min": Namespace.min,
     "max": Namespace.max,
     "abs": Namespace.abs,
@@ -274,5 +274,5 @@ BUILTINS: dict[str, Any] = {
     "pow": _power,
     "int": lambda x: cast(x, int),
     "float": lambda x: cast(x, float),
-    "_o": support,
+    "_o": rewritten_code_support,
 }

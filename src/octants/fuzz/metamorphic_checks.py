@@ -29,7 +29,7 @@ from octants.fuzz.backends import (
     options,
 )
 from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
-from octants.fuzz.identities import adjoint_identity, second_differences
+from octants.fuzz.derivative_identities import adjoint_identity, second_differences
 from octants.fuzz.program import Close, Outcome, Program, Undefined
 
 Options = dict[str, Any]

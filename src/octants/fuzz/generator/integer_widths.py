@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from octants.fuzz.generator import elements
+from octants.fuzz.generator.bounded_expressions import fitting, modulo
 from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Productions, Shared, Variable
-from octants.fuzz.generator.shaping import fitting, modulo
 
 NAMES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 LOW, HIGH = -(2.0**31), 2.0**31

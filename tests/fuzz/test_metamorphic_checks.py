@@ -10,8 +10,8 @@ import pytest
 
 from octants.fuzz import transforms
 from octants.fuzz.backends import BACKENDS, Actual, RunConfiguration
-from octants.fuzz.checks import CHECKS, Checker
 from octants.fuzz.compare import Status
+from octants.fuzz.metamorphic_checks import CHECKS, Checker
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
 from tests.devices import ARCH

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import (
     ArrayInfo,
     Context,
@@ -15,7 +16,6 @@ from octants.fuzz.generator.context import (
     Shared,
     Variable,
 )
-from octants.fuzz.generator.shaping import fitting, within
 
 _LAST, _FIRST = 2147483647, -2147483648
 _WHOLE = 1 << 32
