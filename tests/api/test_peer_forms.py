@@ -662,3 +662,39 @@ def test_methods_that_only_quadrants_has() -> None:
 
 def test_torch_shares_no_queue() -> None:
     assert qd.interop.get_mps_command_queue() == 0
+
+
+def test_class_methods_are_kernels_and_funcs() -> None:
+    """The class is a constant, as the object of a method is; a changed attribute is noticed."""
+
+    @qd.data_oriented
+    class Scale:
+        factor = 2
+
+        @classmethod
+        @qd.func
+        def moved(cls, x):  # type: ignore[no-untyped-def]
+            return x + cls.factor * 100
+
+        @classmethod
+        @qd.kernel
+        def apply(cls, x: qd.i32) -> qd.i32:
+            return x * cls.factor + cls.moved(x)
+
+        @qd.kernel
+        def from_object(self, x: qd.i32) -> qd.i32:
+            return self.moved(x) + Scale.moved(0)
+
+        @staticmethod
+        @qd.kernel
+        def plain(cls: qd.i32) -> qd.i32:
+            return cls + 1
+
+    class Triple(Scale):
+        factor = 3
+
+    assert (Scale.apply(2), Scale().apply(x=2), Triple.apply(2)) == (206, 206, 308)
+    assert Triple().from_object(2) == 502
+    assert Scale.plain(2) == 3
+    Scale.factor = 7
+    assert Scale.apply(2) == 716

@@ -270,7 +270,7 @@ class Kernel(Generic[P, R_co]):
         """Bind the arguments of a call: return them in the order of the parameters."""
         if not named and len(arguments) == self._count:
             return tuple(arguments)
-        if self.is_method and not arguments and "self" not in named:
+        if self.is_method and not arguments and self.signature.names[0] not in named:
             raise MissingMethodOwner(self.name).at(Definition(self.function).span)
         return self.signature.bind(arguments, named)
 

@@ -333,6 +333,6 @@ def is_in_class(function: Callable[..., Any]) -> bool:
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function was defined in the body of a class, and takes the object first."""
+    """Whether a function was defined in a class, and takes the object, or the class, first."""
     names = list(inspect.signature(function, follow_wrapped=False).parameters)
-    return is_in_class(function) and names[:1] == ["self"]
+    return is_in_class(function) and names[:1] in (["self"], ["cls"])
