@@ -75,7 +75,11 @@ def test_rounding():
         whole = call(function, Run(f32, -1.5), i32)
         assert (whole.dtype, whole.value) == (i32, expected)
         assert call(function, Run(i32, 5)).value == 5
-    assert call(scalar_functions.round, Run(f64, 2.5)).value == 2.0
+    for x, expected in ((2.5, 3.0), (-0.5, -1.0), (0.49999999999999994, 0.0), (1e300, 1e300)):
+        assert call(scalar_functions.round, Run(f64, x)).value == expected
+        assert scalar_functions.round(x) == expected
+    for x in (np.inf, -np.inf, np.nan):
+        np.testing.assert_equal(call(scalar_functions.round, Run(f64, x)).value, x)
     built_in = call(python.round, Run(f64, 2.5))
     assert (built_in.dtype, built_in.value) == (i32, 2)
     with pytest.raises(OctantsTypeError, match="OCT220"):

@@ -118,7 +118,7 @@ def _numeric() -> dict[Any, Handler]:
         scalar_functions.atan2: numeric_functions.atan2,
         scalar_functions.floor: numeric_functions.rounding("floor"),
         scalar_functions.ceil: numeric_functions.rounding("ceil"),
-        scalar_functions.round: numeric_functions.rounding("round"),
+        scalar_functions.round: numeric_functions.round_half_away,
         scalar_functions.trunc: numeric_functions.rounding("trunc"),
         scalar_functions.abs: numeric_functions.absolute,
         scalar_functions.sign: numeric_functions.sign,

@@ -74,6 +74,26 @@ def rounding(fn: str) -> Implementation:
     return build
 
 
+def round_half_away(context: Context, node: ast.AST, x: Any, dtype: Any = None) -> RunTime:
+    """``round``: a tie goes to the number that is further from zero."""
+    value = as_type_of_number(context, operand(context, x))
+    kind = dtype_of(value)
+    if kind.is_float:
+        build = context.builder
+
+        def rounded(element: Value) -> Value:
+            whole = build.unary("trunc", element)
+            half = build.constant(0.5, kind)
+            is_down = build.compare(
+                "lt", build.unary("abs", build.binary("sub", element, whole)), half
+            )
+            further = build.binary("add", whole, build.unary("sign", element))
+            return build.select(is_down, whole, further)
+
+        value = elementwise(context, "round", rounded, value)
+    return value if dtype is None else cast(context, node, value, dtype)
+
+
 def as_type_of_number(context: Context, x: Any) -> RunTime:
     """An operand as a run-time value, a number being of its default type."""
     return context.constant(x) if is_number(x) else x
@@ -254,7 +274,7 @@ def python_sum(context: Context, _node: ast.AST, iterable: Any, start: Any = 0) 
 
 
 def python_round(context: Context, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
-    """``round``: to the nearest integer, as Python's."""
+    """Python's ``round``: to the nearest integer, the even one at a tie."""
     value = operand(context, number)
     if is_number(value):
         return round(value) if ndigits is None else round(value, ndigits)

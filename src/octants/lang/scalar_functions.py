@@ -164,8 +164,16 @@ def ceil(x: Any, dtype: Any = None) -> Any:
 
 
 def round(x: Any, dtype: Any = None) -> Any:  # noqa: A001 - a name of the language
-    """The nearest whole number, of x's type or of ``dtype``; the even one at a tie."""
-    return _whole(np.rint, x, dtype)
+    """The nearest whole number, of x's type or of ``dtype``; that further from zero at a tie.
+
+    Python's ``round``, which kernels have too, gives the even one at a tie: 2 for 2.5.
+    """
+    return _whole(_half_away, x, dtype)
+
+
+def _half_away(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)[()]
 
 
 def trunc(x: Any, dtype: Any = None) -> Any:

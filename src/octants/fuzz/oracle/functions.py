@@ -144,16 +144,22 @@ def _note_sign(operand: Num, what: str) -> None:
     STATE.decide(operand.value > 0)
 
 
+def _half_away(x: float) -> int:
+    whole = math.trunc(x)
+    return whole + (abs(x - whole) >= 0.5) * (1 if x > 0 else -1)
+
+
 ROUNDINGS: dict[str, tuple[Callable[[float], int], float]] = {
     "floor": (math.floor, 0.0),
     "ceil": (math.ceil, 0.0),
-    "round": (round, 0.5),
+    "round": (_half_away, 0.5),
+    "round_even": (round, 0.5),
     "trunc": (math.trunc, 0.0),
 }
 
 
 def rounding(name: str, x: Any) -> Num:
-    """floor, ceil, round (ties to even) or trunc; the type stays."""
+    """floor, ceil, round (ties away from zero), round_even or trunc; the type stays."""
     operand = lift(x)
     if not operand.type.is_float:
         return operand

@@ -160,7 +160,7 @@ def _power(x: Any, y: Any) -> Any:
 
 def _builtin_round(x: Any) -> Any:
     """Python's ``round``, which gives an integer."""
-    return cast(functions.rounding("round", x), int)
+    return cast(functions.rounding("round_even", x), int)
 
 
 class Math:
