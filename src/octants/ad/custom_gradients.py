@@ -13,9 +13,10 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 
 if TYPE_CHECKING:
-    from octants.ad import tangents
+    from octants.ad import forward_mode, tangents
     from octants.diagnostics import array_function_errors as errors
 else:
+    forward_mode = Deferred("octants.ad.forward_mode")
     tangents = Deferred("octants.ad.tangents")
     errors = Deferred("octants.diagnostics.array_function_errors")
 
@@ -64,6 +65,8 @@ class ReplacedFunction:
             raise errors.NoSecondDerivative(
                 f"`{self.function.__name__}`, which has a gradient of its own"
             ).at(None)
+        if isinstance(tape, forward_mode.FwdMode):
+            raise errors.NoDualsOfCustom(self.function.__name__).at(None)
         if not isinstance(tape, Tape):
             return self.function(*args, **named)
         if self.grad is None:
@@ -84,7 +87,8 @@ def grad_replaced(function: Callable[..., Any]) -> ReplacedFunction:
     """Decorate a host function whose gradient `grad_for` gives.
 
     A tape records a call of it as one event, not the launches in it. Its reverse calls the gradient
-    with the same arguments, on memory as the call left it.
+    with the same arguments, on memory as the call left it. In forward mode a call is an error,
+    since a gradient gives no tangents; ``name.function`` is what was decorated.
     """
     return ReplacedFunction(function)
 

@@ -83,6 +83,19 @@ class NoTangentsOfCustom(UserError):
     remedy = "use reverse mode: `ad.vjp`, `ad.jacobian(..., mode='reverse')`, `ad.Tape`"
 
 
+class NoDualsOfCustom(UserError):
+    """Forward mode calls a function whose gradient is another function."""
+
+    name: str
+    code = "OCT366"
+    exception = OctantsRuntimeError
+    title = "`{name}` has a gradient of its own, and so no tangents"
+    remedy = (
+        "use a tape; or call `{name}.function(...)` in `FwdMode`, if the derivative of the launches"
+        " in it is the one that you want"
+    )
+
+
 class WrongDirection(UserError):
     """A tangent or an adjoint that has another shape than what it belongs to."""
 
