@@ -61,7 +61,7 @@ class IneffectiveOption(UserError):
 
 
 class ProfilerIsOff(UserError):
-    """The profiler is queried, but nothing was recorded."""
+    """A warning: the profiler is queried, but nothing was recorded."""
 
     code = "OCT405"
     exception = OctantsRuntimeError
