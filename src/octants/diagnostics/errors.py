@@ -626,6 +626,7 @@ class KernelInKernel(UserError):
 
     name: str
     code = "OCT152"
+    exception = OctantsSyntaxError
     title = "a kernel cannot call the kernel `{name}`"
     label = "called here"
     remedy = "make the called one a `@qd.func`"
