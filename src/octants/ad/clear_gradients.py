@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
 
 from octants.data import current_runtime
 from octants.diagnostics.exceptions import OctantsError
@@ -17,19 +20,32 @@ _COMPANIONS = {
 }
 
 
-def clear_gradients(companion: Companion) -> None:
-    """Set one companion of all fields and ndarrays of Octants to zero; tapes do not record it.
+def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> None:
+    """Set companions of all fields and ndarrays of Octants to zero; tapes do not record it.
 
     What has no memory yet is zero. In a capture it gets its memory here, so that replays, which
-    find what the run before left, set it to zero, too.
+    find what the run before left, set it to zero, too. What is in one piece of a GPU's memory is
+    set by one command for all.
+
+    Args:
+        companions: Which ones.
+        and_arrays: Arrays that are set to zero, too.
     """
-    is_captured = thread_capture() is not None
-    for array in current_runtime.runtime().arrays(companion):
+    is_captured, runtime = thread_capture() is not None, current_runtime.runtime()
+    ranges = []
+    gradients = runtime.arrays(*companions) if companions else ()
+    for array in itertools.chain(gradients, and_arrays):
         if is_captured and not array.is_allocated:
             with contextlib.suppress(OctantsError):  # raised where the array is used
                 array.window()
         if array.is_allocated:
-            array.clear()
+            found = array.window().far_range()
+            if found is None:
+                array.clear()
+            else:
+                ranges.append(found)
+    if ranges:
+        runtime.device.clear_each(tuple(ranges))
 
 
 def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:

@@ -27,7 +27,12 @@ from octants.runtime.arguments.parameters import is_torch
 
 
 class Loss(Protocol):
-    """What a tape differentiates."""
+    """What a tape differentiates.
+
+    `cleared` is the array that the tape sets to zero at its start, together with gradients.
+    """
+
+    cleared: Tensor | None
 
     @property
     def array(self) -> StoredArray | None:
@@ -55,6 +60,7 @@ class ArrayLoss:
         if not array.has_grad():
             raise WrongLoss("has no gradient").at(None)
         self._array = array
+        self.cleared: Tensor | None = array
         self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
 
     @property
@@ -63,7 +69,7 @@ class ArrayLoss:
         return found
 
     def reset(self) -> None:
-        self._array.clear()
+        """Nothing to do: it is `cleared`."""
 
     def seed(self, _: Sequence[TapeEntry]) -> None:
         self._array.companion_array(Companion.ADJOINT).write(self._seed)
@@ -74,6 +80,8 @@ class ArrayLoss:
 
 class TensorLoss:
     """A torch tensor that requires a gradient, of one element unless there is a seed for each."""
+
+    cleared: Tensor | None = None
 
     def __init__(self, tensor: Any, seed: Any = None) -> None:
         shape = tuple(tensor.shape)
@@ -108,6 +116,8 @@ class TensorLoss:
 
 class KernelLoss:
     """The result of the only launch of a kernel: one float, or what there is a seed for."""
+
+    cleared: Tensor | None = None
 
     def __init__(self, kernel: Kernel, seed: Any = None) -> None:
         self._kernel = kernel
@@ -148,6 +158,7 @@ class OuterLoss(ABC):
     """
 
     array = None
+    cleared: Tensor | None = None
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         for each in arrays:

@@ -89,6 +89,14 @@ class Window:
         if capture is not None:
             capture.wrote(self._parts, 0)
 
+    def far_range(self) -> tuple[int, int] | None:
+        """The address and the bytes of all elements, for `Device.clear_each`.
+
+        None where the host shares the memory, or while there is none, or in a capture, or where
+        other bytes lie between the elements.
+        """
+        return None
+
     def item(self, index: ElementRange) -> Any:
         """One element as a Python number."""
         if captures:
@@ -230,6 +238,11 @@ class FarWindow(Window):
         else:
             self.parts.clear(self._parts)
 
+    def far_range(self) -> tuple[int, int] | None:
+        if self._is_packed and not captures:
+            return self.address, self._parts.nbytes
+        return None
+
     @property
     def parts(self) -> DeviceParts:
         parts = self.storage.parts
@@ -274,6 +287,9 @@ class LateWindow(FarWindow):
     def clear(self) -> None:
         if not self.storage.puts_off(self.clear):
             super().clear()
+
+    def far_range(self) -> tuple[int, int] | None:
+        return None if self.storage.is_late else super().far_range()
 
 
 def make_window(

@@ -81,6 +81,11 @@ class LateStorage(Storage):
                     write()
         return object.__getattribute__(self, name)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether there is no memory yet."""
+        return self._writes is not None
+
     def puts_off(self, write: Callable[[], None]) -> bool:
         """Whether a write was put off, since there is no memory yet."""
         with self._lock:

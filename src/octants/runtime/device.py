@@ -134,6 +134,9 @@ class Device(Protocol):
     def clear(self, address: int, nbytes: int) -> None:
         """Queue a fill with zeros."""
 
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Queue a fill with zeros of several ranges: addresses and bytes. Not in a capture."""
+
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Queue a fill of ``count`` contiguous elements with the bytes of one.
 

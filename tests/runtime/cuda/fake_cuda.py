@@ -563,13 +563,18 @@ class FakeCuda:
         return 0
 
     def _add_node(self, out: Any, graph: int, before: Any, count: int, run: Any) -> int:
-        """A node after the last one: others are not made here."""
+        """A node after the last one, or one that waits for none, as all of its graph then do.
+
+        Nodes that wait for none run last first.
+        """
         nodes = self._handles[graph].nodes
-        assert count == (1 if nodes else 0)
-        assert not nodes or before[0] == list(nodes)[-1]
+        assert not count or before[0] == list(nodes)[-1]
         self._next += 256
         out[0] = self._next
-        nodes[self._next] = run
+        if count or not nodes:
+            nodes[self._next] = run
+        else:
+            self._handles[graph].nodes = {self._next: run, **nodes}
         return 0
 
     def _kernel_node(self, made: Any) -> Call:

@@ -114,3 +114,38 @@ def test_gradients_are_cleared_by_one_call_each(gpu: Gpu) -> None:
     qd.ad.clear_all_gradients()
     assert gpu.fake.calls["cuMemsetD8Async"] == 3
     assert all((x.grad.to_numpy() == 0).all() for x in fields)
+
+
+def test_gradients_that_are_often_cleared_are_cleared_by_one_graph(gpu: Gpu) -> None:
+    gpu.init()
+    arrays = [qd.field(qd.f32, 5, needs_grad=True) for _ in range(3)]
+
+    def clear() -> tuple[int, int]:
+        for array in arrays:
+            array.fill(2.0)
+            array.grad.fill(3.0)
+        gpu.fake.calls.clear()
+        qd.ad.clear_all_gradients()
+        for array in arrays:
+            assert array.to_numpy().tolist() == [2.0] * 5
+            assert array.grad.to_numpy().tolist() == [0.0] * 5
+        return sum(gpu.fake.calls[name] for name in FILLS), gpu.fake.calls["cuGraphLaunch"]
+
+    assert {clear() for _ in range(15)} == {(3, 0)}
+    assert {clear() for _ in range(15)} == {(0, 1)}
+    arrays.append(qd.ndarray(qd.f32, 5, needs_grad=True))
+    assert clear() == (4, 0)
+    del arrays[-1]
+    assert clear() == (0, 1)
+
+
+def test_a_loss_is_cleared_with_the_gradients(gpu: Gpu) -> None:
+    gpu.init()
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    for _ in range(20):
+        loss[None] = 4.0
+        gpu.fake.calls.clear()
+        with qd.ad.Tape(loss=loss):
+            assert loss[None] == 0.0
+        assert loss.grad[None] == 1.0
+    assert gpu.fake.calls["cuGraphLaunch"] == 1

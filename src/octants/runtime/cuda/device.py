@@ -25,6 +25,7 @@ from octants.runtime.cuda.foreign_arrays import (
     torch_stream,
 )
 from octants.runtime.cuda.graphs.captured import CudaGraph
+from octants.runtime.cuda.graphs.repeated_clears import RepeatedClears
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
@@ -47,6 +48,7 @@ class CudaDevice(LaunchContext):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.dlpack_device = DLPACK_GPU, self.context.ordinal
+        self._clears = RepeatedClears()
 
     @property
     def is_starting(self) -> bool:
@@ -95,6 +97,16 @@ class CudaDevice(LaunchContext):
         for value in values:
             self.fill_words(address, size, value, count)
             address += size
+
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Queue a fill with zeros of several ranges; often repeated ones become a driver graph."""
+        graph = self._clears.get(self, ranges)
+        if graph is None:
+            super().clear_each(ranges)
+            return
+        for address, nbytes in ranges if self.versions.watches else ():
+            self._will_write(address, nbytes)
+        graph.launch(self.streams.here())
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
@@ -247,5 +259,6 @@ class CudaDevice(LaunchContext):
 
     def give_back(self) -> None:
         """Destroy the streams, and free all dropped allocations."""
+        self._clears.forget()
         self.streams.close()
         self.memory.free()

@@ -106,6 +106,13 @@ class GpuDevice:
         self._will_write(address, nbytes)
         self.queue_here().clear(address, nbytes)
 
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Queue a fill with zeros of several ranges: addresses and bytes. Not in a capture."""
+        if self.versions.watches:
+            for address, nbytes in ranges:
+                self._will_write(address, nbytes)
+        self.queue_here().clear_each(ranges)
+
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Queue a fill of ``count`` contiguous elements with the bytes of one."""
         set_elements(self, address, element, count)

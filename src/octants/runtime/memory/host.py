@@ -89,6 +89,11 @@ class HostMemory:
         """Set memory to zero."""
         ctypes.memset(address, 0, nbytes)
 
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Set several ranges to zero: addresses and bytes."""
+        for address, nbytes in ranges:
+            self.clear(address, nbytes)
+
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Fill ``count`` contiguous elements with the bytes of one."""
         set_elements(self, address, element, count)

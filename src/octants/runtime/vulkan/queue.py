@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
@@ -126,8 +126,9 @@ class Queue(BatchQueue):
             copy, source = self.context.functions.vkCmdCopyBuffer, batch.arena.buffer.handle
             copy(self._begin(batch), source, to[0].handle, 1, byref(piece))
 
-    def fill(self, buffer: Buffer, offset: int, nbytes: int) -> None:
-        """Add a fill of whole words with zeros."""
+    def fill(self, pieces: Sequence[tuple[Buffer, int, int]]) -> None:
+        """Add fills with zeros of whole words: of buffers from some offset on, so many bytes."""
         with self.lock:
-            fill = self.context.functions.vkCmdFillBuffer
-            fill(self._begin(self.open()), buffer.handle, offset, nbytes, 0)
+            fill, commands = self.context.functions.vkCmdFillBuffer, self._begin(self.open())
+            for buffer, offset, nbytes in pieces:
+                fill(commands, buffer.handle, offset, nbytes, 0)

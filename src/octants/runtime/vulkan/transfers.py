@@ -67,6 +67,19 @@ class Transfers(BatchedTransfers):
                 piece.size = nbytes
             self.queue.copy_pieces(to, of, pieces, count)
 
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Queue fills of several ranges; those of whole words have one barrier together."""
+        whole, others = [], []
+        for address, nbytes in ranges:
+            buffer, offset = self.buffer_of(address, nbytes)
+            if (offset | nbytes) % 4:
+                others.append((address, nbytes))
+            else:
+                whole.append((buffer, offset, nbytes))
+        if whole:
+            self.queue.fill(whole)
+        super().clear_each(tuple(others))
+
     def clear(self, address: int, nbytes: int) -> None:
         """Queue a fill with zeros: whole words by a fill, the bytes around them by copies."""
         if nbytes <= 0:
@@ -76,7 +89,7 @@ class Transfers(BatchedTransfers):
         if first >= last:
             self.queue.write((buffer, offset), bytes(nbytes))
             return
-        self.queue.fill(buffer, first, last - first)
+        self.queue.fill([(buffer, first, last - first)])
         for start, end in ((offset, first), (last, offset + nbytes)):
             if start < end:
                 self.queue.write((buffer, start), bytes(end - start))

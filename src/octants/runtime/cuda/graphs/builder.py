@@ -29,10 +29,13 @@ def kernel_node(
 
 
 class GraphBuilder:
-    """A driver graph under construction, each of whose nodes waits for the one before it."""
+    """A driver graph under construction.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    If it ``is_ordered``, each of its nodes waits for the one before it; otherwise for none.
+    """
+
+    def __init__(self, context: Context, *, is_ordered: bool = True) -> None:
+        self._context, self._is_ordered = context, is_ordered
         self.kernels: dict[PreparedDispatch, tuple[int, cuda.KernelNode]] = {}
         """The node of each dispatch, and the parameters that it was added with."""
         self._last: c_void_p | None = None
@@ -91,7 +94,8 @@ class GraphBuilder:
         node = c_void_p()
         before = (None, 0) if self._last is None else (byref(self._last), 1)
         self._context.call(name, byref(node), self._handle, *before, byref(made), *more)
-        self._last = node
+        if self._is_ordered:
+            self._last = node
         self.count += 1
         return node.value or 0
 
