@@ -69,6 +69,12 @@ def chain(size: int) -> str:
     return kernel([*lines, "    y[i] = v + w"])
 
 
+def straight(size: int) -> str:
+    """So many nonlinear statements without a loop."""
+    steps = ["    v = qd.sin(v) * 0.99 + x[i] * 0.01"] * size
+    return kernel(["for i in x:", "    v = x[i]", *steps, "    y[i] = v"])
+
+
 def rotation(_: int) -> str:
     """A rotation matrix and an angular velocity, integrated."""
     return kernel(
@@ -202,6 +208,21 @@ def loops(size: int) -> str:
     return kernel([*lines, "    y[i] = v"])
 
 
+def while_loops(size: int) -> str:
+    """Loops within each other, so many deep, of which every other one is a `while`."""
+    lines = ["for i in x:", "    v = x[i]"]
+    for depth in range(size):
+        indent = "    " * (1 + depth)
+        if depth % 2 == 0:
+            lines.append(f"{indent}for j{depth} in range(n[None]):")
+        else:
+            lines.append(f"{indent}c{depth} = 0")
+            lines.append(f"{indent}while c{depth} < n[None]:")
+            lines.append(f"{indent}    c{depth} += 1")
+        lines.append(f"{indent}    v = qd.sin(v) * 0.9 + 0.1 * x[i]")
+    return kernel([*lines, "    y[i] = v"])
+
+
 def stores(size: int) -> str:
     """So many statements that read and write arrays."""
     lines = ["for i in x:"]
@@ -231,6 +252,7 @@ def kernels(size: int) -> str:
 
 CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "chain": (chain, (50, 100, 200, 500, 1000, 2000)),
+    "straight": (straight, (100, 1000)),
     "rotation": (rotation, (1,)),
     "pendulum": (pendulum, (1,)),
     "branches": (branches, (50, 500)),
@@ -240,7 +262,8 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "unrolled": (unrolled, (500, 5000)),
     "matrices": (matrices, (5, 50)),
     "components": (components, (10, 100)),
-    "loops": (loops, (4, 8)),
+    "loops": (loops, (4, 6, 8)),
+    "while_loops": (while_loops, (4, 6)),
     "stores": (stores, (50, 500)),
     "arguments": (arguments, (20, 200)),
     "kernels": (kernels, (10, 100)),

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import octants as qd
 from octants import driver
-from octants.codegen.llvm import llvmlite_driver
+from octants.codegen.llvm import cpu, llvmlite_driver
+from octants.ir.parser import parse
 
-
-def test_level_is_lowered_for_large_texts_only() -> None:
-    large = "x\n" * (llvmlite_driver.LARGE + 1)
-    assert [llvmlite_driver.passes_level(large, level) for level in (0, 1, 2, 3)] == [0, 1, 1, 1]
-    assert [llvmlite_driver.passes_level(large[2:], level) for level in (0, 1, 2, 3)] == [
-        0,
-        1,
-        2,
-        3,
-    ]
+SINE = """\
+kernel @wave
+array @x: f32, 1, ndarray, () [primal]
+parallel @wave_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: f32 = load<@x, primal>(%2)
+  %4: f32 = unary<sin>(%3)
+  store<@x, primal>(%4, %2)
+  yield()
+}
+"""
 
 
 def results(limit: int, simd: str, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
@@ -50,15 +57,25 @@ def results(limit: int, simd: str, monkeypatch: pytest.MonkeyPatch) -> list[byte
 def test_bits_do_not_depend_on_the_size_of_a_module(
     simd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    levels = []
-    level_of = llvmlite_driver.passes_level
+    runs = []
+    make = llvmlite_driver._few_passes
 
-    def seen(text: str, level: int) -> int:
-        levels.append(level_of(text, level))
-        return levels[-1]
+    def seen() -> Any:
+        runs.append(1)
+        return make()
 
-    monkeypatch.setattr(llvmlite_driver, "passes_level", seen)
+    monkeypatch.setattr(llvmlite_driver, "_few_passes", seen)
     small = results(1 << 30, simd, monkeypatch)
+    assert not runs
     large = results(0, simd, monkeypatch)
-    assert levels == [2, 2, 1, 1]
+    assert len(runs) == 2
     assert large == small
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_large_modules_inline_their_first_sines_unless_the_level_is_0(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llvmlite_driver, "LARGE", 0)
+    text = cpu.optimised_llvm_text(parse(SINE), cpu.host_target(), opt_level=level)
+    assert ("call float @octants.math.sin.f32" in text) == (level == 0)

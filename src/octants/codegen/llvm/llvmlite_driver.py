@@ -47,11 +47,17 @@ _OPTIONS_OF_22 = (
 )
 
 LARGE = 1000
-"""Lines of text above which LLVM's passes run at level 1 at most.
+"""Lines of text above which few of LLVM's passes run.
 
-The other passes are quadratic in the size of a loop or a block, and do not make code of this size
-faster: it has been simplified before.
+The others are quadratic in the size of a loop, a nest or a block, and do not make code of this size
+faster: it has been simplified before. GPUs get all passes of level 1.
 """
+_FOR_LARGE = ("always_inliner", "simplify_cfg", "instruction_combine", "simplify_cfg")
+
+INLINABLE = "#0"
+"""The attribute group of calls that are worth inlining: in small texts, LLVM decides."""
+MAY_INLINE = f"attributes {INLINABLE} = {{ nounwind }}"
+_MUST_INLINE = f"attributes {INLINABLE} = {{ alwaysinline nounwind }}"
 
 
 def host_target() -> Target:
@@ -149,16 +155,19 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     hides = is_x64(target) and llvm.llvm_version_info[0] < opaque_splats.MENDED
     if hides and level == 0:
         text = opaque_splats.hide_all(text)
+    has_few_passes = level > 0 and target.arch == "cpu" and is_large(text)
+    if has_few_passes:
+        text = text.replace(MAY_INLINE, _MUST_INLINE)
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
-    level = passes_level(text, level)
+    level = min(level, 1) if is_large(text) else level
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = level >= 2
     options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block
     builder = llvm.create_pass_builder(machine, options)
-    passes = builder.getModulePassManager()
+    passes = _few_passes() if has_few_passes else builder.getModulePassManager()
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
         passes.run(module, builder)
     _dispose(passes)
@@ -170,9 +179,17 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     return module, machine
 
 
-def passes_level(text: str, level: int) -> int:
-    """Return the level at which the passes run on a text: ``level`` at most."""
-    return min(level, 1) if text.count("\n") > LARGE else level
+def is_large(text: str) -> bool:
+    """Return whether few passes run on a text."""
+    return text.count("\n") > LARGE
+
+
+def _few_passes() -> Any:
+    """Return the passes that run on a large text for a CPU."""
+    passes = llvm.create_new_module_pass_manager()
+    for name in _FOR_LARGE:
+        getattr(passes, f"add_{name}_pass")()
+    return passes
 
 
 def _instructions(module: Any) -> int:

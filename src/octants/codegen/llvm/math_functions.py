@@ -10,6 +10,7 @@ import functools
 
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.llvm.function import FunctionText, Handler
+from octants.codegen.llvm.llvmlite_driver import INLINABLE
 from octants.hashing import blake2b
 from octants.ir import ops
 from octants.ir.core import Block, Value
@@ -51,7 +52,8 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
         if found is not None:
             return found
     f.text.mathematics += 1
-    attribute = "" if f.text.mathematics <= _INLINED and not f.in_unrolled_loop else " noinline"
+    is_inlinable = f.text.mathematics <= _INLINED and not f.in_unrolled_loop
+    attribute = f" {INLINABLE}" if is_inlinable else " noinline"
     wanted = lower_function(f.code.legal, function(fn, dtype, f.text.fast_math))
     result: str = f.table[Call](f, Call(wanted, operands, attribute))
     return result

@@ -10,6 +10,7 @@ from octants.analysis.lanes.decision import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias_scopes import Scopes
+from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64
@@ -79,6 +80,8 @@ class ModuleText:
             f"{name} = private unnamed_addr {space}constant {content}"
             for content, name in self._constants.items()
         ]
+        if self.mathematics:
+            nodes.append(MAY_INLINE)
         if self._flags:
             nodes.append(f"!llvm.module.flags = !{{{', '.join(self._flags)}}}")
         return (
