@@ -32,14 +32,14 @@ from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_order import fix_order
 from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
-from octants.passes.fuse_sums import fuse_sums
+from octants.passes.fuse_product_sums import fuse_product_sums
 from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
-from octants.passes.skip_updates import skip_updates
+from octants.passes.skip_unchanged_updates import skip_unchanged_updates
 from octants.passes.spill_indexed_sums import spill_indexed_sums
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
@@ -172,8 +172,8 @@ FINISH = (
     ),
     *_cheaper_updates(_deterministic, "again, since work items have become loops"),
     Pass(
-        "skip_updates",
-        lambda module, _: skip_updates(module),
+        "skip_unchanged_updates",
+        lambda module, _: skip_unchanged_updates(module),
         "when it is known which updates have to be atomic",
     ),
     Pass(
@@ -195,8 +195,8 @@ FINISH = (
         _contracts,
     ),
     Pass(
-        "fuse_sums",
-        lambda module, _: fuse_sums(module),
+        "fuse_product_sums",
+        lambda module, _: fuse_product_sums(module),
         "late, since sums may be rounded in another order",
         _splits,
     ),

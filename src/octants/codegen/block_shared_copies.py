@@ -1,4 +1,4 @@
-"""Write the block-shared copies of small arrays; `codegen.shared_copy_targets` chooses them."""
+"""Write the block-shared copies of small arrays; `codegen.block_shared_candidates` chooses them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from octants.codegen import atomics, memory
 from octants.codegen.bit_words import word_of
+from octants.codegen.block_shared_candidates import count
 from octants.codegen.code_writer import Element, Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
-from octants.codegen.shared_copy_targets import count
 from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, i64, u32
 

@@ -5,11 +5,11 @@ a dense field. After a write to ``x[i]`` of ``root.pointer(i, 8).dense(i, 4).pla
 
     atomic_or(activity[i // 4], 1)
 
-which reads first (`passes.skip_updates`). A loop ``for i, j in x`` becomes parallel loops that list
-the numbers of the active cells in launch-temporary memory, in ascending order (`lang.sparse`; of
-nested sparse blocks, those in the listed cells of the block above), and a loop over the elements of
-the listed cells. All this is ordinary code: backends, passes and derivatives know nothing of sparse
-blocks. The reverse of a kernel makes its lists again.
+which reads first (`passes.skip_unchanged_updates`). A loop ``for i, j in x`` becomes parallel loops
+that list the numbers of the active cells in launch-temporary memory, in ascending order
+(`lang.sparse`; of nested sparse blocks, those in the listed cells of the block above), and a loop
+over the elements of the listed cells. All this is ordinary code: backends, passes and derivatives
+know nothing of sparse blocks. The reverse of a kernel makes its lists again.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
+from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.code_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.dispatch_prologue import (
     has_records,
@@ -18,7 +19,6 @@ from octants.codegen.dispatch_prologue import (
     write_bounds,
 )
 from octants.codegen.host_bounds import host_bounds
-from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.structured import reductions
 from octants.codegen.structured.control_flow import is_less
 from octants.codegen.structured.cooperation_limits import check

@@ -11,6 +11,7 @@ from octants.analysis.cost_model import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
+from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import is_wanted, stop_if_failed, tape_of, write_bounds
 from octants.codegen.host_bounds import host_bounds
 from octants.codegen.llvm.control_flow import interleaving
@@ -22,7 +23,6 @@ from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.module import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.selects_to_lookup_tables import find_chains
-from octants.codegen.shared_copy_targets import find_copies
 from octants.codegen.tape_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.written_ranges import written_ranges
 from octants.ir import ops

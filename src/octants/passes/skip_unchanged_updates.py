@@ -52,7 +52,7 @@ from octants.types.scalars import u1
 _IDEMPOTENT = ("or", "and", "min", "max")
 
 
-def skip_updates(module: Module) -> None:
+def skip_unchanged_updates(module: Module) -> None:
     """Rewrite the updates of integers in parallel tasks whose results nothing uses, in place."""
     for task in module.tasks:
         if task.is_parallel and any(map(_is_idempotent, task.body.walk())):

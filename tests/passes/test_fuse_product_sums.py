@@ -12,7 +12,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.fold_doublings import fold_doublings
-from octants.passes.fuse_sums import fuse_sums
+from octants.passes.fuse_product_sums import fuse_product_sums
 
 LOOP = """\
 kernel @k
@@ -120,7 +120,7 @@ def fused(module: Module) -> bool:
     """Whether the pass changes anything; results stay what they were."""
     before, text = outputs(module), to_text(module)
     count = sum(1 for op in module.walk() if type(op).__name__ in ("Binary", "Fma"))
-    fuse_sums(module)
+    fuse_product_sums(module)
     verify(module)
     np.testing.assert_allclose(outputs(module), before, rtol=1e-12)
     left = sum(1 for op in module.walk() if type(op).__name__ in ("Binary", "Fma"))

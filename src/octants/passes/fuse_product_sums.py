@@ -70,8 +70,8 @@ from octants.lazy_dataclass import dataclass
 _MOST = 16  # operations that make up what is added
 
 
-@staged("fuse_sums")
-def fuse_sums(module: Module) -> None:
+@staged("fuse_product_sums")
+def fuse_product_sums(module: Module) -> None:
     """Fuse in the loops of every parallel task, in place."""
     for task in module.tasks:
         if task.is_parallel:
