@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef
+from octants.ir.ops.arithmetic import ESTIMATES
 from octants.lazy_dataclass import dataclass
 from octants.lowering.legal_operations import Legal
 from octants.types.scalars import DType, f16, f32, i64, u32, u64
@@ -48,7 +49,8 @@ Kind: TypeAlias = DType | None
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
 FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt", "fma"))
-SOMEWHERE = frozenset(("min", "max", "abs", "popcount", "clz", "rsqrt"))  # on some targets
+SOMEWHERE = frozenset(("min", "max", "abs", "popcount", "clz", "rsqrt")) | ESTIMATES
+"""Functions that some targets have."""
 ATOMIC = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
 
 

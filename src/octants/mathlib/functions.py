@@ -13,6 +13,7 @@ from octants.mathlib import (
     error_function,
     exponential,
     f16,
+    fast_by_estimates,
     fast_with_fma,
     fast_without_fma,
     fmod,
@@ -75,9 +76,17 @@ PLAIN: dict[tuple[str, DType], Formula] = {
 }
 """The same on machines that need not have a fused operation."""
 
+ESTIMATED: dict[tuple[str, DType], Formula] = {
+    ("sin", f32): fast_by_estimates.sin,
+    ("cos", f32): fast_by_estimates.cos,
+    ("cos_beside_sin", f32): fast_by_estimates.cos,
+}
+"""What machines with instructions for `ir.ops.arithmetic.ESTIMATES` do otherwise."""
+
 _SHORT = {
     "fused": FAST | {("cos_beside_sin", f32): fast_with_fma.cos_beside_sin},
     "plain": PLAIN | {("cos_beside_sin", f32): fast_without_fma.cos_beside_sin},
+    "estimating": PLAIN | ESTIMATED,
 }
 ALL = FUNCTIONS | SLOPES
 
@@ -110,7 +119,8 @@ def function(
 ) -> MathFunction:
     """The code of a function of f32 or f64, or of one of `HELPERS`. Nobody may change it.
 
-    The ``machine`` is "fused" if it has a fused operation, else "plain".
+    The ``machine`` is "fused" if it has a fused operation, else "plain", or "estimating" if it has
+    instructions for `ir.ops.arithmetic.ESTIMATES`, too.
     """
     short = _SHORT[machine]
     is_fast = allow_fast and (name, dtype) in short

@@ -17,6 +17,7 @@ from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.ir.core import Module
+from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
 
@@ -25,7 +26,7 @@ class Nvptx(Gpu):
 
     subgroup = 32
     guessed = approximations.WAVES
-    usual = approximations.FAR
+    usual = FAR
     has_blocks = True
     shared_bytes = 48 * 1024
     most_subgroups = 32

@@ -43,6 +43,8 @@ EXTENDED = {
     "round": Ext.ROUND_EVEN,
     "trunc": Ext.TRUNC,
     "sqrt": Ext.SQRT,
+    "sin_estimate": Ext.SIN,
+    "cos_estimate": Ext.COS,
     "fma": Ext.FMA,
 }
 

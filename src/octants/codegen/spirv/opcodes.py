@@ -201,6 +201,8 @@ class Ext(enum.IntEnum):
     ABS = 4
     FLOOR = 8
     CEIL = 9
+    SIN = 13
+    COS = 14
     SQRT = 31
     FMA = 50
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from octants.ir.ops.arithmetic import BITWISE, COMPARE
+from octants.ir.ops.arithmetic import BITWISE, COMPARE, ESTIMATES
 from octants.lowering.legal_operations import (
     EXACT,
     FLOATS,
@@ -16,15 +16,15 @@ from octants.lowering.legal_operations import (
     table,
 )
 from octants.mathlib.functions import ALL
-from octants.types.scalars import f16, i32, i64, u1, u32, u64
+from octants.types.scalars import f16, f32, i32, i64, u1, u32, u64
 
 _BASIC = ("add", "sub", "mul", "neg")
 _ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
 
 
 @functools.cache
-def legal(has_f64: bool, fast_math: bool) -> Legal:
-    """Return the operations that every device supports, given its types.
+def legal(has_f64: bool, fast_math: bool, estimates: bool = False) -> Legal:
+    """Return the operations that every device supports, given its types and ``estimates``.
 
     Only ``fast_math`` lets a machine round a product before adding to it.
     """
@@ -35,6 +35,7 @@ def legal(has_f64: bool, fast_math: bool) -> Legal:
         ((u32,), ("popcount",)),
         (FLOATS, (*_BASIC, "div", "sqrt", *EXACT, *ALL)),
         ((f16,), EXACT),
+        ((f32,) * estimates, ESTIMATES),
         ((u1,), (*BITWISE, "not", "eq", "ne")),
         ((*INTEGERS, *FLOATS, f16), COMPARE),
     )

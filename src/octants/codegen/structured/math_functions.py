@@ -12,13 +12,13 @@ from octants.ir.core import Block
 from octants.lowering.module import lower_function
 from octants.mathlib.argument_reduction import USUAL
 from octants.mathlib.functions import ALL, MathFunction, function
-from octants.types.scalars import DType, f64, u1
+from octants.types.scalars import DType, f32, f64, u1
 
 
 def call(body: StructuredFunction, op: LibraryCall) -> Operand:
     """Call a function, and return its value."""
     is_fast = body.kernel.fast_math
-    wanted = lower_function(body.code.legal, _function(op.fn, op.dtype, is_fast))
+    wanted = lower_function(body.code.legal, _function(op.fn, op.dtype, is_fast, _machine(body)))
     block = wanted.block
 
     def make(code: ThreadCode, given: list[Operand]) -> Operand:
@@ -31,8 +31,14 @@ def call(body: StructuredFunction, op: LibraryCall) -> Operand:
     return body.code.call(name, types, block.yielded[0].type, make, op.operands)
 
 
-def _function(fn: str, kind: DType, is_fast: bool) -> MathFunction:
-    return function(fn, kind, is_fast, "plain")
+def _function(fn: str, kind: DType, is_fast: bool, machine: str = "plain") -> MathFunction:
+    return function(fn, kind, is_fast, machine)
+
+
+def _machine(body: StructuredFunction) -> str:
+    """Return which functions of `mathlib` a target has; loops that speculate take plain ones."""
+    estimates = ("sin_estimate", f32) in body.code.legal.functions
+    return "estimating" if estimates and body.speculation is None else "plain"
 
 
 def _value(body: StructuredFunction, block: Block, operands: list[Operand]) -> Operand:

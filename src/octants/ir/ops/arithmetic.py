@@ -14,6 +14,9 @@ FLOAT_FUNCTIONS = frozenset(
 SLOPES = frozenset(("cos_beside_sin",))
 """Functions of which derivatives are made, where less will do than the usual function gives."""
 
+ESTIMATES = frozenset(("sin_estimate", "cos_estimate"))
+"""Functions of f32 that some machines have an instruction for, to some digits: lowered code."""
+
 ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
 UNARY = FLOAT_FUNCTIONS | SLOPES | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
@@ -77,10 +80,10 @@ class Unary(Pure):
 
     @_once
     def verify(self) -> None:
-        _require(self.fn in UNARY, f"no unary function {self.fn}")
+        _require(self.fn in UNARY | ESTIMATES, f"no unary function {self.fn}")
         _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
         dtype = self.x.type
-        if self.fn in FLOAT_FUNCTIONS | SLOPES:
+        if self.fn in FLOAT_FUNCTIONS | SLOPES | ESTIMATES:
             _require(dtype.is_float, f"{self.fn} of {dtype}")
         elif self.fn in BIT_COUNTS:
             _require(dtype.is_integer, f"{self.fn} of {dtype}")

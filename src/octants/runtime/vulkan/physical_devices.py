@@ -221,6 +221,7 @@ class Hardware:
             "masks": self.is_cpu,
             "cuts": "llvmpipe" in self.name,
             "splits": self.properties.vendor == _NVIDIA,
+            "waves": self.properties.vendor == _NVIDIA,
             **_float_modes(controls),
         }
         found["whole"] &= found["sized"] and self._takes_size()

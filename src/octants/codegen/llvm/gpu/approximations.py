@@ -20,11 +20,9 @@ from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.ir import ops
 from octants.ir.core import Task, Value
 from octants.lazy_dataclass import dataclass
+from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.functions import function
 from octants.types.scalars import convert, f32
-
-FAR = 64.0
-"""The angle beyond which `mathlib` takes over."""
 
 
 def _instruction(f: FunctionText, name: str, x: str, kind: str = "approx") -> str:

@@ -1,0 +1,91 @@
+"""The sine and cosine of drivers that estimate them well, and where Octants does not take those."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.backends import vulkan
+from octants.mathlib.fast_by_estimates import FAR
+from octants.options import Options
+from octants.runtime.vulkan import structures
+from octants.target import Target
+from tests.vulkan import compiled
+
+_NVIDIA = 0x10DE
+NEAR = np.concatenate(
+    [np.linspace(-FAR, FAR, 20_001)[1:-1], np.geomspace(1e-30, 1.0, 500), [0.0, -0.0]]
+).astype(np.float32)
+BEYOND = np.array([FAR, -FAR, 64.5, 100.0, 1e3, -1e4, 1e6, -1e9, 3e38], np.float32)
+
+
+@pytest.mark.parametrize(("vendor", "has"), [(_NVIDIA, True), (0x1002, False)])
+def test_nvidias_driver_has_them(vendor: int, has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = compiled.device().hardware
+    monkeypatch.setattr(found.properties, "vendor", vendor)
+    assert ("waves" in found._features(structures.FloatControls())) == has
+
+
+@pytest.fixture
+def estimating(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Code is what it is for such a driver, also where this one is none."""
+    compiled.device()  # or skip
+    given = vulkan.VulkanBackend.target
+
+    def target(backend: vulkan.VulkanBackend, chosen: Options) -> Target:
+        own = given(backend, chosen)
+        return dataclasses.replace(own, features=f"{own.features},waves")
+
+    monkeypatch.setattr(vulkan.VulkanBackend, "target", target)
+    yield
+    qd.reset()
+
+
+def waves(given: Any, **options: Any) -> tuple[Any, Any]:
+    """sin and cos of an array, and the derivatives of both sums."""
+    qd.init(arch=qd.vulkan, log_level="error", offline_cache=False, **options)
+    x = qd.ndarray(qd.f32, given.shape, needs_grad=True)
+    sines, cosines = (qd.ndarray(qd.f32, given.shape, needs_grad=True) for _ in range(2))
+    x.from_numpy(given)
+
+    @qd.kernel
+    def compute(x: qd.Tensor, sines: qd.Tensor, cosines: qd.Tensor):
+        for i in x:
+            sines[i] = qd.sin(x[i])
+            cosines[i] = qd.cos(x[i])
+
+    compute(x, sines, cosines)
+    sines.grad.fill(1.0)
+    compute.grad(x, sines, cosines)
+    derivative = x.grad.to_numpy()
+    found = np.stack([sines.to_numpy(), cosines.to_numpy(), derivative])
+    exact = np.where(np.isfinite(given), given.astype(np.float64), np.nan)
+    return found, np.stack([np.sin(exact), np.cos(exact), np.cos(exact)])
+
+
+@pytest.mark.usefixtures("estimating")
+def test_they_are_taken_for_small_angles() -> None:
+    is_nvidia = compiled.device().hardware.properties.vendor == _NVIDIA
+    found, exact = waves(NEAR)
+    error = np.abs(found - exact).max()
+    assert error < (5e-6 if is_nvidia else 1e-2)
+    plain, _ = waves(NEAR, fast_math=False)
+    assert np.abs(plain - exact).max() < 1e-6
+    assert (found != plain).any()
+
+
+@pytest.mark.usefixtures("estimating")
+def test_they_are_not_taken_beyond() -> None:
+    found, exact = waves(BEYOND)
+    assert np.abs(found - exact).max() < 1e-6
+
+
+@pytest.mark.usefixtures("estimating")
+def test_of_no_number_there_is_none() -> None:
+    found, _ = waves(np.array([np.inf, -np.inf, np.nan], np.float32))
+    assert np.isnan(found).all()
