@@ -11,7 +11,9 @@ from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.vector_capabilities import OPERATIONS
 from octants.ir import ops
-from octants.ir.core import Task
+from octants.ir.core import Module, Task
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
 from octants.target import ALWAYS, AUTO, NEVER, LaneCosts, Vectors
 from tests.analysis.tasks import task_of
 
@@ -90,8 +92,13 @@ def test_no_vectors_no_lanes() -> None:
 
 def test_a_choice_that_was_made_stays() -> None:
     task = task_of("x[i] = qd.exp(y[i])")
-    task.options["choice"] = made = LaneChoice("so it was wanted", lanes=24, fewest=6)
-    assert choose(task, vectors(NEVER)) == made
+    made = LaneChoice("so it was wanted", lanes=24, fewest=6)
+    task.options["choice"] = made.as_option()
+    walked = [*task.domain.walk(), *task.body.walk()] if task.domain else list(task.body.walk())
+    arrays = dict.fromkeys(op.array for op in walked if hasattr(op, "array"))
+    module = Module("chosen", list(arrays), tasks=[task])
+    for each in (task, parse(to_text(module)).tasks[0]):
+        assert choose(each, vectors(NEVER)) == made
     assert str(made) == (
         "24 work items at once, one by one where they are less than 6: so it was wanted"
     )

@@ -143,7 +143,7 @@ class _Run:
         for task in counting.module.tasks:
             if task.name in choices:
                 self.lanes = max(self.lanes, choices[task.name].lanes)
-                task.options = {**task.options, "choice": choices[task.name]}
+                task.options = {**task.options, "choice": choices[task.name].as_option()}
         return counting
 
     @contextmanager

@@ -33,7 +33,8 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     """Choose how a task runs.
 
     Args:
-        task: the task. Its option "choice" holds a choice that was made before.
+        task: the task. Its option "choice" holds a choice that was made before
+            (`LaneChoice.as_option`).
         vectors: the vectors of the machine, and the option `simd`.
         noalias: no two arrays of the kernel share memory.
 
@@ -41,8 +42,8 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
         The choice, with its reason.
     """
     if "choice" in task.options:
-        made: LaneChoice = task.options["choice"]
-        return replace(made, facts=None)  # the facts are about another body
+        *made, has_rows = task.options["choice"]
+        return replace(LaneChoice(*made), rows=find_rows(task) if has_rows else None)
     wanted, simd = task.options.get("simd"), vectors.simd
     is_forced = wanted is not None and wanted is not False
     obstacle = _obstacle(task, vectors, wanted)

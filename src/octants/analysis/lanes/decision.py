@@ -33,6 +33,14 @@ class LaneChoice:
     rows: ContiguousRows | None = field(default=None, repr=False)
     facts: Uniformity | None = field(default=None, repr=False)
 
+    def as_option(self) -> tuple[str, int, int, bool, bool, float, bool]:
+        """The choice as a task's option "choice": literals, so that the text form has it.
+
+        The rows and the facts, which name values of one body, are found again (`choice.choose`).
+        """
+        shape = self.lanes, self.fewest, self.splits, self.even
+        return (self.reason, *shape, self.gain, self.rows is not None)
+
     def __str__(self) -> str:
         how = f"{self.lanes} work items at once" if self.lanes else "work items one by one"
         few = f", one by one where they are less than {self.fewest}" if self.fewest else ""
