@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.noalias import never_alias
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
-from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
+from octants.ir.array_aliasing import is_ndarray, may_alias
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.ir.scalar_semantics import identity_of
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, f32, u1
@@ -202,7 +202,7 @@ class _Finder:
         if self.affine.is_uniform(value):
             return True
         if isinstance(op, ops.Load):
-            is_unchanged = all(never_alias(op.ref, ref, self.noalias) for ref in self.written)
+            is_unchanged = not any(may_alias(op.ref, ref, self.noalias) for ref in self.written)
             return is_unchanged and all(map(self._is_uniform, op.indices))
         return op is not None and op.is_pure and all(map(self._is_uniform, op.operands))
 
@@ -221,12 +221,15 @@ class _Finder:
     # -- other accesses ----------------------------------------------------------------------------
 
     def _is_alone(self, target: ArrayRef, fn: str) -> bool:
-        """Whether no access depends on when the updates happen; fields that overlap would race."""
-        if target[0].space is not Space.NDARRAY:
+        """Whether no access depends on when the updates happen.
+
+        Another work item that accesses a field by its name or an ndarray's would race.
+        """
+        if not is_ndarray(target[0]):
             return True
         return all(
             other == target
-            or never_alias(target, other, self.noalias)
+            or not may_alias(target, other, self.noalias)
             or all(self._commutes(op, target, fn) for op in group)
             for other, group in self.accesses.items()
         )

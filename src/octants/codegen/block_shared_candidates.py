@@ -11,9 +11,9 @@ import math
 from collections.abc import Collection
 
 from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.noalias import never_alias
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Operation, Task
 
 _MOST_BYTES = 1 << 13
@@ -49,7 +49,7 @@ def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpress
     return all(
         affine.precedes(other, update)
         for other in accesses
-        if other not in own and not never_alias(other.ref, target)
+        if other not in own and may_alias(other.ref, target)
         for update in own
     )
 

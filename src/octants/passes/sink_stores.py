@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import Block, Module, Operation
 
 
@@ -120,7 +120,4 @@ def _may_sink(store: ops.Store, op: Operation, noalias: bool) -> bool:
 
 def _conflicts(store: ops.Store, op: Operation, noalias: bool) -> bool:
     assert isinstance(op, ops.Access)
-    if op.array is store.array:
-        return op.companion is store.companion
-    is_other = op.array.dtype is not store.array.dtype  # of one type may be one by two names
-    return not noalias and not (is_other and not may_overlap(op.array, store.array))
+    return may_alias(op.ref, store.ref, noalias)

@@ -1,13 +1,13 @@
 """Write alias scopes: metadata of accesses that never touch the same memory.
 
-`analysis.noalias` proves it.
+`ir.array_aliasing` proves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.noalias import never_alias
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import Array, ArrayRef
 
 _MAXIMUM = 64  # arrays; the lists grow with the square
@@ -44,7 +44,7 @@ class Scopes:
 
     def _make_suffix(self, ref: ArrayRef | None) -> str:
         others = [other for other in self._scopes if other is not ref]
-        disjoint = [other for other in others if never_alias(ref, other, self._noalias)]
+        disjoint = [other for other in others if not may_alias(ref, other, self._noalias)]
         scope = self._metadata(f"!{{{self._scopes[ref]}}}")
         if not disjoint:
             return f", !alias.scope {scope}"

@@ -1,0 +1,53 @@
+"""Which array references may be the same memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from octants.ir.array_aliasing import may_alias
+from octants.ir.core import Array, ArrayRef, Companion, Space
+from octants.types.scalars import DType, f32, f64, i32
+
+
+def reference(
+    space: Space,
+    dtype: DType = f32,
+    companion: Companion = Companion.PRIMAL,
+    captured: bool = False,
+) -> ArrayRef:
+    return ArrayRef(Array("x", dtype, 1, space, captured=captured), companion)
+
+
+FIELD, NDARRAY = reference(Space.FIELD), reference(Space.NDARRAY)
+SUMS = reference(Space.TEMPORARY)
+CAPTURED = reference(Space.FIELD, captured=True)
+
+MAY_ALIAS = {
+    "a field and itself": (FIELD, FIELD, True),
+    "a field and its gradient": (FIELD, ArrayRef(FIELD[0], Companion.ADJOINT), False),
+    "fields of one type": (FIELD, reference(Space.FIELD), False),
+    "fields of two types": (FIELD, reference(Space.FIELD, f64), False),
+    "ndarrays of two types": (NDARRAY, reference(Space.NDARRAY, i32), True),
+    "an ndarray and a field": (NDARRAY, reference(Space.FIELD, f64), True),
+    "a captured ndarray and a field": (CAPTURED, reference(Space.FIELD, f64), True),
+    "two captured ndarrays": (CAPTURED, reference(Space.FIELD, captured=True), True),
+    "a captured ndarray and an argument": (CAPTURED, NDARRAY, True),
+    "an ndarray and launch-temporary memory": (NDARRAY, SUMS, False),
+    "a captured ndarray and launch-temporary memory": (CAPTURED, SUMS, False),
+    "two pieces of launch-temporary memory": (SUMS, reference(Space.TEMPORARY), False),
+    "a field and the tape": (FIELD, None, False),
+    "the tape and itself": (None, None, True),
+}
+
+
+@pytest.mark.parametrize("case", MAY_ALIAS)
+def test_arrays_that_may_overlap(case: str) -> None:
+    first, second, expected = MAY_ALIAS[case]
+    assert may_alias(first, second) is expected
+    assert may_alias(second, first) is expected
+
+
+@pytest.mark.parametrize("case", MAY_ALIAS)
+def test_in_launches_without_aliases_only_equal_references_overlap(case: str) -> None:
+    first, second, _ = MAY_ALIAS[case]
+    assert may_alias(first, second, noalias=True) is (first == second)
