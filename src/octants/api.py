@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from octants import driver, options, timeline
 from octants.backends.table import begin, obstacle_to
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from octants import profiler
     from octants.diagnostics import adjoint_errors
     from octants.launch import segmented_kernel
+    from octants.launch.func_type import Func
 else:
     profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
@@ -427,11 +428,11 @@ _REPEATING = frozenset(("do_while", "graph_do_while"))
 
 
 @overload
-def func(function: _Function, /) -> _Function: ...
+def func(function: Callable[_P, _R], /) -> Func[_P, _R]: ...
 @overload
 def func(
     *, is_real_function: bool = False, requires_top_level: bool = False
-) -> Callable[[_Function], _Function]: ...
+) -> Callable[[Callable[_P, _R]], Func[_P, _R]]: ...
 def func(function: Any = None, **steering: Any) -> Any:
     """Decorate a function that kernels call: it is inlined there. On the host it runs as Python.
 
@@ -470,14 +471,14 @@ def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
     return _mark(adjoint)
 
 
-def real_func(function: _Function) -> _Function:
+def real_func(function: Callable[_P, _R]) -> Func[_P, _R]:
     """The same as `func`: the compiler decides what it inlines."""
-    return _mark(function)
+    return cast("Func[_P, _R]", _mark(function))
 
 
-def pyfunc(function: _Function) -> _Function:
+def pyfunc(function: Callable[_P, _R]) -> Func[_P, _R]:
     """Make a function callable in kernels and on the host."""
-    return _mark(function)
+    return cast("Func[_P, _R]", _mark(function))
 
 
 def pure(function: _Function) -> _Function:

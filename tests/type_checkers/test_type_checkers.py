@@ -12,6 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
+PROGRAMS = [HERE / "particles.py", HERE / "spring_chain.py"]
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
 SETTINGS = """\
 [mypy]
@@ -34,10 +35,10 @@ def run_mypy(folder: Path, files: list[Path]) -> str:
     ).stdout
 
 
-def test_mypy_accepts_the_package_and_a_program_and_finds_mistakes() -> None:
-    """One run for all of them, which reads the package once."""
+def test_mypy_accepts_the_package_and_programs_and_finds_mistakes() -> None:
+    """One strict run for all of them, which reads the package once."""
     wrong = HERE / "wrong_calls.py"
-    files = ["src", HERE / "spring_chain.py", wrong]
+    files = ["src", *PROGRAMS, wrong]
     command = [sys.executable, "-m", "mypy", "--no-error-summary", *files]
     output = subprocess.run(
         list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False
@@ -51,13 +52,17 @@ def test_mypy_accepts_the_package_and_a_program_and_finds_mistakes() -> None:
     assert output.count("error:") == len(expected), output
 
 
-def test_the_program_runs() -> None:
+def test_the_programs_run() -> None:
     result = subprocess.run(
         [sys.executable, HERE / "spring_chain.py"], capture_output=True, text=True, check=True
     )
     numbers = result.stdout.split()
     assert numbers[3:7] == ["4", "1.0", "0", "0.0"]
     assert float(numbers[0]) == pytest.approx(8.27, abs=0.01)
+    result = subprocess.run(
+        [sys.executable, HERE / "particles.py"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split()[:5] == ["256", "0.2111", "[4.0,", "4.0,", "4.0]"]
 
 
 @pytest.mark.slow
@@ -69,7 +74,7 @@ def test_mypy_accepts_the_examples(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="pyright is not installed")
 def test_pyright_accepts_the_examples() -> None:
-    files = [*EXAMPLES, HERE / "spring_chain.py"]
+    files = [*EXAMPLES, *PROGRAMS]
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *files]
     result = subprocess.run(
         list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from octants.lang.function_marks import kernel_only
+from octants.lang.function_types import binary_float, extremum, same_type, unary_float
 from octants.types.default_types import resolve
 from octants.types.matrix_values import Matrix, map_elements
 from octants.types.scalars import convert
@@ -22,16 +23,19 @@ from octants.types.scalars import convert
 # -- powers and roots ------------------------------------------------------------------------------
 
 
+@unary_float
 def sqrt(x: Any) -> Any:
     """The square root; its derivative at 0 is 0."""
     return map_elements(np.sqrt, x)
 
 
+@unary_float
 def rsqrt(x: Any) -> Any:
     """One over the square root; its derivative at 0 is 0."""
     return map_elements(lambda a: 1.0 / np.sqrt(np.asarray(a, float)), x)
 
 
+@unary_float
 def cbrt(x: Any) -> Any:
     """The cube root, of negative numbers too; its derivative at 0 is 0."""
     return map_elements(np.cbrt, x)
@@ -42,36 +46,43 @@ def pow(base: Any, exponent: Any) -> Any:  # noqa: A001 - a name of the language
     return map_elements(lambda a, b: a**b, base, exponent)
 
 
+@unary_float
 def exp(x: Any) -> Any:
     """The exponential function."""
     return map_elements(np.exp, x)
 
 
+@unary_float
 def exp2(x: Any) -> Any:
     """Two to the power of ``x``."""
     return map_elements(np.exp2, x)
 
 
+@unary_float
 def expm1(x: Any) -> Any:
     """``exp(x) - 1``, accurate for small ``x``."""
     return map_elements(np.expm1, x)
 
 
+@unary_float
 def log(x: Any) -> Any:
     """The natural logarithm."""
     return map_elements(np.log, x)
 
 
+@unary_float
 def log2(x: Any) -> Any:
     """The logarithm to base 2."""
     return map_elements(np.log2, x)
 
 
+@unary_float
 def log10(x: Any) -> Any:
     """The logarithm to base 10."""
     return map_elements(np.log10, x)
 
 
+@unary_float
 def log1p(x: Any) -> Any:
     """``log(1 + x)``, accurate for small ``x``."""
     return map_elements(np.log1p, x)
@@ -80,71 +91,85 @@ def log1p(x: Any) -> Any:
 # -- trigonometry ----------------------------------------------------------------------------------
 
 
+@unary_float
 def sin(x: Any) -> Any:
     """The sine of an angle in radians."""
     return map_elements(np.sin, x)
 
 
+@unary_float
 def cos(x: Any) -> Any:
     """The cosine of an angle in radians."""
     return map_elements(np.cos, x)
 
 
+@unary_float
 def tan(x: Any) -> Any:
     """The tangent of an angle in radians."""
     return map_elements(np.tan, x)
 
 
+@unary_float
 def asin(x: Any) -> Any:
     """The inverse sine, in [-pi/2, pi/2]."""
     return map_elements(np.arcsin, x)
 
 
+@unary_float
 def acos(x: Any) -> Any:
     """The inverse cosine, in [0, pi]."""
     return map_elements(np.arccos, x)
 
 
+@unary_float
 def atan(x: Any) -> Any:
     """The inverse tangent, in (-pi/2, pi/2)."""
     return map_elements(np.arctan, x)
 
 
+@binary_float
 def atan2(y: Any, x: Any) -> Any:
     """The angle of the point (x, y), in [-pi, pi]; its derivatives at (0, 0) are 0."""
     return map_elements(np.arctan2, y, x)
 
 
+@unary_float
 def sinh(x: Any) -> Any:
     """The hyperbolic sine."""
     return map_elements(np.sinh, x)
 
 
+@unary_float
 def cosh(x: Any) -> Any:
     """The hyperbolic cosine."""
     return map_elements(np.cosh, x)
 
 
+@unary_float
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent."""
     return map_elements(np.tanh, x)
 
 
+@unary_float
 def asinh(x: Any) -> Any:
     """The inverse hyperbolic sine."""
     return map_elements(np.arcsinh, x)
 
 
+@unary_float
 def acosh(x: Any) -> Any:
     """The inverse hyperbolic cosine."""
     return map_elements(np.arccosh, x)
 
 
+@unary_float
 def atanh(x: Any) -> Any:
     """The inverse hyperbolic tangent."""
     return map_elements(np.arctanh, x)
 
 
+@unary_float
 def erf(x: Any) -> Any:
     """The error function."""
     return map_elements(np.vectorize(math.erf, otypes=[float]), x)
@@ -186,11 +211,13 @@ def _whole(function: Any, x: Any, dtype: Any) -> Any:
     return whole if dtype is None else cast(whole, dtype)
 
 
+@same_type
 def abs(x: Any) -> Any:  # noqa: A001 - a name of the language
     """The absolute value; its derivative at 0 is 0."""
     return map_elements(np.abs, x)
 
 
+@same_type
 def sign(x: Any) -> Any:
     """-1, 0 or 1, of x's type."""
     return map_elements(np.sign, x)
@@ -228,11 +255,13 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
+@extremum
 def min(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
     """The least of the operands, by element; at a tie the first one has the derivative."""
     return reduce(lambda a, b: map_elements(_fmin, a, b), others, first)
 
 
+@extremum
 def max(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
     """The greatest of the operands, by element; at a tie the first one has the derivative."""
     return reduce(lambda a, b: map_elements(_fmax, a, b), others, first)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import TypeVar
 
     E_co = TypeVar("E_co", covariant=True, default=Any)
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
         @property
         def shape(self) -> tuple[int, ...]: ...
+        def __iter__(self) -> Iterator[Any]: ...
         def __getitem__(self, index: Any, /) -> Any: ...
         def __setitem__(self, index: Any, value: Any, /) -> None: ...
 
