@@ -77,10 +77,36 @@ def test_what_is_printed() -> None:
     assert "..." in repr(qd.zeros(1000))
     assert repr(qd.zeros(1 << 21, qd.i8)) == "<qd.ndarray i8 (2097152,)>"
     x = qd.field(qd.f32, shape=2, name="x")
-    assert repr(x) == "<qd.field `x`, (2,)>"
+    assert repr(x) == "<qd.field `x`, (2,): [0. 0.]>"
+    placed = qd.field(qd.f32)
+    block = qd.root.dense(qd.i, 2)
+    block.place(placed)
+    assert repr(placed) == "<qd.field of f32, (2,): [0. 0.]>"
+    block.dense(qd.j, 3).place(later := qd.field(qd.i32))  # the text has not ended the layout
+    assert repr(later).startswith("<qd.field of i32, (2, 3)\n[[0 0 0]")
     x[1] = 3
     assert repr(x) == "<qd.field `x`, (2,): [0. 3.]>"
     assert str(x) == "[0. 3.]"
+
+
+def test_fields_of_structs() -> None:
+    """They are collections as other fields; a member hides an attribute of its name."""
+    x = qd.Struct.field({"a": qd.f32, "b": qd.types.vector(2, qd.i32)}, shape=3)
+    assert repr(x).endswith(", (3,)\na: [0. 0. 0.]\nb\n[[0 0]\n [0 0]\n [0 0]]>")
+    assert (len(x), x.ndim, x.size, bool(x)) == (3, 1, 3, True)
+    assert [element.a for element in x] == [0, 0, 0]
+    with pytest.raises(TypeError, match="to_numpy"):
+        np.asarray(x)
+    assert not hasattr(x, "nbytes")
+    sized = qd.Struct.field({"size": qd.f32}, shape=(2, 2), offset=(1, 1))
+    sized[1, 1].size = 4
+    assert (sized.size[1, 1], sized.ndim, len(sized)) == (4, 2, 2)
+    with pytest.raises(TypeError, match="OCT541"):
+        list(sized)
+    shifted = qd.Struct.field({"a": qd.i32}, shape=2, offset=-5)
+    shifted[-5].a = 1
+    assert [element.a for element in shifted] == [1, 0]
+    assert "not placed" in repr(qd.Struct.field({"a": qd.i32}))
 
 
 def test_reprs_tell_no_error() -> None:

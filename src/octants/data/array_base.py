@@ -181,10 +181,14 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         return True
 
     def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in self.host_indices())
+
+    def host_indices(self) -> range:
+        """The indices of the only axis; an error if there is not exactly one."""
         if len(self.shape) != 1:
             raise NotIterable(self.describe(), len(self.shape)).at(None)
         first = self.offset[0] if self.offset else 0
-        return (self[index] for index in range(first, first + self.shape[0]))
+        return range(first, first + self.shape[0])
 
     @shortens_tracebacks
     def item(self) -> Any:
@@ -470,15 +474,21 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._opened is not None else repr(self)
 
-    def _values_text(self) -> str:
-        """The values for `repr`: "" where there are none yet, or none to be read now."""
-        if self._opened is None or not 0 < self.size <= _SHOWN:
+    def values_text(self) -> str:
+        """The values for `repr`: "" where there are none, many, or none to be read now."""
+        if not 0 < self.size <= _SHOWN:
             return ""
         try:
-            text = np.array2string(self.read(), threshold=100, edgeitems=3)
+            text = np.array2string(self._values_now(), threshold=100, edgeitems=3)
         except OctantsError:  # the next call that can raise it does
             return ""
         return ("\n" if "\n" in text else ": ") + text
+
+    def _values_now(self) -> Array:
+        """The values, which are zeros before the first use; this is none."""
+        if self._opened is None:
+            return np.zeros((*self.shape, *self.element_shape), self.dtype.numpy)
+        return self.read()
 
     def mark_written(self, region: Any = ()) -> None:
         """Say that the memory was written by others: through a numpy view, or through a pointer.

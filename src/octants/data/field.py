@@ -253,7 +253,7 @@ class Field(Tensor[E], FieldHandle):
             return f"<qd.{self.describe()}, no longer usable>"
         if not self.place_nodes:
             return f"<qd.{self.describe()}, not placed>"
-        return f"<qd.{self.describe()}, {self.shape}{self._values_text()}>"
+        return f"<qd.{self.describe()}, {self.shape}{self.values_text()}>"
 
 
 class ScalarField(Field[E]):

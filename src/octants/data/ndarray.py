@@ -209,7 +209,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
 
     def __repr__(self) -> str:
         element = f", elements of {self.element_shape}" if self.element_shape else ""
-        return f"<qd.ndarray {self.dtype} {self.shape}{element}{self._values_text()}>"
+        return f"<qd.ndarray {self.dtype} {self.shape}{element}{self.values_text()}>"
 
 
 class ScalarNdarray(Ndarray[E]):

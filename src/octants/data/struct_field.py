@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 Member = Any  # a Field or a StructField
 
+_OF_ALL_MEMBERS: dict[str, Callable[[StructField[Any]], int]] = {
+    "ndim": lambda owner: len(owner.shape),
+    "size": lambda owner: owner._first().size,
+}
+"""Attributes that a member of the same name hides."""
+
 
 class StructField(StructHandle, Generic[E]):
     """A field of structs: made by ``Struct.field({...}, shape)`` or the `field` of a struct type.
@@ -43,6 +49,8 @@ class StructField(StructHandle, Generic[E]):
         members = self.__dict__.get("members", {})
         if name in members:
             return members[name]
+        if name in _OF_ALL_MEMBERS and members:
+            return _OF_ALL_MEMBERS[name](self)
         raise AttributeError(f"a field of structs of {list(members)} has no member `{name}`")
 
     @property
@@ -140,6 +148,20 @@ class StructField(StructHandle, Generic[E]):
         self._first()[key]
         return ElementStruct(self, key)
 
+    def __len__(self) -> int:
+        return len(self._first())
+
+    def __bool__(self) -> bool:
+        """True, as for other fields."""
+        return True
+
+    def __iter__(self) -> Iterator[E]:
+        return (self[index] for index in self._first().host_indices())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        names = ", ".join(self.keys)
+        raise TypeError(f"a field of structs is no array; `to_numpy()` has one for each of {names}")
+
     def __setitem__(self, key: Any, value: Any) -> None:
         self._first()[key]
         for leaf, converted in list(self._prepare(value)):
@@ -208,7 +230,15 @@ class StructField(StructHandle, Generic[E]):
             raise WrongArray(what, names, f"a dict with an array for each of {self.keys}").at(None)
 
     def __repr__(self) -> str:
-        return f"<qd.field of {self.python_type}>"
+        if not self._first().place_nodes:
+            return f"<qd.field of {self.python_type}, not placed>"
+        values = (f"\n{name}{_text_of(member)}" for name, member in self.members.items())
+        return f"<qd.field of {self.python_type}, {self.shape}{''.join(values)}>"
+
+
+def _text_of(member: Member) -> str:
+    """The values of a member behind its name, for `repr`."""
+    return f": {member!r}" if isinstance(member, StructField) else str(member.values_text())
 
 
 class ElementStruct(Struct):
