@@ -127,7 +127,9 @@ def memory_report() -> list[MemoryUse]:
 
     Returns:
         An entry for fields, ndarrays, their gradients and duals, the tapes of loops, and, inside of
-        a `qd.ad.Tape`, the copies of what was overwritten.
+        a `qd.ad.Tape`, the copies of what was overwritten. On a GPU also for other allocations,
+        such as buffers of messages and temporaries, for what its pool keeps for later ones, and for
+        the staging buffers of copies on the host. `parts` is 0 where parts are not counted.
     """
     found: dict[str, list[int]] = {}
     for array in current_runtime.runtime().arrays():
@@ -142,7 +144,13 @@ def memory_report() -> list[MemoryUse]:
     saved = int(getattr(driver.state.recorder, "snapshot_bytes", 0))
     if saved:
         found["copies for a Tape"] = [saved]
-    return [MemoryUse(kind, len(sizes), sum(sizes)) for kind, sizes in sorted(found.items())]
+    uses = [MemoryUse(kind, len(sizes), sum(sizes)) for kind, sizes in sorted(found.items())]
+    device: Any = driver.device()
+    if hasattr(device, "pools"):
+        pools = [MemoryUse(kind, 0, nbytes) for kind, nbytes in device.pools().items()]
+        others = device.live_bytes() - sum(use.nbytes for use in uses)
+        uses += [MemoryUse("other allocations", 0, max(0, others)), *pools]
+    return uses
 
 
 def print_memory_profiler_info() -> None:
@@ -150,7 +158,7 @@ def print_memory_profiler_info() -> None:
     uses = memory_report()
     total = MemoryUse("total", sum(use.parts for use in uses), sum(use.nbytes for use in uses))
     for use in (*uses, total):
-        print(f"{use.kind:<24}{use.parts:>8}{format_bytes(use.nbytes):>14}")
+        print(f"{use.kind:<24}{use.parts or '':>8}{format_bytes(use.nbytes):>14}")
 
 
 def _records() -> list[TimelineEntry]:

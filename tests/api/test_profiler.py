@@ -110,3 +110,65 @@ def test_a_report_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert uses["fields, gradients"].nbytes == 9 * 4
     qd.profiler.print_memory_profiler_info()
     assert "total" in capsys.readouterr().out
+
+
+def replayed(device_kernels: int) -> tuple[int, int]:
+    """Capture a tape, replay it three times; the launches of the kernel and of its reverse."""
+    x = qd.field(qd.f32, shape=8, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def square():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    x.fill(2.0)
+    with qd.graph.capture() as step, qd.ad.Tape(loss=loss):
+        square()
+    assert not step.is_one_launch
+    qd.profiler.clear_kernel_profiler_info()
+    for _ in range(device_kernels):
+        step()
+    assert x.grad.to_numpy().tolist() == [4.0] * 8
+    assert loss[None] == 32
+    times = qd.profiler.query_kernel_profiler_info
+    return times("square").counter, times("square_reverse").counter
+
+
+def test_launches_within_replays_are_recorded() -> None:
+    start(arch=qd.cpu)
+    assert replayed(3) == (3, 3)
+
+
+def test_launches_within_replays_are_recorded_on_a_gpu() -> None:
+    with emulated_gpu(total=1 << 28):
+        start(arch=qd.cuda)
+        assert replayed(3) == (3, 3)
+        qd.reset()
+
+
+def report() -> dict[str, int]:
+    return {use.kind: use.nbytes for use in qd.profiler.memory_report()}
+
+
+def test_the_report_counts_what_pools_keep() -> None:
+    """What is dropped is in the pool."""
+    with emulated_gpu(total=1 << 28):
+        qd.init(arch=qd.cuda, log_level="error")
+        array: Any = qd.ndarray(qd.f32, 1 << 18)
+        array.fill(1.0)
+        assert array.to_numpy().sum() == 1 << 18
+        before = report()
+        assert before["ndarrays"] == 1 << 20
+        assert before["staging buffers"] > 0
+        assert 0 <= before["other allocations"] < 1 << 24
+        del array
+        after = report()
+        assert "ndarrays" not in after
+        assert after["free in the pool"] >= before["free in the pool"] + (1 << 20)
+        qd.reset()
+
+
+def test_a_cpu_has_no_pool() -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+    assert not {"free in the pool", "other allocations"} & set(report())

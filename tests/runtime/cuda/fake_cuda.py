@@ -170,6 +170,7 @@ class FakeCuda:
         self._memory: dict[int, bytearray] = {}
         self._ordinals: dict[int, int] = {}
         self._next = _FIRST
+        self._pooled = 0
         self._pinned: dict[int, Any] = {}
         self._handles: dict[int, Any] = {}
         self._streams: dict[int, FakeStream] = {0: FakeStream(True)}
@@ -343,6 +344,7 @@ class FakeCuda:
         self._memory[address] = bytearray(b"\xcd" * size)
         self._ordinals[address] = self.stack[-1] - _CONTEXT
         self._next += size // 256 * 256 + 512
+        self._pooled = max(self._pooled, self.used)
         return 0
 
     def cuMemGetInfo(self, free: Any, total: Any) -> int:
@@ -366,7 +368,13 @@ class FakeCuda:
     def cuMemPoolSetAttribute(self, pool: int, attribute: int, value: int) -> int:
         return 0
 
+    def cuMemPoolGetAttribute(self, pool: int, attribute: int, value: Any) -> int:
+        assert attribute == cuda.POOL_RESERVED
+        value[0] = self._pooled
+        return 0
+
     def cuMemPoolTrimTo(self, pool: int, size: int) -> int:
+        self._pooled = self.used
         return 0
 
     def cuMemAllocFromPoolAsync(self, out: Any, size: int, pool: int, stream: int) -> int:

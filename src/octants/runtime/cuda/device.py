@@ -32,6 +32,7 @@ from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
 from octants.runtime.device import Bytes
+from octants.runtime.gpu.device import POOL, STAGING
 from octants.runtime.memory.strided_copy import copy_rows
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ class CudaDevice(LaunchContext):
     def allocate_zeros(self, nbytes: int, what: str) -> DeviceAllocation:
         """Allocate memory that is zero for all later launches."""
         return self.memory.allocate(nbytes, what, zeroed=True)
+
+    def live_bytes(self) -> int:
+        """The size of all live allocations."""
+        return self.memory.nbytes
+
+    def pools(self) -> dict[str, int]:
+        """The bytes that pools and staging buffers retain; see `GpuDevice.pools`."""
+        return {POOL: self.memory.pooled_bytes(), STAGING: self.staging.nbytes}
 
     def read(self, address: int, into: Bytes) -> None:
         """Wait for all launches, and copy device memory to the host.

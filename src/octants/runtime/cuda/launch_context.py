@@ -54,6 +54,7 @@ class LaunchContext(GpuDevice):
         self.memory: DeviceMemory = shared("memory", ordinal, lambda: DeviceMemory(context))
         self.pending = Pending()
         staging: PinnedStaging = shared("staging", ordinal, lambda: PinnedStaging(context))
+        self.staging = staging
         self.streams = Streams(context, self.memory, staging)
         self.messages = MessageQueue(
             self.memory, self.streams.default.transfers, self.pending, self.wait_for_launches

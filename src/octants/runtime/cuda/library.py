@@ -49,6 +49,7 @@ ATTRIBUTE_MINOR = 76
 ATTRIBUTE_MEMORY_POOLS = 115
 
 POOL_RELEASE_THRESHOLD = 4
+POOL_RESERVED = 5  # the bytes that the pool has from the system
 LOCATION_DEVICE = 1
 ALLOCATION_PINNED = 1
 
@@ -209,6 +210,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemFree_v2": (c_uint64,),
     "cuMemPoolCreate": (_HANDLE, POINTER(PoolProperties)),
     "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuMemPoolGetAttribute": (c_void_p, c_int, POINTER(c_uint64)),
     "cuMemPoolTrimTo": (c_void_p, c_size_t),
     "cuMemAllocFromPoolAsync": (POINTER(c_uint64), c_size_t, c_void_p, c_void_p),
     "cuMemFreeAsync": (c_uint64, c_void_p),

@@ -176,6 +176,16 @@ class DeviceMemory:
         dropped = sum(self.live.get(address, (0, ""))[0] for address in list(self._dropped))
         return self.live.nbytes - dropped
 
+    def pooled_bytes(self) -> int:
+        """The bytes that the driver's pool has from the system, and no allocation uses."""
+        if self._made_pool is None:
+            return 0
+        reserved = c_uint64()
+        with self._context.active():
+            arguments = self._made_pool, cuda.POOL_RESERVED, byref(reserved)
+            self._context.call("cuMemPoolGetAttribute", *arguments)
+        return max(0, reserved.value - self.nbytes)
+
     def _refused(self, nbytes: int) -> OctantsError:
         free = format_bytes(self._context.free_memory())
         total = format_bytes(self._context.total_memory)

@@ -67,6 +67,11 @@ class PinnedStaging:
         self.small: list[PinnedMemory] = []
         """Free buffers of `SMALL` bytes."""
 
+    @property
+    def nbytes(self) -> int:
+        """The size of all buffers, in bytes."""
+        return self.copies.nbytes + SMALL * len(self.small)
+
 
 class Transfers:
     """A stream as a `gpu.driver.Queue`."""

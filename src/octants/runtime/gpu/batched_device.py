@@ -13,7 +13,7 @@ from octants.diagnostics.errors import UserError
 from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
 from octants.runtime.devices.serial_queue import SerialLaunches
-from octants.runtime.gpu.device import GpuDevice
+from octants.runtime.gpu.device import POOL, STAGING, GpuDevice
 from octants.runtime.gpu.heap import Heap, SubAllocation
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.tapes import DeviceTape
@@ -110,6 +110,8 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         self.context, self.queue, self.programs = shared.context, shared.queue, shared.programs
         self.heap, self.transfers = shared.heap, shared.transfers
         self.queue_here = lambda: shared.transfers
+        self._heaps = {id(heap): heap for heap in (shared.heap, shared.mapped)}
+        self._all_transfers = shared.transfers, shared.mapped_transfers
         total = hardware.memory_bytes
         self.tape_budget = tape_budget or total // 64
         self.tape = DeviceTape(self.heap, self.transfers, tape_limit or total // 10 * 9)
@@ -151,6 +153,16 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         self.versions.freed(piece.address, nbytes)  # memory that was freed before
         self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
         return piece
+
+    def live_bytes(self) -> int:
+        """The size of all live allocations."""
+        return sum(heap.live.nbytes for heap in self._heaps.values())
+
+    def pools(self) -> dict[str, int]:
+        """The bytes that pools and staging buffers retain; see `GpuDevice.pools`."""
+        free = sum(heap.free_bytes() for heap in self._heaps.values())
+        staging = sum(transfers.staging_bytes for transfers in self._all_transfers)
+        return {POOL: free, STAGING: staging}
 
     def read(self, address: int, into: Bytes) -> None:
         """Wait for all launches, and copy device memory to the host.

@@ -51,6 +51,11 @@ class BatchedTransfers(ABC):
         found: tuple[Any, int] = self._heap.buffer_of(address, nbytes)
         return found
 
+    @property
+    def staging_bytes(self) -> int:
+        """The size of the staging buffers."""
+        return 0 if self._staging is None else self._staging.nbytes
+
     def _through_staging(self) -> Staging:
         assert self._staging is not None, "all memory is mapped"
         self.queue.context.check()

@@ -19,6 +19,9 @@ from octants.runtime.memory.fill import set_elements
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
 
+POOL, STAGING = "free in the pool", "staging buffers"
+"""Kinds of memory that is retained for later use."""
+
 
 class GpuDevice:
     """A GPU as a `Device`; a driver's class derives from it.
@@ -58,6 +61,14 @@ class GpuDevice:
 
     def give_back(self) -> None:
         """Free memory that is not in use."""
+
+    def live_bytes(self) -> int:
+        """The size of all live allocations."""
+        raise NotImplementedError
+
+    def pools(self) -> dict[str, int]:
+        """The bytes that pools and staging buffers retain beside the live allocations."""
+        raise NotImplementedError
 
     # -- memory ---------------------------------------------------------------------------------
 

@@ -136,6 +136,12 @@ class Heap(ABC, Generic[B]):
         self._free[buffer] = [(size, buffer.nbytes - size)] if buffer.nbytes > size else []
         return buffer, 0
 
+    def free_bytes(self) -> int:
+        """The bytes of its buffers that no suballocation has."""
+        with self._lock:
+            self._take_back()
+            return sum(size for gaps in self._free.values() for _, size in gaps)
+
     @abstractmethod
     def _make(self, nbytes: int) -> B:
         """A buffer of the driver.

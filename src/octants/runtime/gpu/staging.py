@@ -28,6 +28,11 @@ class Staging:
         self._make, self.large = make, large
         self._chunks: dict[int, deque[Chunk]] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """The size of all buffers, in bytes."""
+        return sum(size * len(chunks) for size, chunks in list(self._chunks.items()))
+
     def write(self, address: int, source: int, nbytes: int, stream: int = 0) -> None:
         """Copy ``nbytes`` from an address of the host, which may be reused when this returns."""
         size = self._size(nbytes)

@@ -106,6 +106,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuMemFree": ("hipFree", (c_uint64,)),
     "cuMemPoolCreate": ("hipMemPoolCreate", (_HANDLE, POINTER(PoolProperties))),
     "cuMemPoolSetAttribute": ("hipMemPoolSetAttribute", (c_void_p, c_int, c_void_p)),
+    "cuMemPoolGetAttribute": ("hipMemPoolGetAttribute", (c_void_p, c_int, POINTER(c_uint64))),
     "cuMemPoolTrimTo": ("hipMemPoolTrimTo", (c_void_p, c_size_t)),
     "cuMemAllocFromPoolAsync": (
         "hipMallocFromPoolAsync",

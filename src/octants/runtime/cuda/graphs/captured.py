@@ -3,7 +3,7 @@
 Each node of the graph has a fixed amount of tape. Where the arguments alone decide how much work
 items need, that is what an earlier launch needed. Where the contents of memory matter too, it is
 twice that, and a replay that runs out is aborted and resumed (`replays`); then the graph is built
-again. Where the need is unknown, the commands run one by one.
+again. Where the need is unknown, and while the profiler is on, the commands run one by one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from octants import timeline
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import Command, Launch
@@ -41,6 +42,9 @@ class CudaGraph:
         return self._graph is not None
 
     def _build(self, later: int) -> None:
+        if timeline.active() is not None:  # the profiler times launch by launch
+            self._graph = None
+            return
         try:
             self._graph = InstantiatedGraph(self._machine, self._commands, later)
         except (Unplanned, OctantsMemoryError):
