@@ -292,3 +292,25 @@ def test_a_returned_vector_is_a_value_of_its_own() -> None:
     assert one.declared_dtype is qd.f32
     one[1] = 5.0
     assert (one[0], one[1], other[1]) == (float(np.float32(1.1)), 5.0, 2.0)
+
+
+def test_a_launch_copies_the_numbers_that_arrays_of_numpy_have_now() -> None:
+    @qd.kernel
+    def add(p: qd.types.ndarray(qd.f32, ndim=1), q: qd.types.ndarray(qd.f32, ndim=1), s: qd.f32):
+        for i in p:
+            p[i] += s * q[i]
+
+    for count in (5, 5, 8, 400_000, 5):  # other arrays, and some too large to be kept
+        p, q = np.zeros(count, np.float32), np.ones(count, np.float32)
+        for k in range(4):
+            q[:] = k
+            add(p, q, 2.0)
+        assert (p == 12).all()
+        add(q, p, 1.0)
+        assert (q == 15).all()
+        assert (p == 12).all()
+    add(p, p, 1.0)
+    assert (p == 24).all()
+    numbers = np.arange(10, dtype=np.float32)
+    add(numbers[::2], numbers[1::2].copy(), 1.0)
+    assert numbers.tolist() == [1, 1, 5, 3, 9, 5, 13, 7, 17, 9]

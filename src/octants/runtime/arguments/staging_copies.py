@@ -72,9 +72,10 @@ class DeviceArray:
 
     def write(self, values: NumpyArray) -> None:
         """Copy all elements from an array of the host, of the same shape."""
-        packed = np.ascontiguousarray(values, self.dtype)
-        if packed.size:
-            self._device.write(self._allocation.address, packed.reshape(-1).view(np.uint8))
+        if not (values.flags.c_contiguous and values.dtype == self.dtype):
+            values = np.ascontiguousarray(values, self.dtype)
+        if values.size:
+            self._device.write(self._allocation.address, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,26 @@ class StagedLeaf:
 
 @dataclass(slots=True)
 class _Piece:
-    """Memory of the host, and its staging copy."""
+    """Memory of the host, as the ``number``-th array of a launch, and its staging copy."""
 
     leaf: Leaf
-    elements: NumpyArray
+    number: int
     copy: DeviceArray
     is_written: bool
+
+
+@dataclass(slots=True)
+class _Plan:
+    """How the arrays of a launch are copied: `copies` of them all, and each memory once."""
+
+    identities: tuple[Any, ...]
+    copies: list[DeviceArray]
+    pieces: list[_Piece]
+
+    def retained(self) -> _Plan:
+        """The plan for a later launch; without large copies one for other arrays."""
+        small = [copy for copy in self.copies if copy.nbytes <= _SMALL]
+        return self if len(small) == len(self.copies) else _Plan((), small, [])
 
 
 def launch_on_staging_copies(
@@ -121,47 +136,78 @@ def launch_on_staging_copies(
     ) -> tuple[Any, ...]:
         if leaves:
             refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
-        pieces: dict[Any, _Piece] = {}
-        found, kept = device.blocks_of(spare), []
-        with contextlib.suppress(IndexError):
-            while True:
-                kept.append(found.pop())
+        arrays = _arrays(leaves, arguments)
+        plans = device.blocks_of(spare)
+        plan = _plan(leaves, arrays, device, plans)
         replaced: Sequence[Any] = arguments
+        copies = iter(plan.copies)
         for sent in leaves:
-            value = sent.leaf.value(arguments)
-            copy = _piece(pieces, sent, value, device, sent.is_written, kept).copy
+            replaced = replace(replaced, sent.leaf, next(copies))
             if sent.has_gradient:
-                gradient = torch_companion(value, Companion.ADJOINT, strided=True)
-                piece = _piece(pieces, sent, gradient, device, True, kept)
-                copy.join(Companion.ADJOINT, piece.copy)
-            elif not isinstance(value, np.ndarray):
-                with_gradient(value)
-            replaced = replace(replaced, sent.leaf, copy)
-        _check_overlaps(list(pieces.values()))
-        for piece in pieces.values():
-            piece.copy.write(piece.elements)
+                next(copies)
+        for piece in plan.pieces:
+            piece.copy.write(arrays[piece.number])
         try:
             return launch(seed, number, persistent, *replaced)
         finally:
-            for piece in pieces.values():
+            for piece in plan.pieces:
                 if piece.is_written:
-                    piece.copy.read_into(piece.elements)
-            found += [piece.copy for piece in pieces.values() if piece.copy.nbytes <= _SMALL]
+                    piece.copy.read_into(arrays[piece.number])
+            plans.append(plan.retained())
 
     return launch_on_copies
 
 
-def _piece(
+def _arrays(leaves: Sequence[StagedLeaf], arguments: Sequence[Any]) -> list[NumpyArray]:
+    """The arrays of the host, each before its gradient if that is accessed."""
+    found = []
+    for sent in leaves:
+        value = sent.leaf.value(arguments)
+        found.append(value if isinstance(value, np.ndarray) else value.detach().numpy())
+        if sent.has_gradient:
+            gradient = torch_companion(value, Companion.ADJOINT, strided=True)
+            found.append(gradient.detach().numpy())
+        elif not isinstance(value, np.ndarray):
+            with_gradient(value)
+    return found
+
+
+def _plan(
+    leaves: Sequence[StagedLeaf], arrays: list[NumpyArray], device: Device, plans: list[Any]
+) -> _Plan:
+    """The plan of an earlier launch with the same memory, which is taken, or a new one."""
+    identities = tuple(map(identity, arrays))
+    for position, known in enumerate(plans):
+        if known.identities == identities:
+            plan: _Plan = plans.pop(position)
+            return plan
+    kept = []
+    with contextlib.suppress(IndexError):
+        while True:
+            kept += plans.pop().copies
+    plan = _Plan(identities, [], [])
+    pieces: dict[Any, _Piece] = {}
+    for sent in leaves:
+        copy = _copy(plan, pieces, sent, arrays, device, sent.is_written, kept)
+        if sent.has_gradient:
+            copy.join(Companion.ADJOINT, _copy(plan, pieces, sent, arrays, device, True, kept))
+    plan.pieces = list(pieces.values())
+    _check_overlaps(plan.pieces, arrays)
+    return plan
+
+
+def _copy(
+    plan: _Plan,
     pieces: dict[Any, _Piece],
     sent: StagedLeaf,
-    value: Any,
+    arrays: list[NumpyArray],
     device: Device,
     is_written: bool,
     kept: list[DeviceArray],
-) -> _Piece:
-    """The staging copy of an array: one of this launch, a retained one, or a new one."""
-    elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
-    key = identity(elements), sent.rank
+) -> DeviceArray:
+    """Add the staging copy of the next array: of this launch, a retained one, or a new one."""
+    number = len(plan.copies)
+    elements, key = arrays[number], (plan.identities[number], sent.rank)
     piece = pieces.get(key)
     if piece is None:
         dtype = elements.dtype.newbyteorder("=")
@@ -169,9 +215,10 @@ def _piece(
         if copy is None:
             check_extents(sent.leaf, elements.shape[: sent.rank])
             copy = DeviceArray(device, elements.shape, dtype, sent.rank)
-        piece = pieces[key] = _Piece(sent.leaf, elements, copy, is_written)
+        piece = pieces[key] = _Piece(sent.leaf, number, copy, is_written)
     piece.is_written |= is_written
-    return piece
+    plan.copies.append(piece.copy)
+    return piece.copy
 
 
 def _take_retained_copy(
@@ -183,10 +230,10 @@ def _take_retained_copy(
     return None
 
 
-def _check_overlaps(pieces: Sequence[_Piece]) -> None:
+def _check_overlaps(pieces: Sequence[_Piece], arrays: Sequence[NumpyArray]) -> None:
     """Refuse arguments that share memory, if one is written."""
     for position, piece in enumerate(pieces):
-        elements = piece.elements
+        elements = arrays[piece.number]
         if piece.is_written and overlaps_itself(
             elements.shape, elements.strides, elements.itemsize
         ):
@@ -196,7 +243,7 @@ def _check_overlaps(pieces: Sequence[_Piece]) -> None:
             )
         for other in pieces[position + 1 :]:
             is_written = piece.is_written or other.is_written
-            if is_written and shares_memory(piece.elements, other.elements):
+            if is_written and shares_memory(elements, arrays[other.number]):
                 raise piece.leaf.error(
                     f"it shares memory with `{other.leaf.name}`, both are copied to the device, and"
                     " one of them is written",

@@ -12,13 +12,16 @@ import numpy as np
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.fill_words import FILLS
-from octants.runtime.cuda.memory import PinnedMemory
+from octants.runtime.cuda.memory import DEFAULT_STREAM, PinnedMemory
 from octants.runtime.device import Bytes
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.memory.host import address_of
 
 LARGE = 4 << 20
+FEW = 1 << 14
+"""The most bytes of a write that passes through a `PinnedRing`."""
+_HALF = 1 << 16
 SMALL = 1 << 16
 """The most bytes of a read that uses a buffer of its own, without alternating chunks."""
 
@@ -55,6 +58,43 @@ class PinnedChunk:
             self._is_busy = False
 
 
+class PinnedRing:
+    """Pinned memory that small copies in the default stream pass through, one after the other.
+
+    Each half has an event, after which it may be used again: most copies need none.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._host = 0
+        self._events = [c_void_p(), c_void_p()]
+        self._is_used = [False, False]
+        self._half = self._used = 0
+
+    def write(self, target: int, source: int, nbytes: int) -> None:
+        """Queue a copy to the GPU of at most `FEW` bytes."""
+        start = self._take(nbytes)
+        ctypes.memmove(start, source, nbytes)
+        self._context.call_here("cuMemcpyHtoDAsync", target, start, nbytes, DEFAULT_STREAM)
+
+    def _take(self, nbytes: int) -> int:
+        """The address of free memory; waits for the copies that used it before."""
+        if not self._host:
+            self._host = PinnedMemory(self._context, 2 * _HALF).address
+            for event in self._events:
+                self._context.call_here("cuEventCreate", byref(event), cuda.EVENT_NO_TIMING)
+        if self._used + nbytes > _HALF:
+            self._context.call_here("cuEventRecord", self._events[self._half], DEFAULT_STREAM)
+            self._is_used[self._half] = True
+            other = 1 - self._half
+            if self._is_used[other]:
+                self._context.wait_for_event(self._events[other].value or 0)
+            self._half, self._used = other, 0  # not before: the wait can be interrupted
+        start = self._host + self._half * _HALF + self._used
+        self._used += -(-nbytes // 16) * 16
+        return start
+
+
 class PinnedStaging:
     """The pinned memory of a context; all streams share it."""
 
@@ -64,6 +104,7 @@ class PinnedStaging:
 
         self.lock = threading.Lock()
         self.copies = Staging(make, LARGE)
+        self.ring = PinnedRing(context)
         self.small: list[PinnedMemory] = []
         """Free buffers of `SMALL` bytes."""
 
@@ -82,9 +123,13 @@ class Transfers:
 
     def write(self, address: int, values: Bytes) -> None:
         """Queue a copy from the host; the caller may change ``values`` when this returns."""
-        with self._staging.lock, self._context.active():
-            copies = self._staging.copies
-            copies.write(address, address_of(values), values.nbytes, self._stream)
+        nbytes, source, staging = values.nbytes, address_of(values), self._staging
+        if nbytes <= FEW and self._stream == DEFAULT_STREAM:
+            with staging.lock:
+                staging.ring.write(address, source, nbytes)
+            return
+        with staging.lock, self._context.active():
+            staging.copies.write(address, source, nbytes, self._stream)
 
     def read(self, address: int, into: Bytes, wait: Callable[[], None] | None = None) -> None:
         """Copy to the host, and wait for it.
