@@ -44,7 +44,7 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Let links to files of the checkout lead to where the site has them.
 
     What the tests of the pages read behind the language of a block is left out.
@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:
 
     def link(match: re.Match[str]) -> str:
         text, path, anchor = match[1], match[2], match[3] or ""
-        if not path.startswith("../"):
+        if not path.startswith("../") or "/" in page.file.src_uri:  # `..` of a tutorial is docs/
             return match[0]
         inside = path[3:]
         if inside in PAGES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -36,15 +37,19 @@ def test_the_navigation_names_every_page_once() -> None:
     text = (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     named = re.findall(r"([\w-]+\.md)$", text, re.MULTILINE)
     pages = {page.name for page in (REPOSITORY / "docs").glob("*.md")}
-    assert sorted(named) == sorted(pages | FROM_THE_ROOT)
+    scripts = {f"{script.stem}.md" for script in (REPOSITORY / "docs/tutorials").glob("*.py")}
+    assert len(scripts) >= 4
+    assert sorted(named) == sorted(pages | scripts | FROM_THE_ROOT)
 
 
 def test_links_of_the_site(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    """The tutorials run for it, and are pages with what they draw, and notebooks."""
+    for package in ("material", "nbclient", "ipykernel"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(tmp_path)]
     result = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    pages = {path: Page(path.read_text()) for path in tmp_path.glob("*.html")}
+    pages = {path: Page(path.read_text()) for path in tmp_path.rglob("*.html")}
     assert len(pages) > 30
     lost = []
     for path, page in pages.items():
@@ -59,5 +64,11 @@ def test_links_of_the_site(tmp_path: Path) -> None:
                 if unquote(parts.fragment) not in pages[target].anchors:
                     lost.append(f"{path.name}: {link}")
     assert not lost, "\n".join(lost)
-    for name in ("index.html", "examples.html"):
+    for script in (REPOSITORY / "docs/tutorials").glob("*.py"):
+        notebook = json.loads((tmp_path / f"tutorials/{script.stem}.ipynb").read_text())
+        outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+        kinds = {output["output_type"] for output in outputs}
+        assert "stream" in kinds
+        assert "error" not in kinds
+    for name in ("index.html", "examples.html", "tutorials/hit_a_target.html"):
         assert any(link.endswith(".png") for link in pages[tmp_path / name].links)
