@@ -42,6 +42,19 @@ def test_the_navigation_names_every_page_once() -> None:
     assert sorted(named) == sorted(pages | scripts | FROM_THE_ROOT)
 
 
+def test_the_gallery_shows_every_example() -> None:
+    """Each has a picture of less than 100 kB, and no picture is left over."""
+    page = (REPOSITORY / "docs/examples.md").read_text()
+    shown = dict(
+        re.findall(r"!\[[^]]*\]\((images/examples/[^)]+)\).*?\.\./examples/(\w+)\.py", page)
+    )
+    assert set(shown.values()) == {each.stem for each in (REPOSITORY / "examples").glob("*.py")}
+    pictures = {REPOSITORY / "docs" / path for path in shown}
+    assert pictures == set((REPOSITORY / "docs/images/examples").iterdir())
+    assert all(0 < picture.stat().st_size < 100_000 for picture in pictures)
+    assert sum(picture.suffix == ".webp" for picture in pictures) >= 6
+
+
 def test_links_of_the_site(tmp_path: Path) -> None:
     """The tutorials run for it, and are pages with what they draw, and notebooks."""
     for package in ("material", "nbclient", "ipykernel"):
