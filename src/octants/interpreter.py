@@ -26,7 +26,7 @@ from octants.ir.core import (
     Value,
 )
 from octants.ir.random_draws import drawn, stream
-from octants.lockstep import EndOfItem, run_blocks, undefined
+from octants.lockstep import EndOfItem, run_blocks, undefined_arrays
 from octants.mathlib.evaluate import evaluate
 from octants.mathlib.functions import function
 from octants.types.scalars import convert
@@ -68,7 +68,7 @@ class Interpreter:
             self.block(module.body, {})
         for task in module.tasks:
             if task.domain is None:
-                self.item(task.body, {})
+                self.items(task, [{}])
                 continue
             environment: dict[Value, Any] = {}
             self.block(task.domain, environment)
@@ -83,9 +83,7 @@ class Interpreter:
             return
         own = local_arrays(task)
         for environment in environments:
-            self.storage.update(
-                (ArrayRef(array, Companion.PRIMAL), undefined(array)) for array in own
-            )
+            self.storage.update(undefined_arrays(own))
             self.item(task.body, environment)
 
     def item(self, body: Block, environment: dict[Value, Any]) -> None:
@@ -129,6 +127,18 @@ def _fma(_: Interpreter, op: ops.Fma, env: dict[Value, Any]) -> None:
 
 def _select(_: Interpreter, op: ops.Select, env: dict[Value, Any]) -> None:
     env[op.result] = env[op.on_true] if env[op.condition] else env[op.on_false]
+
+
+def _extract(_: Interpreter, op: ops.Extract, env: dict[Value, Any]) -> None:
+    index = env[op.index]
+    env[op.result] = env[op.components[index if 0 <= index < len(op.components) else 0]]
+
+
+def _insert(_: Interpreter, op: ops.Insert, env: dict[Value, Any]) -> None:
+    values = [env[value] for value in op.components]
+    if 0 <= env[op.index] < len(values):
+        values[env[op.index]] = env[op.value]
+    env.update(zip(op.results, values, strict=True))
 
 
 def _cast(_: Interpreter, op: ops.Cast, env: dict[Value, Any]) -> None:
@@ -317,6 +327,8 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.Fma: _fma,
     ops.Compare: _binary,
     ops.Select: _select,
+    ops.Extract: _extract,
+    ops.Insert: _insert,
     ops.Cast: _cast,
     ops.Bitcast: _bitcast,
     ops.Random: _random,

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ir import ops, scalar_semantics
-from octants.ir.cooperation import shared_arrays, sizes, waiting_operations
-from octants.ir.core import Array, ArrayRef, Block, Operation, Task, Value
+from octants.ir.cooperation import local_arrays, shared_arrays, sizes, waiting_operations
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.types.scalars import DType
 
 Environment = dict[Value, Any]
@@ -46,11 +46,17 @@ class Machine(Protocol):
 
 
 class _Item:
-    """A work item: where it stands, its values, its tape."""
+    """A work item: where it stands, its values, its arrays, its tape."""
 
-    def __init__(self, environment: Environment, steps: Iterator[Operation]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        steps: Iterator[Operation],
+        arrays: dict[ArrayRef, Any],
+    ) -> None:
         self.environment = environment
         self.steps = steps
+        self.arrays = arrays
         self.tape: Any = {}
         self.waits_at: Operation | None = None
         self.is_gone = False  # it ended before its time
@@ -70,6 +76,7 @@ class _Runner:
         self.body = task.body
         self.block_dim, self.subgroup_size = sizes(task)
         self.shared = shared_arrays(task)
+        self.own = local_arrays(task)
         self.waiting = waiting_operations(task.body)
         self.items: list[_Item] = []
 
@@ -78,7 +85,10 @@ class _Runner:
         for array in self.shared:
             for companion in array.layouts:
                 self.machine.storage[ArrayRef(array, companion)] = undefined(array)
-        self.items = [_Item(each, self._steps(self.body, each)) for each in environments]
+        self.items = [
+            _Item(each, self._steps(self.body, each), undefined_arrays(self.own))
+            for each in environments
+        ]
         for item in self.items:
             self._advance(item)
         while any(item.waits_at for item in self.items):
@@ -90,6 +100,7 @@ class _Runner:
     def _advance(self, item: _Item) -> None:
         """Run an item until it waits at a convergent operation, or ends."""
         self.machine.tape = item.tape
+        self.machine.storage.update(item.arrays)
         try:
             item.waits_at = next(item.steps, None)
         except EndOfItem as error:
@@ -196,6 +207,11 @@ def _hand_on(env: Environment, results: list[Value], yielded: list[Value]) -> No
 
 def _all_at(op: Operation, items: list[_Item]) -> bool:
     return all(item.waits_at is op or item.is_gone for item in items)
+
+
+def undefined_arrays(arrays: Iterable[Array]) -> dict[ArrayRef, Any]:
+    """The contents of local arrays at the start of a work item."""
+    return {ArrayRef(array, Companion.PRIMAL): undefined(array) for array in arrays}
 
 
 def undefined(array: Array) -> np.ndarray[Any, Any]:

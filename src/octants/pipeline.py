@@ -40,7 +40,7 @@ from octants.passes.serialise_blocks import serialise_blocks
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_unchanged_updates import skip_unchanged_updates
-from octants.passes.spill_indexed_sums import spill_indexed_sums
+from octants.passes.spill_vectors import spill_vectors
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
@@ -213,10 +213,9 @@ FINISH = (
         _is_gpu,
     ),
     Pass(
-        "spill_indexed_sums",
-        lambda module, _: spill_indexed_sums(module),
-        "last: what is in memory is no carried value any more",
-        when=lambda machine: machine.serialises_blocks,
+        "spill_vectors",
+        lambda module, _: spill_vectors(module),
+        "last: others know vectors as values, which loops carry",
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

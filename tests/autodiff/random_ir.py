@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.forward import forward as with_tangents
 from octants.autodiff.reverse import Reversed
 from octants.interpreter import run
+from octants.ir import components
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module, split_tasks
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
@@ -217,6 +219,87 @@ class Generator:
         self._keep(b.if_(condition, *blocks).results, floats, ints)
 
 
+class VectorGenerator(Generator):
+    """Adds vectors that are read and written by indices, which may be out of range.
+
+    A vector may have a value several times, and loops and ifs may carry some of its components.
+    """
+
+    def __init__(self, seed: int, trips: int = 4) -> None:
+        super().__init__(seed, trips)
+        self.vectors: list[list[Value]] = []
+
+    def statements(self, floats: list[Value], ints: list[Value], depth: int, count: int) -> None:
+        known = len(self.vectors)
+        for _ in range(count):
+            pick = self.random.choice
+            pick((self.insert, self.insert, self.extract, self.vector))(floats, ints, depth)
+            super().statements(floats, ints, depth, 1)
+            if depth and self.random.random() < 0.5:
+                pick((self.vector_for, self.vector_if))(floats, ints, depth)
+        del self.vectors[known:]
+
+    def _any(self, floats: list[Value]) -> list[Value]:
+        if not self.vectors or self.random.random() < 0.1:
+            self.vector(floats, [], 0)
+        return self.random.choice(self.vectors[-4:])
+
+    def vector(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        few = self.random.sample(floats, min(len(floats), self.random.randrange(1, 12)))
+        self.vectors.append(self.random.choices(few, k=components.LONG))
+
+    def extract(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        index, vector = self.random.choice(ints), self._any(floats)
+        floats.append(components.extract(self.builder, index, vector))
+
+    def insert(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        index, vector = self.random.choice(ints), self._any(floats)
+        after = components.insert(self.builder, index, self.random.choice(floats), vector)
+        if self.random.random() < 0.2:
+            after = [*after[1:], self.random.choice([after[0], vector[0]])]
+        self.vectors.append(after)
+        floats.append(self.random.choice(after))
+
+    def vector_for(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        """A loop that carries components of a vector."""
+        b, carried = self.builder, self._any(floats)
+        body = Block([Value(i32), *(Value(f64) for _ in carried)])
+        known = len(self.vectors)
+        with b.into(body):
+            inside, numbers = [*floats, *body.args[1:]], [*ints, body.args[0]]
+            self.vectors.append(body.args[1:])
+            for _ in range(self.random.randrange(1, 4)):
+                self.random.choice((self.insert, self.insert, self.extract))(inside, numbers, 0)
+            if depth > 1:
+                self.statements(inside, numbers, depth - 1, 1)
+            ends = [b.unary("tanh", inside[-1]), *self._any(inside)[1:]]
+            b.yield_(self._any(inside) if self.random.random() < 0.8 else ends)
+        del self.vectors[known:]
+        results = b.for_(b.index(0), self._bound(ints), carried, body).results
+        self.vectors.append(results)
+        floats.append(self.random.choice(results))
+
+    def vector_if(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        """An if that gives a vector."""
+        b, pick = self.builder, self.random.choice
+        condition, blocks, known = (
+            b.compare("lt", pick(floats), pick(floats)),
+            [],
+            len(self.vectors),
+        )
+        for _ in range(2):
+            block = Block()
+            with b.into(block):
+                inside = list(floats)
+                for _ in range(self.random.randrange(3)):
+                    pick((self.insert, self.extract))(inside, ints, 0)
+                b.yield_(self._any(inside))
+            blocks.append(block)
+            del self.vectors[known:]
+        self.vectors.append(b.if_(condition, *blocks).results)
+        floats.append(pick(self.vectors[-1]))
+
+
 def inputs(seed: int) -> Data:
     rng = np.random.default_rng(seed)
     shapes = {
@@ -322,12 +405,12 @@ def directional(
     return objective(tangents, weights)
 
 
-def check(seed: int) -> str:
+def check(seed: int, make: Callable[[int], Generator] = Generator) -> str:
     """Compare the gradients of a random module; says how, or "kink" if it was set aside.
 
     Every other one is contracted.
     """
-    module = Generator(seed).module()
+    module = make(seed).module()
     verify(module)
     data, weights = inputs(seed), inputs(seed + 1)
     plain = copy_module(module)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from octants.autodiff import deeply_nested_ifs
-from tests.autodiff.random_ir import check
+from tests.autodiff.random_ir import VectorGenerator, check
 from tests.seeds import counts
 
 
@@ -25,3 +25,10 @@ def test_random_modules_whose_ifs_compute_again(
     monkeypatch.setattr(deeply_nested_ifs, "MAX_DEPTH", 0)
     found = Counter(check(seed) for seed in range(count))
     assert {"after", "before", "split"} <= set(found)
+
+
+@pytest.mark.parametrize("count", counts(8, 60))
+def test_random_modules_with_vectors(count: int) -> None:
+    found = Counter(check(seed, VectorGenerator) for seed in range(count))
+    assert found["kink"] <= max(1, count // 5)
+    assert {"after", "split"} <= set(found)

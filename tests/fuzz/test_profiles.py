@@ -81,6 +81,11 @@ WANTED = {
         work items of two axes; store without a derivative; launched with other integers;
         index: i; index: i + n; index: p[i]; index: q[i]; index: i + d; index: i - 1;
         index: n - 1 - i; index: 2 * i; index: i // 2; index: d; index: d + 1; index: t + 1""",
+    "vectors": """long vector: components; long vector: one number; long vector: zero;
+        long vector: filled; long vector of integers; copy of a long vector;
+        long vector replaced under a condition; long vectors exchanged; long vector rotated;
+        long vectors added; store to a long vector; loop over a long vector;
+        matrix times long vector""",
     "sequences": """launches in a sequence; host: fill; host: copy_from; host: __setitem__;
         host: from_numpy; host: element of vectors""",
     "mixed": """data_oriented class; struct local; bit_cast; domain: ndrange3; host: from_numpy""",

@@ -8,6 +8,7 @@ interval, and if an array still has many index ranges, the closest are joined.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -201,11 +202,14 @@ class _Generator:
     def select(self, op: ops.Select) -> None:
         self.choice(op.result, op.on_true, op.on_false)
 
-    def choice(self, result: Value, on_true: Value, on_false: Value) -> None:
-        """Note the interval of a value that is one of two values."""
-        one, other = self.get(on_true), self.get(on_false)
-        if one is not None and other is not None and result.type.name in _COUNTING:
-            self.intervals[result] = self.hull(one, other)
+    def extract(self, op: ops.Extract) -> None:
+        self.choice(op.result, *op.components)
+
+    def choice(self, result: Value, *values: Value) -> None:
+        """Note the interval of a value that is one of several values."""
+        intervals = [known for known in map(self.get, values) if known is not None]
+        if len(intervals) == len(values) and result.type.name in _COUNTING:
+            self.intervals[result] = functools.reduce(self.hull, intervals)
 
     def binary(self, op: ops.Binary) -> None:
         lhs, rhs = self.get(op.lhs), self.get(op.rhs)
@@ -295,5 +299,6 @@ _HANDLERS: dict[type[Operation], Callable[[_Generator, Any], None]] = {
     ops.Load: _Generator.load,
     ops.Cast: _Generator.cast,
     ops.Select: _Generator.select,
+    ops.Extract: _Generator.extract,
     ops.Binary: _Generator.binary,
 }

@@ -177,6 +177,11 @@ def _evaluate(op: Operation, operands: list[Numbers]) -> Numbers:
     if isinstance(op, ops.Select):
         condition, on_true, on_false = operands
         return _number(np.where(condition, on_true, on_false))
+    if isinstance(op, ops.Extract):
+        index, *components = operands
+        first, *others = components
+        is_one = [np.equal(index, number) for number in range(1, len(components))]
+        return _number(np.select(is_one, others, first))
     if isinstance(op, ops.Cast):
         return _wrapped(operands[0], op.result.type)
     rule = _RULES.get(op.fn) if isinstance(op, (ops.Unary, ops.Binary)) else None

@@ -51,11 +51,11 @@ class ActivityFlow:
         return reachable(sinks, self.backward)
 
     def guarded(self) -> set[Value]:
-        """The values that reach an operand of a select, min or max: it may give a zero adjoint."""
+        """The values that reach an operand that may get a zero adjoint, as those of a select do."""
         chosen = [
             value
             for op in self.operations
-            if isinstance(op, ops.Select)
+            if isinstance(op, (ops.Select, ops.Extract, ops.Insert))
             or (isinstance(op, ops.Binary) and op.fn in ("min", "max"))
             for value in op.operands
             if value.type.is_float
@@ -114,6 +114,11 @@ def _edges(op: Operation) -> Iterable[tuple[Value, Value]]:
             yield from zip(block.yielded, op.results, strict=True)
     elif isinstance(op, ops.Subgroup):
         yield op.value, op.result
+    elif isinstance(op, ops.Extract):
+        yield from ((value, op.result) for value in op.components)
+    elif isinstance(op, ops.Insert):
+        for result, component in zip(op.results, op.components, strict=True):
+            yield from ((component, result), (op.value, result))
     elif isinstance(op, ops.CustomDerivative):
         for result in op.results:
             yield from ((value, result) for value in op.active_inputs)

@@ -14,6 +14,7 @@ from typing import Any
 
 from octants.autodiff import atomics, subgroup_adjoints
 from octants.autodiff.adjoint_values import Adjoints
+from octants.autodiff.component_access import reverse_extract, reverse_insert
 from octants.autodiff.cooperative_tasks import has_barriers
 from octants.autodiff.custom_derivatives import reverse_custom
 from octants.autodiff.loop_recording import at_iteration, counter
@@ -50,9 +51,9 @@ class Backward:
         """Emit the adjoint statements of a block whose replay has been emitted."""
         for op in reversed(block.ops[:-1]):
             self.builder.location = op.location
-            if op.is_scalar:
+            if op.is_scalar and type(op) not in _REVERSE:
                 self._reverse_scalar(op)
-            elif self.facts.matters(op):
+            elif op.is_scalar or self.facts.matters(op):
                 _REVERSE[type(op)](self, op)
 
     def _reverse_scalar(self, op: Operation) -> None:
@@ -239,6 +240,8 @@ _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {
     ops.Atomic: atomics.reverse_atomic,
     ops.CompareExchange: atomics.reverse_compare_exchange,
     ops.CustomDerivative: reverse_custom,
+    ops.Extract: reverse_extract,
+    ops.Insert: reverse_insert,
     ops.Subgroup: Backward._reverse_subgroup,
     ops.Barrier: Backward._reverse_barrier,
     ops.If: Backward._reverse_if,

@@ -119,7 +119,7 @@ class Branches:
 
     def _not_exported(self, primal: Block) -> set[Value]:
         """The values of a deep branch that are recomputed, or that its reverse does not need."""
-        again = {op.results[0] for op in primal.ops if self._is_repeated(op)}
+        again = {value for op in primal.ops if self._is_repeated(op) for value in op.results}
         branches = [op for op in primal.ops if isinstance(op, ops.If)]
         used = self._sweep.facts.deep.used
         return again.union(v for op in branches for v in op.results if v not in used)

@@ -50,6 +50,7 @@ from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_arrays, copy_block, serialise
+from octants.ir.components import extract, insert
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
 from octants.simplify import simplify
 
@@ -210,7 +211,7 @@ class _Forward:
 
     def _emit(self, op: Operation) -> None:
         self.builder.location = op.location
-        if op.is_scalar:
+        if op.is_scalar and type(op) not in _HANDLERS:
             self._scalar(op)
         else:
             _HANDLERS[type(op)](self, op)
@@ -238,6 +239,24 @@ class _Forward:
                 before = self.tangents.get(result)
                 add = self.builder.add if share is moved else self.builder.add_fresh
                 self.tangents[result] = share if before is None else add(before, share)
+
+    # -- components of local vectors ---------------------------------------------------------------
+
+    def _extract(self, op: ops.Extract) -> None:
+        """Read the tangents at the same index."""
+        self._copy(op)
+        if op.result in self.varied:
+            moved = [self.tangent(value) for value in op.components]
+            self.tangents[op.result] = extract(self.builder, self.values[op.index], moved)
+
+    def _insert(self, op: ops.Insert) -> None:
+        """Write the tangents at the same index."""
+        self._copy(op)
+        if not self.varied.isdisjoint(op.results):
+            moved = [self.tangent(value) for value in op.components]
+            index, value = self.values[op.index], self.tangent(op.value)
+            after = insert(self.builder, index, value, moved)
+            self.tangents.update(zip(op.results, after, strict=True))
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -359,6 +378,8 @@ class _Forward:
 
 
 _HANDLERS: dict[type[Operation], Callable[[_Forward, Any], None]] = {
+    ops.Extract: _Forward._extract,
+    ops.Insert: _Forward._insert,
     ops.Load: _Forward._load,
     ops.Store: _Forward._store,
     ops.Atomic: _Forward._atomic,

@@ -78,7 +78,7 @@ class PrimalMemory:
         new = rebuild(op, values.mapped(op.operands))
         if isinstance(new, ops.Shape):
             new.array = self.arrays[new.array]
-        values.bind(op.results[0], self._builder.append(new).result)
+        values.bind_all(op.results, self._builder.append(new).results)
 
     def read(self, op: Any, kind: str) -> Value:
         """Load the element that a primal operation accessed, and report the read."""

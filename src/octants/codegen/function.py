@@ -138,6 +138,9 @@ class FunctionEmitter(Protocol):
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""
 
+    def has_address(self, local: ArrayRef) -> bool:
+        """Return whether an array of the work item has an address; it is an `Element` if not."""
+
     def messages(self) -> Pointer:
         """Return the address of the launch's message buffer."""
 

@@ -70,23 +70,27 @@ def address_of(
 ) -> Pointer:
     """Return the address of an element."""
     offset = Offset(f)
+    reference = ArrayRef(array, companion)
+    if array.space is Space.LOCAL and not f.has_address(reference):
+        local = f.local_array(reference, word_of(array.dtype), words(array))
+        return _element(f, offset, local, array, indices)
     if array.space is Space.SHARED and not f.code.shares_by_address:
-        return _shared_element(f, offset, ArrayRef(array, companion), indices)
+        assert isinstance(f.code, ThreadCode), "others have no blocks"
+        shared = f.code.shared_array(reference, word_of(array.dtype), words(array))
+        return _element(f, offset, shared, array, indices)
     return offset.apply(add_indices(f, offset, array, companion, indices))
 
 
-def _shared_element(
-    f: FunctionEmitter, offset: Offset, reference: ArrayRef, indices: Sequence[Value]
+def _element(
+    f: FunctionEmitter, offset: Offset, memory: Any, array: Array, indices: Sequence[Value]
 ) -> Element:
-    """Return the element of a shared array without addresses."""
-    assert isinstance(f.code, ThreadCode), "others have no blocks"
-    array, stride = reference[0], 1
+    """Return the element of a shared or local array without addresses."""
+    stride = 1
     extents = (*(array.fixed_shape or ()), *array.element_shape)
     for index, extent in zip(reversed(indices), reversed(extents), strict=True):
         offset.add(f.index(index), stride)
         stride *= extent
-    number = f.code.convert(offset.number(), i64, u32)
-    return Element(f.code.shared_array(reference, word_of(array.dtype), words(array)), number)
+    return Element(memory, f.code.convert(offset.number(), i64, u32))
 
 
 def add_indices(

@@ -33,10 +33,13 @@ from octants.frontend.expression_values import (
     is_number,
 )
 from octants.frontend.quantised_fields import PackedArray
+from octants.ir import components
 from octants.ir.core import Array, Value
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
+
+_LONG_MATRIX = 32  # elements: those of a smaller one are selected, row by row
 
 # -- values ----------------------------------------------------------------------------------------
 
@@ -187,8 +190,8 @@ def _whole(x: Any) -> Any:
 def whole_element(reference: ArrayReference, indices: tuple[Value, ...]) -> ElementReference:
     """A reference to an element of an array with all its components."""
     shape = reference.array.element_shape
-    components = tuple(itertools.product(*map(range, shape)))
-    return ElementReference(reference.array, reference.companion, indices, shape, components)
+    positions = tuple(itertools.product(*map(range, shape)))
+    return ElementReference(reference.array, reference.companion, indices, shape, positions)
 
 
 def whole_value(shape: tuple[int, ...]) -> Components:
@@ -197,35 +200,54 @@ def whole_value(shape: tuple[int, ...]) -> Components:
 
 
 def read_components(context: Context, matrix: MatrixValue, chosen: Components) -> Any:
-    """Components of a vector or matrix; a chain of selects for each run-time index."""
+    """Components of a vector or matrix, by indices that may be known at run time only."""
     values = [_read_component(context, matrix, index) for index in chosen.indices]
     return MatrixValue(chosen.shape, values) if chosen.shape else values[0]
 
 
 def _read_component(context: Context, matrix: MatrixValue, index: tuple[int | Value, ...]) -> Value:
-    columns = matrix.shape[1] if len(matrix.shape) == 2 else 1
+    builder, shape = context.builder, matrix.shape
+    if len(index) == 2 and _is_long(shape) and any(isinstance(axis, Value) for axis in index):
+        row, column = (
+            axis if isinstance(axis, int) else components.or_first(builder, axis, extent)
+            for axis, extent in zip(index, shape, strict=True)
+        )
+        return components.extract(builder, _position(context, row, column, shape), matrix.elements)
+    columns = shape[1] if len(shape) == 2 else 1
     rows = [matrix.elements[k : k + columns] for k in range(0, len(matrix.elements), columns)]
     if len(index) == 1:
         return _pick(context, [row[0] for row in rows], index[0])
     if isinstance(index[0], int):
         return _pick(context, rows[index[0]], index[1])
     columns_picked = range(columns) if isinstance(index[1], Value) else (index[1],)
-    column = [_pick(context, [row[k] for row in rows], index[0]) for k in columns_picked]
-    return column[0] if len(column) == 1 else _pick(context, column, index[1])
+    picked = [_pick(context, [row[k] for row in rows], index[0]) for k in columns_picked]
+    return picked[0] if len(picked) == 1 else _pick(context, picked, index[1])
+
+
+def _is_long(shape: tuple[int, ...]) -> bool:
+    """Whether the elements of a matrix are those of one long vector."""
+    return shape[0] * shape[1] >= _LONG_MATRIX
+
+
+def _position(
+    context: Context, row: int | Value, column: int | Value, shape: tuple[int, ...]
+) -> Value:
+    """The position of an element of a matrix in the list of all of them."""
+    builder = context.builder
+    axes = [axis for axis in (row, column) if isinstance(axis, Value)]
+    dtype = max((axis.type for axis in axes), key=lambda each: each.bits)
+    wide = [
+        builder.constant(axis, dtype) if isinstance(axis, int) else builder.cast(axis, dtype)
+        for axis in (row, column)
+    ]
+    start = builder.binary("mul", wide[0], builder.constant(shape[1], dtype))
+    return builder.binary("add", start, wide[1])
 
 
 def _pick(context: Context, values: list[Value], index: int | Value) -> Value:
     if isinstance(index, int):
         return values[index]
-    result = values[0]
-    for k in range(1, len(values)):
-        result = context.builder.select(is_equal(context, index, k), values[k], result)
-    return result
-
-
-def is_equal(context: Context, index: Value, number: int) -> Value:
-    """Whether a run-time index is ``number``."""
-    return context.builder.compare("eq", index, context.builder.constant(number, index.type))
+    return components.extract(context.builder, index, values)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -365,12 +387,33 @@ def _set_component(
     """Replace the elements whose position is ``index``, where that is known at run time only."""
     builder = context.builder
     new = builder.cast(new, elements[0].type)
-    for k, position in enumerate(itertools.product(*map(range, shape))):
-        hit = _matches(context, index, position)
+    position = _run_time_position(context, shape, index)
+    if position is not None:
+        elements[:] = components.insert(builder, position, new, elements)
+        return
+    for k, each in enumerate(itertools.product(*map(range, shape))):
+        hit = _matches(context, index, each)
         if hit is True:
             elements[k] = new
         elif hit is not False:
             elements[k] = builder.select(hit, new, elements[k])
+
+
+def _run_time_position(
+    context: Context, shape: tuple[int, ...], index: tuple[int | Value, ...]
+) -> Value | None:
+    """The position of an element, -1 if an index is out of range; None if selects replace it."""
+    if len(index) == 1:
+        return index[0] if isinstance(index[0], Value) else None
+    builder = context.builder
+    axes = [(axis, n) for axis, n in zip(index, shape, strict=True) if isinstance(axis, Value)]
+    if not axes or not _is_long(shape):
+        return None
+    row, column = index
+    position = _position(context, row, column, shape)
+    inside = [components.is_inside(builder, axis, extent) for axis, extent in axes]
+    is_inside = functools.reduce(functools.partial(builder.binary, "and"), inside)
+    return builder.select(is_inside, position, builder.constant(-1, position.type))
 
 
 def _matches(
@@ -379,7 +422,7 @@ def _matches(
     if any(isinstance(axis, int) and axis != k for axis, k in zip(index, position, strict=True)):
         return False
     hits = [
-        is_equal(context, axis, k)
+        components.is_equal(context.builder, axis, k)
         for axis, k in zip(index, position, strict=True)
         if isinstance(axis, Value)
     ]

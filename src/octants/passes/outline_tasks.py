@@ -105,7 +105,7 @@ class _Outliner:
             if op.array.space is not Space.ARGUMENT:
                 return False
             return all(index in self.cheap for index in op.indices)
-        if not op.is_pure or op.result.type.is_float:
+        if not op.is_pure or len(op.results) != 1 or op.result.type.is_float:
             return False
         return all(value in self.cheap and not value.type.is_float for value in op.operands)
 

@@ -60,7 +60,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.compile_profile import staged
-from octants.ir import ops
+from octants.ir import components, ops
 from octants.ir.array_aliasing import may_overlap
 from octants.ir.builder import Builder
 from octants.ir.core import (
@@ -308,6 +308,11 @@ class _Folder:
             scope = scope.outer
         return home
 
+    def _insert(self, op: ops.Insert) -> None:
+        index, value, *before = self._operands(op)
+        after = components.insert(self.builder, index, value, before)
+        self.values.update(zip(op.results, after, strict=True))
+
     # -- memory ------------------------------------------------------------------------------------
 
     def _load(self, op: ops.Load) -> None:
@@ -542,10 +547,12 @@ _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
     ops.Cast: lambda b, op, v: b.cast(v[0], op.result.type),
     ops.Bitcast: lambda b, op, v: b.bitcast(v[0], op.result.type),
     ops.Shape: lambda b, op, v: b.shape(op.array, op.axis),
+    ops.Extract: lambda b, op, v: components.extract(b, v[0], v[1:]),
 }
 
 _HANDLERS: dict[type[Operation], Callable[[_Folder, Any], None]] = {
     ops.Constant: _Folder._constant,
+    ops.Insert: _Folder._insert,
     ops.Load: _Folder._load,
     ops.Store: _Folder._store,
     ops.If: _Folder._if,

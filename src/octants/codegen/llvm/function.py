@@ -403,6 +403,10 @@ class FunctionText:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
+    def has_address(self, local: ArrayRef) -> bool:
+        """Return whether an array of the work item has an address; see `local_arrays`."""
+        return local in self.parts
+
     def messages(self) -> str:
         """Return the address of the launch's message buffer."""
         return self.system("messages", "ptr")

@@ -114,6 +114,10 @@ class StructuredFunction:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]
 
+    def has_address(self, local: ArrayRef) -> bool:  # noqa: ARG002
+        """Return whether an array of the work item has an address: variables have none."""
+        return False
+
     def variable(self, value: Value) -> MutableSlot:
         """Declare a variable for a value."""
         return self.code.variable(register(value.type))

@@ -73,5 +73,5 @@ def component(c: Context, shape: tuple[int, ...], *, at_run_time: bool = True) -
         c.note("run-time component index")
         return "[" + ", ".join(index(c, extent) for extent in shape) + "]"
     if len(shape) == 1 and c.chance(0.2):
-        return "." + "xyzw"[c.integer(0, shape[0] - 1)]
+        return "." + "xyzw"[c.integer(0, min(shape[0], 4) - 1)]
     return "[" + ", ".join(str(c.integer(0, extent - 1)) for extent in shape) + "]"

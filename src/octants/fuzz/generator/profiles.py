@@ -12,6 +12,7 @@ from octants.fuzz.generator import (
     integer_widths,
     integer_wrapping,
     layouts,
+    long_vectors,
     ndarray_views,
     objects,
     quants,
@@ -75,6 +76,11 @@ PROFILES = {
         "loops of `graph.do_while`, sections that may run at the same time",
         (graphs.PRODUCTIONS,),
         sizes=(0.2, 0.3),
+    ),
+    "vectors": Profile(
+        "local vectors of eight components and more, by run-time indices in loops",
+        (long_vectors.PRODUCTIONS,),
+        sizes=(0.35, 0.6),
     ),
     "statics": Profile(
         "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from octants.fuzz.generator import elements
@@ -10,6 +11,7 @@ from octants.fuzz.generator.context import Context, Expr, Function
 
 Shape = tuple[int, ...]
 LIMIT = 3.0  # of a component of a local
+MOST_ROWS = 4  # of a matrix with an inverse
 Maker = Callable[..., "str | None"]
 
 
@@ -34,7 +36,7 @@ def _variable(c: Context, shape: Shape, _: int) -> str | None:
 
 def _part(c: Context, shape: Shape, _: int) -> str | None:
     """Some components of a longer vector, or a row or column of a matrix."""
-    if len(shape) != 1:
+    if len(shape) != 1 or shape[0] > 4:
         return None
     longer = [v for v in c.variables("f", None) if len(v.shape) == 1 and v.shape[0] > 1]
     matrices = [v for v in c.variables("f", None) if len(v.shape) == 2 and shape[0] in v.shape]
@@ -63,7 +65,7 @@ def _load(c: Context, shape: Shape, _: int) -> str | None:
 
 def literal(c: Context, shape: Shape, depth: int) -> str:
     """A vector or matrix from its components."""
-    entries = [fitting(c, LIMIT, min(depth, 1)).text for _ in range(_size(shape))]
+    entries = [fitting(c, LIMIT, min(depth, 1)).text for _ in range(size(shape))]
     if len(shape) == 1:
         return f"qd.Vector([{', '.join(entries)}])"
     rows = [entries[k : k + shape[1]] for k in range(0, len(entries), shape[1])]
@@ -179,7 +181,7 @@ def _transpose(c: Context, shape: Shape, depth: int) -> str | None:
 
 
 def _inverse(c: Context, shape: Shape, depth: int) -> str | None:
-    if len(shape) != 2 or shape[0] != shape[1]:
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] > MOST_ROWS:
         return None
     c.note("inverse")
     n = shape[0]
@@ -237,23 +239,23 @@ def reduction(c: Context, depth: int) -> Expr | None:
     """A scalar made of a vector or matrix."""
     variable = c.recent(c.variables("f", None))
     shape = variable.shape if variable and c.chance(0.8) else random_shape(c)
-    size, square = _size(shape), len(shape) == 2 and shape[0] == shape[1]
+    count, square = size(shape), len(shape) == 2 and shape[0] == shape[1]
     forms = ["sum", "max", "min"]
     if len(shape) == 1:
         forms += ["dot", "norm", "norm_sqr", "dot", "norm"]
     elif square:
-        forms += ["trace", "determinant"]
+        forms += ["trace", "determinant"] if shape[0] <= MOST_ROWS else ["trace"]
     form = c.pick(forms)
     operand = expression(c, shape, min(depth, 1))
     c.note(form)
-    bound = LIMIT * size
+    bound = LIMIT * count
     if form == "dot":
         text = f"({operand}).dot({expression(c, shape, min(depth, 1))})"
         return Expr(text, -LIMIT * bound, LIMIT * bound)
     if form == "norm":
         return Expr(f"(0.3 + ({operand}) * ({operand})).norm()", 0.0, LIMIT * bound)
     if form in ("norm_sqr", "determinant"):
-        bound *= LIMIT * (LIMIT if size == 9 else 1.0)
+        bound *= LIMIT * (LIMIT if count == 9 else 1.0)
     if form == "norm_sqr":
         return Expr(f"({operand}).norm_sqr()", 0.0, bound)
     return Expr(f"({operand}).{form}()", -bound, bound)
@@ -312,8 +314,6 @@ def _argument(c: Context, sort: str, shape: Shape) -> str:
     return fitting(c, 4.0, 1).text
 
 
-def _size(shape: Shape) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
+def size(shape: Shape) -> int:
+    """The number of components."""
+    return math.prod(shape)

@@ -17,6 +17,7 @@ from octants.ir.ops.arithmetic import (
     Select,
     Unary,
 )
+from octants.ir.ops.components import Extract, Insert
 from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
 from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
 from octants.ir.ops.derivatives import CustomDerivative
@@ -56,11 +57,13 @@ __all__ = [
     "CompareExchange",
     "Constant",
     "CustomDerivative",
+    "Extract",
     "Fence",
     "FloatToInt",
     "Fma",
     "For",
     "If",
+    "Insert",
     "LaunchState",
     "Load",
     "Longest",

@@ -1,0 +1,330 @@
+"""Tests of `passes.spill_vectors`: what is in memory, what stays in registers, and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.interpreter import run
+from octants.ir import components, ops
+from octants.ir.cloning import copy_module
+from octants.ir.core import Companion, Module, Space
+from octants.ir.parser import parse
+from octants.ir.verifier import verify
+from octants.passes.spill_vectors import MOST_BYTES, spill_vectors
+from octants.simplify import simplify
+from tests.autodiff.random_ir import VectorGenerator, forward, inputs
+from tests.autodiff.reversing import differentiate
+from tests.seeds import counts
+
+LONG = components.LONG
+N, STEPS = 37, 11
+
+
+def arrays_of(module: Module) -> list[int]:
+    """The lengths of the vectors in memory."""
+    local = [array for array in module.arrays if array.space is Space.LOCAL]
+    return [(array.fixed_shape or (0,))[0] - 1 for array in local]
+
+
+def spilled(text: str) -> Module:
+    module = parse(text)
+    spill_vectors(module)
+    verify(module)
+    assert not any(isinstance(op, (ops.Extract, ops.Insert)) for op in module.walk())
+    return module
+
+
+def kernel(body: str, count: int = LONG) -> str:
+    """A serial kernel with as many values %v0, %v1, ... and the constants that bodies use."""
+    numbers = "".join(f"  %c{k}: i32 = constant<{k}>()\n" for k in range(count))
+    values = "".join(f"  %v{k}: f32 = load<@x, primal>(%c{k})\n" for k in range(count))
+    return (
+        "kernel @k\narray @x: f32, 1, ndarray, () [primal]\narray @i: i32, 1, ndarray, ()"
+        f" [primal]\nserial @k_0 {{\n{numbers}{values}{body}  yield()\n}}\n"
+    )
+
+
+def listed(form: str, count: int = LONG) -> str:
+    return ", ".join(form.format(k) for k in range(count))
+
+
+READ_IN_A_LOOP = """\
+  for(%c0, %c5) {{ (%t: i32):
+    %j: i32 = load<@i, primal>(%t)
+    %r: f32 = extract(%j, {values})
+    store<@x, primal>(%r, %t)
+    yield()
+  }}
+"""
+READ_ONCE = """\
+  %j: i32 = load<@i, primal>(%c0)
+  %r: f32 = extract(%j, {values})
+  store<@x, primal>(%r, %c1)
+"""
+STORE_IN_A_LOOP = """\
+  {results} = for(%c0, %c5, {values}) {{ (%t: i32, {args}):
+    %j: i32 = load<@i, primal>(%t)
+    %r: f32 = load<@x, primal>(%t)
+    {stored} = insert(%j, %r, {carried})
+    yield({ends})
+  }}
+  store<@x, primal>(%o3, %c3)
+"""
+
+
+def test_a_vector_that_a_loop_reads_is_stored_before_it() -> None:
+    module = spilled(kernel(READ_IN_A_LOOP.format(values=listed("%v{}"))))
+    assert arrays_of(module) == [LONG]
+    (loop,) = (op for op in module.walk() if isinstance(op, ops.For))
+    assert not any(isinstance(op, ops.Select) and op.result.type.is_float for op in loop.body.ops)
+    stores = [op for op in loop.body.ops if isinstance(op, ops.Store)]
+    assert [op.array.name for op in stores] == ["x"]
+
+
+def test_a_vector_that_is_read_once_stays_in_registers() -> None:
+    module = spilled(kernel(READ_ONCE.format(values=listed("%v{}"))))
+    assert arrays_of(module) == []
+    assert sum(isinstance(op, ops.Select) for op in module.walk()) == LONG - 1
+
+
+@pytest.mark.parametrize("count", [LONG, 5 * LONG])
+def test_a_store_in_a_loop_takes_the_same_time_for_all_lengths(count: int) -> None:
+    text = STORE_IN_A_LOOP.format(
+        results=listed("%o{}: f32", count),
+        values=listed("%v{}", count),
+        args=listed("%a{}: f32", count),
+        stored=listed("%s{}: f32", count),
+        carried=listed("%a{}", count),
+        ends=listed("%s{}", count),
+    )
+    module = spilled(kernel(text, count))
+    assert arrays_of(module) == [count]
+    (loop,) = (op for op in module.walk() if isinstance(op, ops.For))
+    assert not loop.inits
+    assert len(loop.body.ops) < 12
+
+
+@pytest.mark.parametrize("is_larger", [False, True])
+def test_a_vector_beyond_the_memory_of_a_work_item_stays_in_registers(is_larger: bool) -> None:
+    count = MOST_BYTES // 4 - 1 + is_larger
+    module = spilled(kernel(READ_IN_A_LOOP.format(values=listed("%v{}", count)), count))
+    assert arrays_of(module) == ([] if is_larger else [count])
+
+
+@pytest.mark.parametrize("count", counts(40, 400))
+def test_random_modules_compute_the_same(count: int) -> None:
+    in_memory = 0
+    for seed in range(count):
+        module = VectorGenerator(seed).module()
+        simplify(module)
+        after = copy_module(module)
+        spill_vectors(after)
+        verify(after)
+        in_memory += len(arrays_of(after))
+        before, data = forward(module, inputs(seed)), forward(after, inputs(seed))
+        assert all(np.array_equal(before[name], data[name]) for name in before), seed
+        _compare_reverse(module, seed)
+    assert in_memory > count
+
+
+def _compare_reverse(module: Module, seed: int) -> None:
+    """Compare a reverse kernel before and after the pass, whether or not it may be launched."""
+    reversed_ = differentiate(module).module
+    after = copy_module(reversed_)
+    spill_vectors(after)
+    verify(after)
+    results = []
+    for each in (reversed_, after):
+        state = {name: value.copy() for name, value in inputs(seed).items()}
+        adjoints = {(n, Companion.ADJOINT): v.copy() for n, v in inputs(seed + 1).items()}
+        both: dict[Any, Any] = {**state, **adjoints}
+        run(each, both)
+        results.append(both)
+    assert all(np.array_equal(results[0][key], results[1][key]) for key in results[0]), seed
+
+
+def picking(length: int, dtype: Any) -> Any:
+    """A kernel that reads components of a local vector by indices from memory, in two loops."""
+
+    @qd.kernel
+    def pick(
+        x: qd.types.ndarray(dtype, 2),
+        w: qd.types.ndarray(dtype, 2),
+        indices: qd.types.ndarray(qd.i32, 2),
+        y: qd.types.ndarray(dtype, 1),
+    ):
+        for n in range(x.shape[0]):
+            v = qd.Vector([0.0] * length, dt=dtype)
+            for k in qd.static(range(length)):
+                v[k] = qd.sin(x[n, k])
+            total = qd.cast(0.0, dtype)
+            for i in range(2):
+                part = qd.cast(0.0, dtype)
+                for j in range(n % STEPS):
+                    part += w[n, j] * v[indices[n, j]]
+                    part += v[(indices[n, j] + i) % length]
+                total += part * part
+            y[n] = total
+
+    return pick
+
+
+def expected(x: Any, w: Any, indices: Any) -> Any:
+    """The gradient of the sum of what the kernel stores; an index out of range stands for 0."""
+    length = x.shape[1]
+    gradient = np.zeros(x.shape)
+    for n in range(len(x)):
+        v = np.sin(x[n].astype(np.float64))
+        for i in range(2):
+            slope, part = np.zeros(length), 0.0
+            for j in range(n % STEPS):
+                place = indices[n, j] if 0 <= indices[n, j] < length else 0
+                slope[place] += w[n, j]
+                part += w[n, j] * v[place]
+                slope[(indices[n, j] + i) % length] += 1
+                part += v[(indices[n, j] + i) % length]
+            gradient[n] += 2 * part * slope
+    return gradient * np.cos(x)
+
+
+def filled(kind: Any, host: Any, *, needs_grad: bool = False) -> Any:
+    array = qd.ndarray(kind, host.shape, needs_grad=needs_grad)
+    array.from_numpy(host.astype(kind.numpy))
+    return array
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+@pytest.mark.parametrize(("length", "dtype"), [(9, "f32"), (17, "f64")])
+def test_gradients_of_reads(simd: str, length: int, dtype: str) -> None:
+    qd.init(arch=qd.cpu, simd=simd, cpu_max_num_threads=2, log_level="error")
+    kind = getattr(qd, dtype)
+    rng = np.random.default_rng(length)
+    x, w = rng.normal(size=(N, length)), rng.normal(size=(N, STEPS))
+    indices = rng.integers(-2, length + 3, size=(N, STEPS)).astype(np.int32)
+    arrays = [filled(kind, host, needs_grad=True) for host in (x, w, np.zeros(N))]
+    pick = picking(length, kind)
+    arguments = arrays[0], arrays[1], filled(qd.i32, indices), arrays[2]
+    pick(*arguments)
+    arrays[2].grad.fill(1.0)
+    pick.grad(*arguments)
+    error = abs(arrays[0].grad.to_numpy() - expected(x, w, indices)).max()
+    assert error < (2e-4 if dtype == "f32" else 1e-12)
+
+
+def moving(length: int, dtype: Any) -> Any:
+    """A kernel that replaces components of two vectors, one of them a copy, by run-time indices."""
+
+    @qd.kernel
+    def move(
+        x: qd.types.ndarray(dtype, 2),
+        indices: qd.types.ndarray(qd.i32, 2),
+        y: qd.types.ndarray(dtype, 2),
+        z: qd.types.ndarray(dtype, 2),
+    ):
+        for n in range(x.shape[0]):
+            v = qd.Vector([x[n, 0]] * length, dt=dtype)
+            for k in range(length):
+                v[k] = x[n, k]
+            w = v
+            for j in range(STEPS):
+                w[indices[n, j]] = v[indices[n, j] + 1]
+                v[3] = w[indices[n, STEPS - 1 - j]]
+            for k in range(length):
+                y[n, k] = v[k]
+                z[n, k] = w[k]
+
+    return move
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i32", "i64", "i8", "u16", "u64", "u1"])
+def test_components_of_all_types(simd: str, dtype: str) -> None:
+    """An index out of range reads the first component, and writes nothing."""
+    qd.init(arch=qd.cpu, simd=simd, log_level="error")
+    kind, length = getattr(qd, dtype), 12
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 2 if dtype == "u1" else 100, size=(N, length)).astype(kind.numpy)
+    indices = rng.integers(-2, length + 2, size=(N, STEPS)).astype(np.int32)
+    y, z = filled(kind, np.zeros_like(x)), filled(kind, np.zeros_like(x))
+    moving(length, kind)(filled(kind, x), filled(qd.i32, indices), y, z)
+    v, w = x.copy(), x.copy()
+    for n in range(N):
+        for j in range(STEPS):
+            read, written = indices[n, j] + 1, indices[n, j]
+            value = v[n, read if 0 <= read < length else 0]
+            if 0 <= written < length:
+                w[n, written] = value
+            read = indices[n, STEPS - 1 - j]
+            v[n, 3] = w[n, read if 0 <= read < length else 0]
+    assert np.array_equal(y.to_numpy(), v)
+    assert np.array_equal(z.to_numpy(), w)
+
+
+def test_matrices_by_two_run_time_indices() -> None:
+    """An index of a matrix that is out of range reads the first row or column."""
+    qd.init(arch=qd.cpu, log_level="error")
+    rows, columns = 5, 7
+
+    @qd.kernel
+    def move(
+        x: qd.types.ndarray(qd.f64, 2),
+        at: qd.types.ndarray(qd.i32, 2),
+        y: qd.types.ndarray(qd.f64, 2),
+        read: qd.types.ndarray(qd.f64, 1),
+    ):
+        for _ in range(1):
+            m = qd.Matrix.zero(qd.f64, rows, columns)
+            for i, j in qd.ndrange(rows, columns):
+                m[i, j] = x[i, j]
+            for t in range(at.shape[0]):
+                read[t] = m[at[t, 0], at[t, 1]] + 100.0 * m[at[t, 1], 2] + 1e4 * m[1, at[t, 0]]
+                m[at[t, 1], at[t, 0]] = -1.0 - t
+                m[2, at[t, 1]] = 50.0 + t
+            for i, j in qd.ndrange(rows, columns):
+                y[i, j] = m[i, j]
+
+    rng = np.random.default_rng(5)
+    x, at = rng.normal(size=(rows, columns)), rng.integers(-2, 9, size=(60, 2)).astype(np.int32)
+    y, read = filled(qd.f64, np.zeros_like(x)), filled(qd.f64, np.zeros(len(at)))
+    move(filled(qd.f64, x), filled(qd.i32, at), y, read)
+    m, found = x.copy(), []
+
+    def inside(i: int, j: int) -> bool:
+        return 0 <= i < rows and 0 <= j < columns
+
+    def element(i: int, j: int) -> float:
+        return float(m[i if 0 <= i < rows else 0, j if 0 <= j < columns else 0])
+
+    for t, (i, j) in enumerate(at):
+        found.append(element(i, j) + 100.0 * element(j, 2) + 1e4 * element(1, i))
+        if inside(j, i):
+            m[j, i] = -1.0 - t
+        if inside(2, j):
+            m[2, j] = 50.0 + t
+    assert np.array_equal(y.to_numpy(), m)
+    assert np.allclose(read.to_numpy(), found, rtol=1e-15)
+
+
+def test_the_gradient_of_what_was_overwritten_ignores_infinities() -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+
+    @qd.kernel
+    def pick(x: qd.types.ndarray(qd.f64, 1), at: qd.i32, y: qd.types.ndarray(qd.f64, 1)):
+        for _ in range(1):
+            v = qd.Vector.zero(qd.f64, 9)
+            for k in range(9):
+                v[k] = 1.0 / x[k]
+            for k in range(2):
+                v[at] = x[8] * x[8]
+                y[k] = v[at + k]
+
+    x = filled(qd.f64, np.array([0.0, 1, 2, 3, 0.0, 5, 6, 7, 8]), needs_grad=True)
+    y = filled(qd.f64, np.zeros(2), needs_grad=True)
+    pick(x, 4, y)
+    y.grad.fill(1.0)
+    pick.grad(x, 4, y)
+    assert x.grad.to_numpy().tolist() == [0, 0, 0, 0, 0, -1 / 25, 0, 0, 16]
