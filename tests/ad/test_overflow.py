@@ -241,7 +241,7 @@ def test_one_slot_too_few(case: Case, arch: str) -> None:
     with pytest.raises(qd.OctantsAssertionError) as caught:
         gradient(case, case.need - 1, arch=getattr(qd, arch))
     text = str(caught.value)
-    assert "kernel `k`: the tape of a loop overflowed" in text
+    assert "kernel `k`: the records of a loop overflowed" in text
     assert f"needs {case.need} slots, one for each iteration, and has {case.need - 1}" in text
 
 

@@ -91,7 +91,7 @@ class TapeOverflow(UserError):
     item: int
     code = "OCT423"
     exception = OctantsAssertionError
-    title = "kernel `{kernel}`: the tape of a loop overflowed: {text}"
+    title = "kernel `{kernel}`: the records of a loop overflowed: {text}"
     label = "this loop"
     notes = ("in work item {item}, the one that needs most; the gradients of this launch are void",)
     remedy = (
