@@ -698,3 +698,25 @@ def test_class_methods_are_kernels_and_funcs() -> None:
     assert Scale.plain(2) == 3
     Scale.factor = 7
     assert Scale.apply(2) == 716
+
+
+def test_arguments_have_the_names_of_quadrants() -> None:
+    """An atomic changes its element, too, if that is named."""
+    total = qd.field(qd.i32, ())
+    x = qd.field(qd.i32)
+    list_of_x = qd.root.dense(indices=qd.i, dimensions=2).dynamic(axis=qd.j, dimension=8)
+    list_of_x.place(x)
+
+    @qd.kernel
+    def f() -> qd.f32:
+        k = 1
+        qd.atomic_add(y=3, x=total[None])
+        qd.atomic_max(x=k, y=5)
+        qd.append(node=list_of_x, indices=[1], val=k)
+        angle = qd.atan2(x1=1.0, x2=1.0)
+        return qd.select(cond=k > 2, x1=qd.cast(obj=angle, dtype=qd.f64), x2=0.0)
+
+    assert f() == pytest.approx(np.pi / 4)
+    assert (total[None], x[1, 0]) == (3, 5)
+    assert qd.Vector.field(2, qd.f32, 3, None, "named", None, True).grad.shape == (3,)
+    assert qd.Matrix(arr=[[1, 2]], dt=qd.f32).shape == (1, 2)

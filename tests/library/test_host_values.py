@@ -233,8 +233,10 @@ def test_fields_are_made_by_the_layer_that_registered(monkeypatch):
     Matrix.tensor(2, 2, f32, 5)
     vector(3, f32).field(shape=2)
     Struct.field({"mass": f32}, shape=7)
-    assert made[0] == ("field", (f32, 4), {"element_shape": (3,), "needs_grad": True})
-    assert made[1] == ("ndarray", (f64, (4, 5)), {"element_shape": (2, 3)})
+    kind, given, options = made[0]
+    assert (kind, given) == ("field", (f32, 4))
+    assert (options["element_shape"], options["needs_grad"], options["order"]) == ((3,), True, None)
+    assert made[1] == ("ndarray", (f64, (4, 5)), {"element_shape": (2, 3), "needs_grad": False})
     assert made[2] == ("tensor", (f32, 5), {"element_shape": (2, 2)})
     assert made[3] == ("field", (f32, 2), {"element_shape": (3,)})
     assert made[4][0] == "struct_field"

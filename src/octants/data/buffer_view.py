@@ -33,7 +33,7 @@ class BufferView(AnyBufferView):
         double(x[8:24])
 
     Args:
-        data: the ndarray, or a view of one.
+        arr: the ndarray, or a view of one.
         offset: the first element.
         size: the number of elements.
 
@@ -44,16 +44,16 @@ class BufferView(AnyBufferView):
 
     __slots__ = ("array", "offset", "size")
 
-    def __init__(self, data: Any, offset: int, size: int) -> None:
-        if isinstance(data, BufferView):
-            _check_range(data.size, offset, size)
-            data, offset = data.array, data.offset + offset
-        if not isinstance(data, NdarrayHandle) or len(data.shape) != 1:
-            raise WrongArray("BufferView", describe(data), "an ndarray with one axis").at(None)
-        self.array: Any = data
+    def __init__(self, arr: Any, offset: int, size: int) -> None:
+        if isinstance(arr, BufferView):
+            _check_range(arr.size, offset, size)
+            arr, offset = arr.array, arr.offset + offset
+        if not isinstance(arr, NdarrayHandle) or len(arr.shape) != 1:
+            raise WrongArray("BufferView", describe(arr), "an ndarray with one axis").at(None)
+        self.array: Any = arr
         self.offset: int = operator.index(offset)
         self.size: int = operator.index(size)
-        _check_range(data.shape[0], self.offset, self.size)
+        _check_range(arr.shape[0], self.offset, self.size)
 
     def __class_getitem__(cls, dtype: Any) -> BufferViewAnnotation:
         return BufferViewAnnotation(dtype)

@@ -48,9 +48,9 @@ class ComponentField:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.field[key][self.component] = value
 
-    def fill(self, value: Any) -> None:
+    def fill(self, val: Any) -> None:
         """Let the component of all elements be a number."""
-        self.from_numpy(np.full(self.shape, value))
+        self.from_numpy(np.full(self.shape, val))
 
     def from_numpy(self, values: Any) -> None:
         """Write the component of all elements, from an array of `shape`; others stay."""

@@ -54,9 +54,9 @@ class ElementMatrix(Matrix):
                 return IndexOutOfRange(what, int(item), axis, 0, extent - 1).at(None)
         return WrongIndex(what, describe(index)).at(None)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, val: Any) -> None:
         """Set all elements."""
-        self[...] = value
+        self[...] = val
 
     def __copy__(self) -> Matrix:
         return Vector(self._array) if self._array.ndim == 1 else Matrix(self._array)

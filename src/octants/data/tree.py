@@ -122,12 +122,12 @@ class SNode:
 
     # -- building -------------------------------------------------------------------------------
 
-    def dense(self, indices: Any, dimensions: Any) -> SNode:
-        """A block of ``dimensions`` cells along the axes ``indices`` in each cell of this one.
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
+        """A block of ``dimensions`` cells along ``axes`` in each cell of this one.
 
         An axis may occur on several levels: ``dense(i, 4).dense(i, 8)`` is 32 elements.
         """
-        return self._add("dense", indices, dimensions)
+        return self._add("dense", axes, dimensions)
 
     def _add(self, kind: str, indices: Any, dimensions: Any) -> SNode:
         axes = check_axes(indices)
@@ -174,40 +174,40 @@ class SNode:
             if field.companion is Companion.PRIMAL and field.dtype.is_float:
                 mirror.place(node, field.companion_array(companion))
 
-    def pointer(self, indices: Any, dimensions: Any) -> SNode:
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse block; a cell holds blocks, which become active together.
 
         Args:
-            indices: The axes, as for `dense`.
+            axes: The axes, as for `dense`.
             dimensions: The number of cells along each axis.
 
         Returns:
             The block. All its cells have addresses, and on GPUs memory; see the page on sparse
             fields.
         """
-        return self._add("pointer", indices, dimensions)
+        return self._add("pointer", axes, dimensions)
 
-    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse block like `pointer`, with cells that are small, often single elements."""
-        return self._add("bitmasked", indices, dimensions)
+        return self._add("bitmasked", axes, dimensions)
 
     def hash(self, *_: Any, **__: Any) -> SNode:
         """Sparse blocks are not supported yet."""
         raise UnsupportedNode("hash", _USE_POINTER).at(None)
 
-    def dynamic(self, index: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
+    def dynamic(self, axis: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
         """A list of up to ``dimension`` cells in each cell of this block; see `append`.
 
         Args:
-            index: One axis, along which the lists lie.
+            axis: One axis, along which the lists lie.
             dimension: The most cells of a list.
             chunk_size: Accepted for programs of the peers; lists here have no chunks.
         """
-        if len(check_axes(index)) != 1:
-            raise WrongOption("dynamic()", "index", "is a single axis").at(None)
+        if len(check_axes(axis)) != 1:
+            raise WrongOption("dynamic()", "axis", "is a single axis").at(None)
         if chunk_size is not None and chunk_size < 1:
             raise WrongOption("dynamic()", "chunk_size", "is a positive integer").at(None)
-        return self._add("dynamic", index, dimension)
+        return self._add("dynamic", axis, dimension)
 
     def deactivate_all(self) -> None:
         """Deactivate all cells of this block and of those in it; what is in them becomes zero."""
@@ -217,13 +217,13 @@ class SNode:
         for child in list(self.children):
             child.deactivate_all()
 
-    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> Any:
         """A word in each cell of this block that several elements of a quantised field share.
 
         ``dense(i, 4).quant_array(i, 8, max_num_bits=32).place(x)`` places a field of 32 elements of
         up to 4 bits. It takes one field, of `types.quant.int` or `types.quant.fixed`.
         """
-        return array_factory_hooks.make("quant_array", self, indices, dimensions, max_num_bits)
+        return array_factory_hooks.make("quant_array", self, axes, dimensions, max_num_bits)
 
     # -- asking ---------------------------------------------------------------------------------
 

@@ -153,8 +153,10 @@ def keywords(context: Context, node: ast.Call) -> Keywords:
 def _call_builtin(
     context: Context, node: ast.Call, function: Any, handler: Callable[..., Any]
 ) -> Any:
-    takes_reference = node.args and _is_member(function, builtins.TAKES_REFERENCE)
-    if not takes_reference or isinstance(node.args[0], ast.Starred):
+    takes_reference = _is_member(function, builtins.TAKES_REFERENCE)
+    if takes_reference and not node.args:
+        node = _with_first_by_position(function, node)
+    if not takes_reference or not node.args or isinstance(node.args[0], ast.Starred):
         args, named = arguments(context, node)
     else:
         args = [context.evaluate_reference(node.args[0])]
@@ -162,6 +164,16 @@ def _call_builtin(
             args.extend(_spread(context, arg))
         named = keywords(context, node)
     return handler(context, node, args, named)
+
+
+def _with_first_by_position(function: Any, node: ast.Call) -> ast.Call:
+    """A call whose first argument, if it is named, comes first: ``atomic_add(x=a[i], y=1)``."""
+    first = next(iter(inspect.signature(function).parameters))
+    for keyword in node.keywords:
+        if keyword.arg == first:
+            others = [each for each in node.keywords if each is not keyword]
+            return ast.copy_location(ast.Call(node.func, [keyword.value], others), node)
+    return node
 
 
 def _is_member(function: Any, group: Any) -> bool:

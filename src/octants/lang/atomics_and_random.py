@@ -13,8 +13,8 @@ from octants.lang.syntax import grouped
 
 
 @kernel_only
-def atomic_add(element: Any, value: Any) -> Any:
-    """Add to an element that others may change at the same time; gives the value before."""
+def atomic_add(x: Any, y: Any) -> Any:
+    """Add ``y`` to an element that others may change too; gives the value before."""
 
 
 @library_function
@@ -28,52 +28,52 @@ def _add_entry(rows: Any, columns: Any, values: Any, count: Any, i: Any, j: Any,
 
 
 @kernel_only
-def atomic_sub(element: Any, value: Any) -> Any:
-    """Subtract from an element; gives the value before."""
+def atomic_sub(x: Any, y: Any) -> Any:
+    """Subtract ``y`` from an element; gives the value before."""
 
 
 @kernel_only
-def atomic_mul(element: Any, value: Any) -> Any:
-    """Multiply an element; gives the value before."""
+def atomic_mul(x: Any, y: Any) -> Any:
+    """Multiply an element by ``y``; gives the value before."""
 
 
 @kernel_only
-def atomic_min(element: Any, value: Any) -> Any:
-    """Lower an element to ``value`` if that is less; gives the value before. It wins at a tie."""
+def atomic_min(x: Any, y: Any) -> Any:
+    """Lower an element to ``y`` if that is less; gives the value before. It wins at a tie."""
 
 
 @kernel_only
-def atomic_max(element: Any, value: Any) -> Any:
-    """Raise an element to ``value`` if that is more; gives the value before. It wins at a tie."""
+def atomic_max(x: Any, y: Any) -> Any:
+    """Raise an element to ``y`` if that is more; gives the value before. It wins at a tie."""
 
 
 @kernel_only
-def atomic_and(element: Any, value: Any) -> Any:
+def atomic_and(x: Any, y: Any) -> Any:
     """Bitwise and, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_or(element: Any, value: Any) -> Any:
+def atomic_or(x: Any, y: Any) -> Any:
     """Bitwise or, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_xor(element: Any, value: Any) -> Any:
+def atomic_xor(x: Any, y: Any) -> Any:
     """Bitwise exclusive or, of integers; gives the value before."""
 
 
 @kernel_only
-def atomic_exchange(element: Any, value: Any) -> Any:
-    """Store into an element; gives the value before."""
+def atomic_exchange(x: Any, y: Any) -> Any:
+    """Store ``y`` into an element; gives the value before."""
 
 
 @kernel_only
-def atomic_cas(element: Any, expected: Any, desired: Any) -> Any:
+def atomic_cas(x: Any, expected: Any, desired: Any) -> Any:
     """Store ``desired`` into a scalar element if it holds ``expected``; gives the value before."""
 
 
 @kernel_only
-def volatile_load(element: Any) -> Any:
+def volatile_load(target: Any) -> Any:
     """The value that an element holds now."""
 
 
@@ -87,13 +87,13 @@ def random(dtype: Any = float) -> Any:
 
 
 @kernel_only
-def rescale_index(a: Any, b: Any, index: Any) -> Any:
-    """The index into field ``b`` that corresponds to ``index`` into ``a``, of another shape."""
+def rescale_index(a: Any, b: Any, I: Any) -> Any:  # noqa: N803, E741 - Quadrants' name
+    """The index into field ``b`` that corresponds to ``I`` into ``a``, of another shape."""
 
 
 @kernel_only
-def assume_in_range(value: Any, base: Any, low: int, high: int) -> Any:
-    """``value``; accepted as a hint that it is in [base + low, base + high)."""
+def assume_in_range(val: Any, base: Any, low: int, high: int) -> Any:
+    """``val``; accepted as a hint that it is in [base + low, base + high)."""
 
 
 @library_function

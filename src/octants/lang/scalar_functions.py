@@ -128,9 +128,9 @@ def atan(x: Any) -> Any:
 
 
 @binary_float
-def atan2(y: Any, x: Any) -> Any:
-    """The angle of the point (x, y), in [-pi, pi]; its derivatives at (0, 0) are 0."""
-    return map_elements(np.arctan2, y, x)
+def atan2(x1: Any, x2: Any) -> Any:
+    """The angle of the point (x2, x1), in [-pi, pi]; its derivatives at (0, 0) are 0."""
+    return map_elements(np.arctan2, x1, x2)
 
 
 @unary_float
@@ -267,17 +267,17 @@ def max(first: Any, *others: Any) -> Any:  # noqa: A001 - a name of the language
     return reduce(lambda a, b: map_elements(_fmax, a, b), others, first)
 
 
-def select(condition: Any, on_true: Any, on_false: Any) -> Any:
-    """One of two values, by element of the condition; both are evaluated."""
-    return map_elements(_where, condition, on_true, on_false)
+def select(cond: Any, x1: Any, x2: Any) -> Any:
+    """``x1`` or ``x2``, by element of ``cond``; both are evaluated."""
+    return map_elements(_where, cond, x1, x2)
 
 
 # -- types and bits --------------------------------------------------------------------------------
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    """``x`` converted to another type: integers wrap, floats are truncated and saturate."""
-    return x.cast(dtype) if isinstance(x, Matrix) else convert(x, resolve(dtype))
+def cast(obj: Any, dtype: Any) -> Any:
+    """``obj`` converted to another type: integers wrap, floats are truncated and saturate."""
+    return obj.cast(dtype) if isinstance(obj, Matrix) else convert(obj, resolve(dtype))
 
 
 def as_floats(x: Any, dtype: Any = None) -> Any:
@@ -288,13 +288,13 @@ def as_floats(x: Any, dtype: Any = None) -> Any:
 
 
 @kernel_only
-def bit_cast(x: Any, dtype: Any) -> Any:
-    """The bits of ``x`` read as another type of the same width; derivatives end here."""
+def bit_cast(obj: Any, dtype: Any) -> Any:
+    """The bits of ``obj`` read as another type of the same width; derivatives end here."""
 
 
-def raw_div(a: Any, b: Any) -> Any:
-    """``a / b``, for two integers truncated towards zero as in C."""
-    return map_elements(_raw_div, a, b)
+def raw_div(x1: Any, x2: Any) -> Any:
+    """``x1 / x2``, for two integers truncated towards zero as in C."""
+    return map_elements(_raw_div, x1, x2)
 
 
 def _raw_div(a: Any, b: Any) -> Any:
@@ -303,14 +303,14 @@ def _raw_div(a: Any, b: Any) -> Any:
     return np.where(np.asarray(b) == 0, 0, np.trunc(np.divide(a, b))).astype(int)[()]
 
 
-def raw_mod(a: Any, b: Any) -> Any:
-    """The remainder of ``raw_div``, with the sign of ``a`` as in C."""
-    return map_elements(np.fmod, a, b)
+def raw_mod(x1: Any, x2: Any) -> Any:
+    """The remainder of ``raw_div``, with the sign of ``x1`` as in C."""
+    return map_elements(np.fmod, x1, x2)
 
 
 @kernel_only
-def bit_shr(x: Any, count: Any) -> Any:
-    """``x`` shifted to the right with zeros coming in, whatever its sign."""
+def bit_shr(x1: Any, x2: Any) -> Any:
+    """``x1`` shifted by ``x2`` to the right with zeros coming in, whatever its sign."""
 
 
 @kernel_only

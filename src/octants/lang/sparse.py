@@ -15,12 +15,12 @@ from octants.lang.syntax import grouped, loop_config, ndrange
 
 
 @kernel_only
-def activate(block: Any, indices: Any) -> None:
+def activate(node: Any, indices: Any) -> None:
     """Activate a cell, and the cells of sparse blocks that it is in."""
 
 
 @kernel_only
-def deactivate(block: Any, indices: Any) -> None:
+def deactivate(node: Any, indices: Any) -> None:
     """Deactivate a cell: what is in it becomes zero, and cells of sparse blocks in it inactive.
 
     For a dynamic block, the indices are those of the cell that the list is in, which becomes empty.
@@ -28,18 +28,18 @@ def deactivate(block: Any, indices: Any) -> None:
 
 
 @kernel_only
-def is_active(block: Any, indices: Any) -> Any:
+def is_active(node: Any, indices: Any) -> Any:
     """1 if a cell is active, else 0, as an i32."""
 
 
 @kernel_only
-def append(block: Any, indices: Any, value: Any) -> Any:
+def append(node: Any, indices: Any, val: Any) -> Any:
     """Append to the list of a dynamic block; gives the position in the list, as an i32.
 
     Args:
-        block: A dynamic block in which one field is placed.
+        node: A dynamic block in which one field is placed.
         indices: The cell that the list is in: all indices of the field but that of the list.
-        value: What is stored at the new position.
+        val: What is stored at the new position.
 
     Returns:
         The length before. Where the list is full nothing is stored, and the next synchronisation
@@ -48,7 +48,7 @@ def append(block: Any, indices: Any, value: Any) -> Any:
 
 
 @kernel_only
-def length(block: Any, indices: Any) -> Any:
+def length(node: Any, indices: Any) -> Any:
     """The length of the list of a dynamic block in a cell, as an i32."""
 
 

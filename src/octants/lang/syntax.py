@@ -48,9 +48,9 @@ def static(x: Any, *more: Any) -> Any:
     return (x, *more) if more else x
 
 
-def static_assert(condition: Any, message: str | None = None) -> None:
+def static_assert(cond: Any, msg: str | None = None) -> None:
     """Stop compiling the kernel if a compile-time condition is false."""
-    assert condition, message or "static assertion failed"
+    assert cond, msg or "static assertion failed"
 
 
 def static_print(*values: Any, sep: str = " ", end: str = "\n") -> None:
@@ -152,7 +152,7 @@ def loop_config(
 
 
 @kernel_only
-def do_while(counter: Any) -> Any:
+def do_while(condition: Any) -> Any:
     """``while graph.do_while(counter):`` - run the body once, and again while the counter is not 0.
 
     The counter is an array of integers of shape (), which the body changes. At the top level of a

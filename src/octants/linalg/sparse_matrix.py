@@ -96,13 +96,13 @@ class SparseMatrix:
         self.scipy = kind((numbers, (rows, columns)), shape=self.shape, dtype=self.dtype.numpy)
         self.source = None
 
-    def build_from_ndarray(self, array: Any) -> None:
+    def build_from_ndarray(self, ndarray: Any) -> None:
         """Make this the matrix of entries (row, column, value), an ndarray of vectors of three.
 
         Raises:
             OctantsValueError: the elements have not three components.
         """
-        entries = array.to_numpy()
+        entries = ndarray.to_numpy()
         if entries.ndim < 1 or entries.shape[-1] != 3:
             operation = "build_from_ndarray"
             raise WrongOperandShape(operation, "vectors of three", f"{entries.shape}").at(None)

@@ -36,19 +36,19 @@ class Template:
 template = Template
 
 
-def ref(dtype: Any) -> Template:
+def ref(tp: Any) -> Template:
     """The annotation of a func's parameter that stands for a variable or element of the caller.
 
     ``def add(total: qd.ref(qd.f32), x: qd.f32)`` may assign `total`; what is assigned is converted
     to the type that the caller's variable has.
 
     Args:
-        dtype: the scalar type of the variable, for the reader.
+        tp: the scalar type of the variable, for the reader.
 
     Raises:
-        TypeError: `dtype` is no scalar type.
+        TypeError: `tp` is no scalar type.
     """
-    resolve(dtype)
+    resolve(tp)
     return Template()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve
+from octants.types.enums import Layout
 from octants.types.matrix_elements import Array, convert, declared_type, fail, to_array
 from octants.types.scalars import DType
 from octants.types.swizzles import positions
@@ -34,8 +35,8 @@ class Matrix:
     _array: Array
     _declared: DType | None
 
-    def __init__(self, elements: Any, dt: Any = None) -> None:
-        self._set(to_array(type(self).__name__, elements, dt), declared_type(elements, dt))
+    def __init__(self, arr: Any, dt: Any = None) -> None:
+        self._set(to_array(type(self).__name__, arr, dt), declared_type(arr, dt))
 
     @classmethod
     def of(cls, array: Array, declared: DType) -> Any:
@@ -126,9 +127,9 @@ class Matrix:
         converted: Array = self._array.astype(dtype)
         return converted
 
-    def fill(self, value: Any) -> None:
+    def fill(self, val: Any) -> None:
         """Set all elements."""
-        self._array[...] = value
+        self._array[...] = val
 
     def cast(self, dtype: Any) -> Matrix:
         """The same elements, converted to another type."""
@@ -272,14 +273,47 @@ class Matrix:
     # -- fields and arrays of matrices ----------------------------------------------------------
 
     @classmethod
-    def field(cls, n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
-        """A field of n by m matrices; see `octants.field` for the options."""
-        return array_factory_hooks.make("field", dtype, shape, element_shape=(n, m), **options)
+    def field(
+        cls,
+        n: int,
+        m: int,
+        dtype: Any,
+        shape: Any = None,
+        order: str | None = None,
+        name: str = "",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
+        ndim: int | None = None,
+    ) -> Any:
+        """A field of n by m matrices; see `octants.field` for the options.
+
+        `layout` says whether the components of an element stand together (AOS), or each in an array
+        of its own (SOA). With ``ndim=1`` a matrix of one column is a vector.
+        """
+        return array_factory_hooks.make(
+            "field",
+            dtype,
+            shape,
+            element_shape=(n, m),
+            order=order,
+            name=name,
+            offset=offset,
+            needs_grad=needs_grad,
+            needs_dual=needs_dual,
+            layout=layout,
+            ndim=ndim,
+        )
 
     @classmethod
-    def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, **options: Any) -> Any:
+    def ndarray(
+        cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, **options: Any
+    ) -> Any:
         """An array of n by m matrices; see `octants.ndarray` for the options."""
-        return array_factory_hooks.make("ndarray", dtype, shape, element_shape=(n, m), **options)
+        return array_factory_hooks.make(
+            "ndarray", dtype, shape, element_shape=(n, m), needs_grad=needs_grad, **options
+        )
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **options: Any) -> Any:
@@ -359,22 +393,48 @@ class Vector(Matrix):
 
     __slots__ = ()
 
-    def __init__(self, elements: Any, dt: Any = None) -> None:
-        super().__init__(elements, dt)
+    def __init__(self, arr: Any, dt: Any = None) -> None:
+        super().__init__(arr, dt)
         if self._array.ndim != 1:
             fail("Vector", f"the elements have shape {self.shape}; use Matrix, rows() or cols()")
 
     # A field of vectors has one extent where one of matrices has two.
 
     @classmethod
-    def field(cls, n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        """A field of vectors of n elements; see `octants.field` for the options."""
-        return array_factory_hooks.make("field", dtype, shape, element_shape=(n,), **options)
+    def field(  # type: ignore[override]
+        cls,
+        n: int,
+        dtype: Any,
+        shape: Any = None,
+        order: str | None = None,
+        name: str = "",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
+    ) -> Any:
+        """A field of vectors of n elements; see `Matrix.field`."""
+        return array_factory_hooks.make(
+            "field",
+            dtype,
+            shape,
+            element_shape=(n,),
+            order=order,
+            name=name,
+            offset=offset,
+            needs_grad=needs_grad,
+            needs_dual=needs_dual,
+            layout=layout,
+        )
 
     @classmethod
-    def ndarray(cls, n: int, dtype: Any, shape: Any, **options: Any) -> Any:  # type: ignore[override]
+    def ndarray(  # type: ignore[override]
+        cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, **options: Any
+    ) -> Any:
         """An array of vectors of n elements; see `octants.ndarray` for the options."""
-        return array_factory_hooks.make("ndarray", dtype, shape, element_shape=(n,), **options)
+        return array_factory_hooks.make(
+            "ndarray", dtype, shape, element_shape=(n,), needs_grad=needs_grad, **options
+        )
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **options: Any) -> Any:  # type: ignore[override]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
+from octants.types.enums import Layout
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 
@@ -66,10 +67,20 @@ class Struct:
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
 
-    def to_dict(self, include_methods: bool = False) -> dict[str, Any]:
-        """The members as a dict; vectors and matrices as nested lists."""
-        plain = {name: _plain(value) for name, value in self.entries.items()}
-        return {**plain, "__struct_methods": self.methods} if include_methods else plain
+    def to_dict(self, include_methods: bool = False, include_ndim: bool = False) -> dict[str, Any]:
+        """The members as a dict; vectors and matrices as nested lists.
+
+        Args:
+            include_methods: Add the methods, as ``"__struct_methods"``.
+            include_ndim: Add the numbers of axes of vectors and matrices, as ``"__matrix_ndim"``.
+        """
+        found = {name: _plain(value) for name, value in self.entries.items()}
+        if include_methods:
+            found["__struct_methods"] = self.methods
+        if include_ndim:
+            matrices = {k: v for k, v in self.entries.items() if isinstance(v, Matrix)}
+            found["__matrix_ndim"] = {name: len(value.shape) for name, value in matrices.items()}
+        return found
 
     def __repr__(self) -> str:
         return str(self.to_dict())
@@ -83,10 +94,21 @@ class Struct:
         members: Mapping[str, Any],
         methods: Mapping[str, Any] | None = None,
         shape: Any = None,
-        **options: Any,
+        name: str = "",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
     ) -> Any:
         """A field of structs with members of these types; see `octants.field` for the options."""
-        return StructType(members, methods).field(shape, **options)
+        return StructType(members, methods).field(
+            shape,
+            name=name,
+            offset=offset,
+            needs_grad=needs_grad,
+            needs_dual=needs_dual,
+            layout=layout,
+        )
 
 
 class StructType:
