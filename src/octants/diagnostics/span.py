@@ -18,3 +18,14 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedCall:
+    """A call that the body of a function replaces, which stands in lines `first` to `last`."""
+
+    function: str
+    file: str
+    first: int
+    last: int
+    call: Span

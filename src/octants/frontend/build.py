@@ -107,6 +107,7 @@ def build(
     context.stops.apply(context.body)
     module = Module(function.__name__, context.arrays.arrays, context.body)
     module.location = text.span(text.tree)
+    module.calls = tuple(context.calls)
     context.arrays.drop_unused_shared(context.body)
     entry = context.arrays.used_entry(context.body)
     context.body.ops[:0] = entry

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, Protocol
 from octants.diagnostics.errors import NumberTooLarge, UserError
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.render import Diagnostic, Label
-from octants.diagnostics.span import Span
+from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend.active_cells import ActiveCells
 from octants.frontend.arrays import Arrays
 from octants.frontend.expression_values import StaticValue, Variable, is_number
@@ -110,6 +110,7 @@ class Context:
         self.stops = Stops()
         self.active = ActiveCells()
         self._activate = activate
+        self.calls: dict[InlinedCall, None] = {}  # those that were inlined, each once
         self.warnings: dict[tuple[str, int], Diagnostic] = {}  # one for each line
         self.reads: list[Read] = []
         self.numbers = numbers or HostNumbers()

@@ -175,6 +175,8 @@ def _inline(
     keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
     is_ours = is_library_function(function)
+    if not is_ours:
+        context.calls[text.inlined_at(scopes.frame.source.span(node))] = None
     with scopes.entered(FunctionScope(text, function, key, call=node)) as frame:
         frame.returns = None if is_ours else _returns(function)
         for parameter in parameters(context, function):

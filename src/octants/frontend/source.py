@@ -13,7 +13,7 @@ from typing import Any
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.source_text import lambda_of, source_text
-from octants.diagnostics.span import Span
+from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend.names_in_source import mentions
 from octants.lazy_dataclass import dataclass
 
@@ -41,6 +41,13 @@ class FunctionSource:
         if node not in self._spans:
             self._spans[node] = self._span(node)
         return self._spans[node]
+
+    def inlined_at(self, call: Span) -> InlinedCall:
+        """A call that the function replaces."""
+        first = min([self.tree.lineno, *(each.lineno for each in self.tree.decorator_list)])
+        last = self.tree.end_lineno or self.tree.lineno
+        offset = self.line_offset
+        return InlinedCall(self.name, self.file, first + offset, last + offset, call)
 
     def changes_parts(self, name: str) -> bool:
         """Whether the function assigns elements or attributes of a variable."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from octants.diagnostics.span import Span
+from octants.diagnostics.span import InlinedCall, Span
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion as Companion
 from octants.types.layouts import Layout, Strided
@@ -365,6 +365,7 @@ class Module:
     """A kernel: the arrays that it names, and its code as one body or as tasks.
 
     Of one that is `noalias`, no two arrays, nor their companions, share memory in any launch.
+    `calls` are those that the frontend inlined, for reports; modules made of it have none.
     """
 
     name: str
@@ -373,6 +374,7 @@ class Module:
     tasks: list[Task] = field(default_factory=list)
     location: Span | None = None
     noalias: bool = False
+    calls: tuple[InlinedCall, ...] = ()
 
     @property
     def kernel(self) -> str:

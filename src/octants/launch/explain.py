@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import linecache
 import math
 import textwrap
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
@@ -22,6 +24,7 @@ from octants.analysis.privatisation import PrivatisedSums
 from octants.autodiff.counting_kernel import PER_RECORD, Counting, count_records
 from octants.backends.base import Updates
 from octants.backends.table import backend_of
+from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,
@@ -49,6 +52,7 @@ from octants.launch.explain_report import (
     AdjointUpdate,
     ArrayAdjoint,
     Explanation,
+    InlinedFunction,
     Lines,
     LoopTape,
     RecordSlot,
@@ -60,6 +64,7 @@ from octants.runtime.memory.array_access import parts_of
 from octants.runtime.memory.host import describe_bytes
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+_TIMED = 3  # runs, of which the shortest one counts
 
 
 def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Explanation:
@@ -74,6 +79,7 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
     run = _Run(merged, plan, memories, arguments)
     with run.unnoticed():
         loops = run.loops()
+        forward, gradient = run.seconds()
     loops += _unrecorded(merged.module, loops)
     loops.sort(key=lambda loop: (loop.file, loop.line, loop.depth))
     arrays = _arrays(merged, plan, memories)
@@ -86,6 +92,9 @@ def explain(specialisation: Specialisation, arguments: tuple[Any, ...]) -> Expla
         run.log_bytes,
         _privatised_bytes(merged, plan, memories),
         *_source_of(specialisation.kernel.function),
+        _functions_of(specialisation.module),
+        forward,
+        gradient,
     )
 
 
@@ -98,6 +107,22 @@ def _source_of(function: FunctionType) -> tuple[str, Lines]:
         return file, ()
     text = textwrap.dedent("".join(lines)).rstrip().splitlines()
     return file, tuple(enumerate(text, first))
+
+
+def _functions_of(module: Module) -> tuple[InlinedFunction, ...]:
+    """The functions that the kernel calls, each with its lines and its calls."""
+    calls: dict[tuple[str, str, int, int], list[Span]] = {}
+    for each in module.calls:
+        calls.setdefault((each.function, each.file, each.first, each.last), []).append(each.call)
+    return tuple(
+        InlinedFunction(name, file, tuple(_lines(file, first, last)), tuple(at))
+        for (name, file, first, last), at in calls.items()
+    )
+
+
+def _lines(file: str, first: int, last: int) -> Iterator[tuple[int, str]]:
+    text = "".join(linecache.getlines(file)[first - 1 : last])
+    return enumerate(textwrap.dedent(text).rstrip().splitlines(), first)
 
 
 class _Run:
@@ -113,6 +138,8 @@ class _Run:
         self.specialisation = specialisation
         self.plan = plan
         self.memories = [memories[k] for k in sorted(specialisation.written)]
+        self._arrays: list[Any] = [memory.array for memory in memories.values()]
+        self._has_foreign_arrays = any(memory.is_foreign for memory in memories.values())
         self.arguments = arguments
         self.lanes = 1
         self.countings = [
@@ -159,8 +186,9 @@ class _Run:
 
     def loops(self) -> list[LoopTape]:
         """The loops that are recorded."""
-        number = next(driver.state.numbers)
-        states, logs = [self._save()], []
+        self._number = number = next(driver.state.numbers)
+        states, logs = [self._save()], list[Logs]()
+        self._states, self._logs = states, logs
         for step in self.plan.steps:
             self._make_log(step, number)
             self._launch(step.forward, number)
@@ -174,6 +202,47 @@ class _Run:
                 self._restore(states[k] if step.state == "before" else states[k + 1])
                 found += _loops(counting, self._count(counting, number))
         return found
+
+    def seconds(self) -> tuple[float, float]:
+        """The least seconds of some forward runs, and of some gradients, without compiling.
+
+        They are 0 if the kernel prints, or works on arrays of other libraries.
+        """
+        prints = any(isinstance(op, ops.Print) for op in self.specialisation.module.walk())
+        if prints or self._has_foreign_arrays:
+            return 0.0, 0.0
+        adjoints = [each.companion_array(ADJOINT) for each in self._arrays if each.has_grad()]
+        saved = [(array, array.snapshot()) for array in adjoints]
+        try:
+            forward = min(self._time_forward() for _ in range(_TIMED))
+            gradient = min(self._time_gradient() for _ in range(_TIMED))
+        finally:
+            for array, contents in saved:
+                array.restore(contents)
+        return forward, gradient
+
+    def _time_forward(self) -> float:
+        self._restore(self._states[0])
+        return sum(
+            self._time(step.forward, log)
+            for step, log in zip(self.plan.steps, self._logs, strict=True)
+        )
+
+    def _time_gradient(self) -> float:
+        total = 0.0
+        for k, step in reversed(list(enumerate(self.plan.steps))):
+            if step.backward is not None:
+                self._restore(self._states[k if step.state == "before" else k + 1])
+                total += self._time(step.backward, self._logs[k])
+        return total
+
+    def _time(self, program: BoundKernelCode, log: Logs) -> float:
+        device, self._log = driver.device(), log
+        device.synchronize()
+        start = time.perf_counter()
+        self._launch(program, self._number)
+        device.synchronize()
+        return time.perf_counter() - start
 
     def _make_log(self, step: ReverseStep, number: int) -> None:
         """Allocate the log for what the atomics of a step return."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from octants.diagnostics.byte_counts import format_bytes
+from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 
 WIDTH = 100
@@ -26,6 +27,36 @@ MEANINGS = (
 )
 
 
+_WORDS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "neg": "-",
+    "fma": "* and +",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+    "and": "and",
+    "or": "or",
+    "select": "a choice",
+    "cast": "a conversion",
+    "load": "an index",
+    "store": "a store",
+    "atomic": "a sum in memory",
+    "if": "a branch",
+    "for": "a loop",
+    "while": "a loop",
+    "yield": "the next iteration",
+}
+"""What operations are called in the language."""
+
+
 @dataclass(frozen=True)
 class RecordSlot:
     """A value in a record: its variable and type, and (operation, line) of its uses."""
@@ -35,7 +66,8 @@ class RecordSlot:
     uses: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
-        uses = ", ".join(f"{fn} in line {line}" if line else fn for fn, line in self.uses[:3])
+        words = {(_WORDS.get(fn, fn), line): None for fn, line in self.uses}
+        uses = ", ".join(f"{fn} in line {line}" if line else fn for fn, line in list(words)[:3])
         return f"{self.name}: {self.dtype}" + (f" for {uses}" if uses else "")
 
 
@@ -115,6 +147,32 @@ class LoopTape:
         )
 
 
+@dataclass(frozen=True)
+class InlinedFunction:
+    """A function that the kernel calls: its lines with their numbers, in `file`, and its calls."""
+
+    name: str
+    file: str
+    source: Lines
+    calls: tuple[Span, ...]
+
+    def has(self, loop: LoopTape) -> bool:
+        """Whether a loop is one of it."""
+        return loop.file == self.file and any(number == loop.line for number, _ in self.source)
+
+    def called(self, kernel: str) -> str:
+        """Where it is called, in words."""
+        lines_by_caller: dict[str, dict[int, None]] = {}
+        for call in self.calls:
+            lines_by_caller.setdefault(call.function, {})[call.line] = None
+        texts = [
+            f"line{'s' * (len(lines) > 1)} {', '.join(map(str, sorted(lines)))}"
+            + (f" of {name}" if name != kernel else "")
+            for name, lines in lines_by_caller.items()
+        ]
+        return "called in " + "; ".join(texts)
+
+
 class AdjointUpdate(enum.Enum):
     """How the reverse run updates an adjoint in memory."""
 
@@ -163,7 +221,8 @@ class Explanation:
     the same time, each with a tape of its own. `log_bytes` is the size of the log of what atomics
     return, which is kept from the launch to its reverse. `privatised_bytes` is the most that the
     privatised copies of all workers take. `source` has the kernel's lines with their numbers, in
-    `file`.
+    `file`. `functions` are those that it calls. `forward_seconds` and `gradient_seconds` are the
+    times of a launch and of its reverse; 0 if the kernel prints, or has arrays of other libraries.
     """
 
     kernel: str
@@ -174,6 +233,9 @@ class Explanation:
     privatised_bytes: int = 0
     file: str = ""
     source: Lines = ()
+    functions: tuple[InlinedFunction, ...] = ()
+    forward_seconds: float = 0.0
+    gradient_seconds: float = 0.0
 
     @property
     def bytes_per_work_item(self) -> int:
@@ -205,8 +267,19 @@ class Explanation:
         more = kept * bool(self.log_bytes) + own * bool(self.privatised_bytes)
         return total + more + whole * bool(more)
 
+    def times(self) -> str:
+        """The times of a launch and of its gradient, in words."""
+        forward, gradient = 1e3 * self.forward_seconds, 1e3 * self.gradient_seconds
+        ratio = gradient / forward if forward else 0.0
+        times = f"a launch took {forward:.3g} ms, its gradient {gradient:.3g} ms"
+        return f"{times}, {ratio:.1f} times as long"
+
     def html(self) -> str:
         """A page that needs no other file."""
+        listing = "".join(
+            f"<span class='{kind}'>{html.escape(text)}\n</span>" for kind, text in _listing(self)
+        )
+        times = f"<p>{self.times()}</p>" if self.gradient_seconds else ""
         loops = "".join(_row(loop.cells(), "td") for loop in self.loops)
         arrays = "".join(_row(array.cells(), "td") for array in self.arrays)
         meanings = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in MEANINGS)
@@ -214,6 +287,7 @@ class Explanation:
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
             f"<title>Gradient of {html.escape(self.kernel)}</title><style>{_STYLE}</style></head>"
             f"<body><h1>Gradient of <code>{html.escape(self.kernel)}</code></h1>"
+            f"<pre>{listing}</pre>{times}"
             f"<table>{_row(HEADS, 'th')}{loops}</table><p>{self._total()}</p>"
             f"<dl>{meanings}</dl>"
             f"<table>{_row(ARRAY_HEADS, 'th')}{arrays}</table></body></html>"
@@ -231,29 +305,62 @@ class Explanation:
 
 
 def _text_of(explanation: Explanation) -> str:
-    """The source of the kernel with its loops explained, other loops, the sum, and the arrays."""
-    file, lines = explanation.file, explanation.source
-    own = {number for number, _ in lines}
-    beside: dict[int, list[LoopTape]] = {}
-    others = []
-    for loop in explanation.loops:
-        if loop.file == file and loop.line in own:
-            beside.setdefault(loop.line, []).append(loop)
-        else:
-            others.append(loop)
+    """The source with its loops explained, the sum, the times, and the arrays."""
     found = [f"gradient of {explanation.kernel}", ""]
-    for number, line in lines:
-        found.append(f"{number:>5} | {line}"[:WIDTH])
-        indent = len(line) - len(line.lstrip()) + 4
-        for loop in beside.get(number, ()):
-            found += _notes(loop, indent)
-    for loop in others:
-        where = "" if loop.is_log else f"{loop.file}:{loop.line}: "
-        found += ["", *_wrapped(where + loop.source, ""), *_notes(loop, 4)]
-    found += ["", *_wrapped(explanation._total(), ""), ""]
+    for kind, text in _listing(explanation):
+        found += [""] * (kind == "head") + ([text[:WIDTH]] if kind == "code" else [text])
+    found += ["", *_wrapped(explanation._total(), "")]
+    if explanation.gradient_seconds:
+        found += _wrapped(explanation.times(), "")
+    found.append("")
     for array in explanation.arrays:
         found += _array(array)
     return "\n".join(found)
+
+
+def _listing(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """The lines of the kernel and of the functions with loops, and the notes below them.
+
+    Of each the kind, "head", "code" or "note", and the text.
+    """
+    own = InlinedFunction(explanation.kernel, explanation.file, explanation.source, ())
+    loops = list(explanation.loops)
+    shown = _with_loops(explanation)
+    for part in (own, *shown):
+        inside = [loop for loop in loops if not loop.is_log and part.has(loop)]
+        loops = [loop for loop in loops if loop not in inside]
+        if part is not own:
+            called_in = f"{part.name}, {part.called(explanation.kernel)}:"
+            yield "head", "\n".join(_wrapped(called_in, ""))
+        for number, line in part.source:
+            yield "code", f"{number:>5} | {line}"
+            indent = len(line) - len(line.lstrip()) + 4
+            for called in shown:
+                if any((at.file, at.line) == (part.file, number) for at in called.calls):
+                    yield "note", f"      | {'':{indent}}# {called.name}: below"
+            copies = [loop for loop in inside if loop.line == number]
+            for position, loop in enumerate(copies, 1):
+                if len(copies) > 1:
+                    copy = f"inlined copy {position} of {len(copies)}:"
+                    yield "note", f"      | {'':{indent}}# {copy}"
+                yield from (("note", text) for text in _notes(loop, indent))
+    for loop in loops:
+        where = "" if loop.is_log else f"{loop.file}:{loop.line}: "
+        yield "head", "\n".join(_wrapped(where + loop.source, ""))
+        yield from (("note", text) for text in _notes(loop, 4))
+
+
+def _with_loops(explanation: Explanation) -> list[InlinedFunction]:
+    """The functions that have loops, or call one that has."""
+    found = [each for each in explanation.functions if any(map(each.has, explanation.loops))]
+    for each in found:  # which grows
+        callers = {(call.file, call.function) for call in each.calls}
+        found += [
+            one
+            for one in explanation.functions
+            if (one.file, one.name) in callers and one not in found
+        ]
+    return found
 
 
 def _notes(loop: LoopTape, indent: int) -> Iterator[str]:
@@ -298,6 +405,8 @@ def _wrapped(text: str, margin: str, more: str = "  ") -> list[str]:
 
 
 _STYLE = (
+    "pre{background:#f6f6f4;padding:1em;border-radius:.4em;line-height:1.4}"
+    ".note{color:#a04000}.head{font-weight:bold;display:block;margin-top:.8em}"
     "body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
     "th,td{border-bottom:1px solid #ccc;padding:.3em .8em;text-align:left;vertical-align:top}"
     "td:nth-child(2){font-family:monospace;white-space:pre}dt{font-weight:bold}"
