@@ -22,7 +22,7 @@ from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
 from octants.compile_profile import stage as timed
 from octants.data import host_access_events
-from octants.data.host_access_events import forget_reads, observe_ends, observe_reads
+from octants.data.host_access_events import forget, observe_ends, observe_reads
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion_limit import deep_recursion
@@ -177,7 +177,7 @@ def _watch_reads() -> None:
 
 
 def _unwatch_reads() -> None:
-    forget_reads(_synchronize)
+    forget(_synchronize)
 
 
 def _synchronize(_: Any) -> None:

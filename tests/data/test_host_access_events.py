@@ -27,7 +27,7 @@ def writes() -> Iterator[list[HostWrite]]:
     seen: list[HostWrite] = []
     host_access_events.observe_writes(seen.append)
     yield seen
-    host_access_events.forget_writes(seen.append)
+    host_access_events.forget(seen.append)
 
 
 both = pytest.mark.parametrize("make", [make_field, make_ndarray])
@@ -89,7 +89,7 @@ def test_a_write_is_announced_before_it_happens() -> None:
     host_access_events.observe_writes(observer)
     x[0] = 7
     x.fill(8)
-    host_access_events.forget_writes(observer)
+    host_access_events.forget(observer)
     x.fill(9)
     assert before == [5, 7]
 
@@ -106,7 +106,7 @@ def test_an_observer_that_raises_prevents_the_write() -> None:
             with pytest.raises(RuntimeError, match="no"):
                 write()
     finally:
-        host_access_events.forget_writes(refuse)
+        host_access_events.forget(refuse)
     assert not x.to_numpy().any()
     assert x.version == 0
 
@@ -147,7 +147,7 @@ def test_every_read_is_announced() -> None:
     seen.clear()
     element[1]
     assert seen == [v]
-    host_access_events.forget_reads(seen.append)
+    host_access_events.forget(seen.append)
 
 
 @both

@@ -29,7 +29,7 @@ from octants.ad.snapshot_schedule import (
 from octants.ad.snapshots import Snapshots
 from octants.ad.step_repeatability import StepEvents, Trace
 from octants.ad.tape import Tape
-from octants.data.host_access_events import HostWrite, forget_writes, observe_writes
+from octants.data.host_access_events import HostWrite, forget, observe_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
@@ -374,6 +374,6 @@ def _launching(recorder: Any, before_write: Callable[[HostWrite], None]) -> Iter
     try:
         yield
     finally:
-        forget_writes(before_write)
+        forget(before_write)
         if driver.state.recorder is recorder:
             driver.state.recorder = around

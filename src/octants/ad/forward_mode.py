@@ -16,8 +16,7 @@ from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.array_base import Tensor
 from octants.data.host_access_events import (
     HostWrite,
-    forget_shares,
-    forget_writes,
+    forget,
     observe_shares,
     observe_writes,
 )
@@ -96,8 +95,8 @@ class FwdMode:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         driver.state.recorder = None
-        forget_writes(self._before_write)
-        forget_shares(self._before_share)
+        forget(self._before_write)
+        forget(self._before_share)
         self.clear_seed()
         for loss in self.losses if kind is None else ():
             self._overlaps.see_loss(loss)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
 from octants.ad.tape import Tape
-from octants.data.host_access_events import HostWrite, forget_writes, observe_writes
+from octants.data.host_access_events import HostWrite, forget, observe_writes
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import PartialOverlap
@@ -108,7 +108,7 @@ class Tangents:
 
     def __exit__(self, *_: object) -> None:
         driver.state.recorder = self._around
-        forget_writes(self._before_write)
+        forget(self._before_write)
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""

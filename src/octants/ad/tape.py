@@ -24,8 +24,7 @@ from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.data.host_access_events import (
     HostWrite,
-    forget_shares,
-    forget_writes,
+    forget,
     observe_shares,
     observe_writes,
 )
@@ -206,8 +205,8 @@ class Tape:
             driver.state.recorder = None
         if self._observes:
             self._observes = False
-            forget_writes(self.before_write)
-            forget_shares(self.before_share)
+            forget(self.before_write)
+            forget(self.before_share)
 
     @shortens_tracebacks
     def grad(self) -> None:
@@ -232,7 +231,7 @@ class Tape:
                 self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
-            forget_writes(guard.before_write)
+            forget(guard.before_write)
             self._ledger.finish()
             self._entries.clear()
         if self._check is not None:

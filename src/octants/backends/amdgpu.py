@@ -10,7 +10,7 @@ from octants.artifact import Artifact
 from octants.backends.llvm_gpu import LlvmGpuBackend, choices
 from octants.codegen.llvm.amdgpu import targets
 from octants.deferred_import import Deferred
-from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
@@ -44,15 +44,6 @@ class AmdgpuBackend(LlvmGpuBackend):
     """The GPU with the ordinal that the options name."""
 
     name, driver_name = Arch.amdgpu.name, "HIP"
-
-    def obstacle(self) -> str:
-        """The absence of the HIP runtime, or of a GPU that code is generated for."""
-        try:
-            self.context(0)
-        except OctantsError as error:
-            found = error.diagnostic
-            return f"{found.title}; {found.remedy}" if found else str(error)
-        return ""
 
     def drawback(self) -> str:
         """No GPU of AMD has run the tests, so this is for those who ask for it."""

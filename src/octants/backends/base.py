@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from octants.artifact import Artifact, Making
 from octants.deferred_import import Deferred
+from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
@@ -61,8 +62,16 @@ class Backend(ABC):
         """Let what takes long to start begin, before it is needed."""
         return
 
+    def require(self) -> None:  # noqa: B027 - most need nothing
+        """Raise the `OctantsError` that keeps kernels from running here, if there is one."""
+
     def obstacle(self) -> str:
         """What keeps kernels from running here, and what to install for it; "" for nothing."""
+        try:
+            self.require()
+        except OctantsError as error:
+            found = error.diagnostic
+            return "; ".join(filter(None, (found.title, found.remedy))) if found else str(error)
         return ""
 
     def drawback(self) -> str:

@@ -39,14 +39,6 @@ class CudaBackend(LlvmGpuBackend):
 
     name, driver_name = Arch.cuda.name, "CUDA"
 
-    def obstacle(self) -> str:
-        """The driver's absence, or that of a GPU that is new enough; the context waits."""
-        try:
-            self.context(0)
-        except OctantsError as error:
-            return str(error.diagnostic.title if error.diagnostic else error)
-        return ""
-
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""
         with contextlib.suppress(OctantsError):  # of which `obstacle` will tell

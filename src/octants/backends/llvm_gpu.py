@@ -45,6 +45,10 @@ class LlvmGpuBackend(Backend):
         """The GPU of an ordinal as its driver knows it; an `OctantsError` if it cannot be used."""
         return context.context_of(self.library(), device)
 
+    def require(self) -> None:
+        """Require the driver, and a GPU that code is generated for; wait for its context."""
+        self.context(0)
+
     def device_names(self) -> tuple[str, ...]:
         return context.names_of_devices(self.library())
 

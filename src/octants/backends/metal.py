@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from octants.artifact import Artifact
 from octants.backends.base import NEAR_BYTES, Backend
 from octants.deferred_import import Deferred
-from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
 from octants.options import Options
 from octants.runtime.device import Device
@@ -29,13 +28,9 @@ class MetalBackend(Backend):
 
     name = Arch.metal.name
 
-    def obstacle(self) -> str:
-        """The absence of macOS, of a version that is new enough, or of Apple silicon."""
-        try:
-            context.hardware()
-        except OctantsError as error:
-            return str(error.diagnostic.title if error.diagnostic else error)
-        return ""
+    def require(self) -> None:
+        """Require macOS, of a version that is new enough, and Apple silicon."""
+        context.hardware()
 
     def device_names(self) -> tuple[str, ...]:
         return (context.hardware().name,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from octants.artifact import Artifact
 from octants.backends.base import NEAR_BYTES, Backend
 from octants.deferred_import import Deferred
-from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
@@ -32,16 +32,9 @@ class VulkanBackend(Backend):
 
     name = Arch.vulkan.name
 
-    def obstacle(self) -> str:
-        """The absence of the loader, of a driver, or of what kernels need."""
-        try:
-            physical_devices.choose(0)
-        except OctantsError as error:
-            found = error.diagnostic
-            if found is None:
-                return str(error)
-            return f"{found.title}; {found.remedy}" if found.remedy else found.title
-        return ""
+    def require(self) -> None:
+        """Require the loader, a driver, and what kernels need of it."""
+        physical_devices.choose(0)
 
     def drawback(self) -> str:
         """A driver that runs on the CPU, which the CPU's own code generation beats."""

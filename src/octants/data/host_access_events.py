@@ -71,22 +71,11 @@ def observe_allocations(observer: Callable[[], None]) -> None:
     _allocation_observers.append(observer)
 
 
-def forget_writes(observer: Callable[[HostWrite], None]) -> None:
-    """End an observation of writes; nothing happens if there is none."""
-    if observer in _write_observers:
-        _write_observers.remove(observer)
-
-
-def forget_shares(observer: Callable[[Any], None]) -> None:
-    """End an observation of shares; nothing happens if there is none."""
-    if observer in _share_observers:
-        _share_observers.remove(observer)
-
-
-def forget_reads(observer: Callable[[Any], None]) -> None:
-    """End an observation of reads; nothing happens if there is none."""
-    if observer in _read_observers:
-        _read_observers.remove(observer)
+def forget(observer: Callable[[Any], None]) -> None:
+    """End the observations by ``observer``; nothing happens if there are none."""
+    for observers in (_write_observers, _share_observers, _read_observers):
+        if observer in observers:
+            observers.remove(observer)
 
 
 def observe_ends(observer: Callable[[], None]) -> None:

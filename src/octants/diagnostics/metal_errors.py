@@ -13,9 +13,7 @@ class MissingMetal(UserError):
     code = "OCT470"
     exception = OctantsRuntimeError
     title = "Metal cannot be used: {problem}"
-    remedy = (
-        "Metal needs macOS 15 or newer on a Mac with Apple silicon; or use `qd.init(arch=qd.cpu)`"
-    )
+    remedy = "Metal needs macOS 15 or newer on a Mac with Apple silicon"
 
 
 class MetalFailed(UserError):
