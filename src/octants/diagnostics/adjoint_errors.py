@@ -20,8 +20,8 @@ class WrongAdjoint(UserError):
     title = "the adjoint of `{name}` {problem}"
     label = "called here"
     remedy = (
-        "it takes the arguments of the function and the adjoint of each result, and returns the"
-        " adjoint of each argument of floats, in this order"
+        "an adjoint takes the arguments of the function, then the adjoint of each result; it"
+        " returns the adjoint of each float argument, in the order of the arguments"
     )
 
 
@@ -32,7 +32,7 @@ class LateAdjoint(UserError):
     code = "OCT365"
     exception = OctantsRuntimeError
     title = "`{name}` gets an adjoint after kernels that call it were compiled"
-    remedy = "define the adjoint right behind the function; to change it, define both again"
+    remedy = "define the adjoint right after the function; to change it, define both again"
 
 
 class ImpureAdjoint(UserError):
@@ -52,7 +52,7 @@ class NonlinearAdjoint(UserError):
 
     code = "OCT362"
     exception = OctantsCompilationError
-    title = "there are no tangents through an adjoint that is not linear in the adjoints of results"
+    title = "forward mode cannot use an adjoint that is not linear in the adjoints of the results"
     label = "called here"
     remedy = (
         "use reverse mode, or compute each returned adjoint as a sum of products of one adjoint of"

@@ -165,7 +165,7 @@ class WrongInspection(UserError):
     modes: str
     code = "OCT416"
     exception = OctantsValueError
-    title = "`inspect` has no mode {mode}"
+    title = "`inspect` has no mode `{mode}`"
     remedy = "it is one of {modes}"
 
 

@@ -70,8 +70,8 @@ class UntrackedChange(UserError):
     code = "OCT320"
     exception = OctantsRuntimeError
     title = (
-        "`{array}` was changed through a pointer or a shared view, but the gradient of a launch on"
-        " the tape needs what it, or its gradient, held before"
+        "`{array}` was changed through a pointer or a shared view, which destroyed values of it or"
+        " of its gradient that the tape needs"
     )
     remedy = (
         "write it with `from_numpy`, `from_torch`, `fill` or a kernel, which the tape sees; or"
@@ -212,10 +212,10 @@ class OverlapOnTape(UserError):
         "{reader} reads {array}, but {writer} wrote the same memory as another array, {other}:"
         " derivatives do not cross from one array to another"
     )
-    notes = ("arrays that share memory have derivatives of their own, or none",)
+    notes = ("arrays that share memory share no gradient: each has its own, or none",)
     remedy = (
-        "use the same array in all launches, importing it once; or copy one to the other in a"
-        " kernel, in memory of its own"
+        "import the memory once, and use that array in all launches; or copy the elements in a"
+        " kernel to an array with its own memory"
     )
 
 

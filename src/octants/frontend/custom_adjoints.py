@@ -151,7 +151,7 @@ class CustomCall:
             items = [item for name, item in zip(by_value, items, strict=True) if name in active]
         if len(items) != len(active):
             names = ", ".join(f"`{name}`" for name in active) or "nothing"
-            self._fail(f"returns {_count(len(items))}, and has to for {names}")
+            self._fail(f"returns {_count(len(items))}, but must return adjoints of {names}")
         result = []
         for (name, value), item in zip(active.items(), items, strict=True):
             item = self.context.value(item)
@@ -179,7 +179,7 @@ class CustomCall:
                 self._refuse(adjoint.__name__, "is an adjoint, and reads or writes memory", op)
 
     def _refuse(self, name: str, problem: str, op: Operation, way_out: str = "") -> NoReturn:
-        way_out = way_out or "read and write outside, and pass what it needs as arguments"
+        way_out = way_out or "access memory in the kernel, and pass the values as arguments"
         span = self.context.span(self.node)
         labels = () if span is None else (Label(span, "called here"),)
         raise ImpureAdjoint(name, problem, way_out).at(op.location, *labels)

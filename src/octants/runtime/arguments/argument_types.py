@@ -194,7 +194,7 @@ def _split_shape(
     if rank < 0:
         raise leaf.error(
             f"an array of shape {shape} has too few axes for elements of {_axes(element_dim)}",
-            "the last axes of the array are those of its vectors or matrices",
+            "pass an array with more axes: the last ones are those of its vectors or matrices",
         )
     return NdarrayType(dtype, rank, shape[rank:], companions, strided)
 

@@ -38,8 +38,8 @@ class NoAmdDevice(UserError):
     exception = OctantsRuntimeError
     title = "no AMD GPU can be used: {problem}"
     remedy = (
-        "the kernel driver `amdgpu` has to be loaded, and the user to be in the groups `render` and"
-        " `video`; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES, if set, must include the GPU"
+        "load the kernel driver `amdgpu`, and add the user to the groups `render` and `video`; if"
+        " HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES is set, it must include the GPU"
     )
 
 
@@ -51,7 +51,7 @@ class UnsupportedProcessor(UserError):
     known: str
     code = "OCT445"
     exception = OctantsRuntimeError
-    title = "{name} is a {processor}, which no code is generated for"
+    title = "Octants generates no code for {processor}, the processor of {name}"
     notes = ("code is generated for {known}",)
     remedy = (
         "`init(arch=qd.vulkan)` uses this GPU through Vulkan. A processor of the same family may"
