@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants.diagnostics.exceptions import (
+    OctantsCallError,
     OctantsCompilationError,
     OctantsError,
     OctantsIndexError,
@@ -166,7 +167,7 @@ class WrongLoopConfig(UserError):
 
     problem: str
     code = "OCT108"
-    exception = OctantsSyntaxError
+    exception = OctantsCallError
     title = "loop_config: {problem}"
     remedy = (
         "its options are serialize=True, parallelize=<threads>, block_dim=<threads>, name=<str>,"
