@@ -17,7 +17,7 @@ import octants as qd
 from octants import driver
 from octants.artifact import Artifact, Making
 from octants.backends.cuda import CudaBackend
-from octants.codegen.llvm.gpu import emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
@@ -82,7 +82,7 @@ class OnEmulatedGpu(OnGpu):
         self.module = module
         self.fake = AddressableCuda()
         self.device = CudaDevice(library=self.fake.library(), **limits)  # type: ignore[assignment]
-        made = emulated_on_cpu.compile_module(module, TARGET, opt_level=1)
+        made = compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), opt_level=1)
         self.artifact = EmulatedCode(self.fake).adopt(made)
         self.kernel = self.device.load(self.artifact)  # type: ignore[assignment]
 
@@ -95,7 +95,11 @@ def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
 
     def begin_compile(_: CudaBackend, module: Module, chosen: Options) -> Making:
         options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-        return Making(code.adopt(emulated_on_cpu.compile_module(module, TARGET, **options)))
+        return Making(
+            code.adopt(
+                compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), **options)
+            )
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch_context, "driver_library", lambda: library)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Module
 from octants.ir.verifier import verify
@@ -35,7 +36,7 @@ class OnGpu(Compiled):
         self.device = device or gpu()  # type: ignore[assignment]
         major, minor = self.device.context.capability
         target = nvptx.target(10 * major + minor)
-        self.artifact = nvptx.compile_module(module, target, **options)
+        self.artifact = compilation.compile_module(module, nvptx.Nvptx(target), **options)
         self.kernel = self.device.load(self.artifact)  # type: ignore[assignment]
 
     def run(

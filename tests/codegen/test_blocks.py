@@ -15,6 +15,7 @@ from octants import interpreter
 from octants.analysis.reductions import find_reductions
 from octants.autodiff.forward import forward
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
@@ -194,7 +195,7 @@ def test_reductions_and_scans_are_assembled(fn: str, kind: Any, tmp_path: Path) 
 def test_shared_arrays_are_in_shared_memory() -> None:
     function, arguments = CASES["histogram"]
     module = lowered(compile_kernel(function, *arguments))
-    text = nvptx.compile_module(module, nvptx.target(90)).code.decode()
+    text = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(90))).code.decode()
     assert "st.shared" in text
     assert "atom.shared.add" in text or "red.shared.add" in text
     assert "cvta.shared" not in text, "no address is generic"
@@ -221,7 +222,7 @@ def test_blocks_that_do_not_cooperate_are_of_whole_subgroups(asked: int, given: 
             y[0] += x[i]
 
     module = lowered(compile_kernel(total, np.zeros(8), np.zeros(1)))
-    (dispatch,) = nvptx.compile_module(module, nvptx.target(80)).dispatches
+    (dispatch,) = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).dispatches
     assert dispatch.block == given
 
 
@@ -246,7 +247,7 @@ def test_only_threads_with_nothing_of_their_own_come_in_waves() -> None:
     waves = {}
     for kernel in (free, total, together):
         module = lowered(compile_kernel(kernel, np.zeros(8), np.zeros(8)))
-        (dispatch,) = nvptx.compile_module(module, nvptx.target(80)).dispatches
+        (dispatch,) = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).dispatches
         waves[kernel.__name__] = dispatch.waves
     assert waves == {"free": 4, "total": 1, "together": 1}
 
@@ -260,9 +261,9 @@ def test_shared_arrays_that_do_not_fit_with_their_tangents() -> None:
             y[i] = pad[0]
 
     module = lowered(compile_kernel(large, np.zeros(8), np.zeros(8)))
-    nvptx.compile_module(module, nvptx.target(80))
+    compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80)))
     with pytest.raises(OctantsTypeError, match="65536 bytes of them, and a block can have 49152"):
-        nvptx.compile_module(forward(module), nvptx.target(80))
+        compilation.compile_module(forward(module), nvptx.Nvptx(nvptx.target(80)))
 
 
 def test_a_thread_that_is_alone_reads_no_other_lanes() -> None:
@@ -278,6 +279,6 @@ def test_a_thread_that_is_alone_reads_no_other_lanes() -> None:
     lower(module, stage)
     module = finish(module, stage, noalias=True)
     assert find_reductions(module.tasks[0], noalias=True)
-    artifact = nvptx.compile_module(module, nvptx.target(80))
+    artifact = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80)))
     assert [dispatch.threads for dispatch in artifact.dispatches] == [1]
     assert "shfl" not in artifact.code.decode()

@@ -11,6 +11,7 @@ import pytest
 
 from octants.analysis.subnormals import normal_numbers
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.builder import Builder
 from octants.ir.core import Module, Value
 from octants.types.scalars import f32, f64, i32
@@ -66,10 +67,12 @@ def rooted(make: Make, dtype: object = f32) -> Module:
 @pytest.mark.parametrize("name", [*NORMAL, *UNKNOWN])
 def test_instructions(name: str) -> None:
     module = rooted((NORMAL | UNKNOWN)[name])
-    text = nvptx.compile_module(module, nvptx.target(80), fast_math=True).code.decode()
+    text = compilation.compile_module(
+        module, nvptx.Nvptx(nvptx.target(80)), fast_math=True
+    ).code.decode()
     found = re.findall(r"rsqrt\.approx\S*", text)
     assert found == ["rsqrt.approx.ftz.f32" if name in NORMAL else "rsqrt.approx.f32"]
-    exact = nvptx.compile_module(module, nvptx.target(80)).code.decode()
+    exact = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).code.decode()
     assert "rsqrt.approx" not in exact
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from octants.autodiff import unrolling
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
@@ -55,7 +56,9 @@ needs_assembler = pytest.mark.skipif(
 
 def assemble(module: Module, capability: int, folder: Path, **options: Any) -> str:
     """The PTX of a module; an error with the assembler's words if it is not valid."""
-    text = nvptx.compile_module(module, nvptx.target(capability), **options).code.decode()
+    text = compilation.compile_module(
+        module, nvptx.Nvptx(nvptx.target(capability)), **options
+    ).code.decode()
     program = _assembler()
     if program is not None:
         path = folder / "kernel.ptx"
@@ -123,7 +126,9 @@ def test_floats_are_rounded_after_each_operation() -> None:
 
         task = parallel("t", lambda build, x=x: (build.index(0), build.shape(x, 0)), body)
         module = Module("rounding", [x], tasks=[task])
-        text = nvptx.compile_module(module, nvptx.target(90), fast_math=True).code.decode()
+        text = compilation.compile_module(
+            module, nvptx.Nvptx(nvptx.target(90)), fast_math=True
+        ).code.decode()
         for operation in ("mul.rn", "add.rn", "div.rn", "sqrt.rn"):
             assert f"{operation}.{dtype}" in text
         assert "fma" not in text
@@ -182,7 +187,7 @@ def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         assert len(re.findall(r"atom\..*add\.f32|red\..*add\.f32", text)) == 1
         turn = text[text.index("nounroll") :] if loads > 1 else text
         assert turn.count("ld.global.b32") >= loads
-        artifact = nvptx.compile_module(module, nvptx.target(90))
+        artifact = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(90)))
         assert artifact.dispatches[0].sums
     assert not capfd.readouterr().err
 

@@ -168,13 +168,13 @@ def test_computed_ones_are_right_to_six_digits() -> None:
 def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether code for a real GPU guesses."""
     texts: list[str] = []
-    compile_ = emulated_on_cpu.compile_module
+    compile_ = compilation.compile_module
 
     def see(module: Any, target: Any, **options: Any) -> Any:
         texts.append(compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(90)), fast_math=True))
         return compile_(module, target, **options)
 
-    monkeypatch.setattr(emulated_on_cpu, "compile_module", see)
+    monkeypatch.setattr(compilation, "compile_module", see)
     kernel()
     return any(re.search(r"^chunk\d+:", text, re.MULTILINE) for text in texts)
 
@@ -231,13 +231,13 @@ def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
 def _module(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Module:
     """What code is made of."""
     found: list[Module] = []
-    compile_ = emulated_on_cpu.compile_module
+    compile_ = compilation.compile_module
 
     def see(module: Module, *rest: Any, **options: Any) -> Any:
         found.append(copy_module(module))
         return compile_(module, *rest, **options)
 
-    monkeypatch.setattr(emulated_on_cpu, "compile_module", see)
+    monkeypatch.setattr(compilation, "compile_module", see)
     kernel()
     monkeypatch.undo()
     (module,) = found

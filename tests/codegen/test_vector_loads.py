@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.builder import Builder
 from octants.ir.cooperation import SHARED_LOOPS
 from octants.ir.core import Array, Block, Companion, Module, Space, Value
@@ -118,8 +119,13 @@ def test_sums(name: str, shift: int, counter: DType) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_instructions(name: str) -> None:
-    text = nvptx.compile_module(summing(*CASES[name]), nvptx.target(80)).code.decode()
+    text = compilation.compile_module(
+        summing(*CASES[name]), nvptx.Nvptx(nvptx.target(80))
+    ).code.decode()
     assert ("ld.global.v4" in text) == (name in LOADED)
     plain = summing(*CASES[name])
     plain.tasks[0].options = {}
-    assert "ld.global.v4" not in nvptx.compile_module(plain, nvptx.target(80)).code.decode()
+    assert (
+        "ld.global.v4"
+        not in compilation.compile_module(plain, nvptx.Nvptx(nvptx.target(80))).code.decode()
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from octants import abi
 from octants.artifact import Dispatch
-from octants.codegen.llvm.gpu import emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu.native import linking as native
@@ -31,7 +31,9 @@ class Threads(Compiled):
         verify(module)
         self.module = module
         self.threads, self.capacity = threads, capacity
-        self.artifact = emulated_on_cpu.compile_module(module, TARGET, opt_level=1)
+        self.artifact = compilation.compile_module(
+            module, emulated_on_cpu.Emulated(TARGET), opt_level=1
+        )
         names = [dispatch.entry for dispatch in self.artifact.dispatches]
         self._library = native.link(self.artifact.code, names, native.implied_symbols())
         self.messages = HostAllocation(abi.MESSAGES_HEADER + (1 << 16))

@@ -12,6 +12,7 @@ import pytest
 import octants as qd
 from octants import pipeline
 from octants.codegen.llvm import nvptx
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.parser import parse
 from octants.pass_context import Stage
 from octants.target import Blocks, Capabilities
@@ -111,5 +112,7 @@ def test_a_chain_of_conditions_is_compiled_for_a_gpu() -> None:
     lowered = define(SHAPES["branches"](18)).inspect(*arrays).stages["contract"]
     gpu = Stage(Capabilities(contracts=True, fills=1 << 16, blocks=Blocks(), tape_local=256))
     made = pipeline.differentiate_reverse(parse(lowered), gpu, before_launch=False, split=False)
-    artifact = nvptx.compile_module(pipeline.finish(made.module, gpu), nvptx.target(90))
+    artifact = compilation.compile_module(
+        pipeline.finish(made.module, gpu), nvptx.Nvptx(nvptx.target(90))
+    )
     assert b"ret;" in artifact.code

@@ -13,7 +13,7 @@ from octants import driver
 from octants.artifact import Artifact
 from octants.backends import amdgpu
 from octants.backends.amdgpu import AmdgpuBackend
-from octants.codegen.llvm.gpu import emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.ir.core import Module
 from octants.options import Options
 from tests.codegen.compiled import TARGET
@@ -30,7 +30,9 @@ def fake_gpu(**facts: Any) -> Iterator[FakeHip]:
 
         def compile_(_: AmdgpuBackend, module: Module, chosen: Options) -> Artifact:
             options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-            return code.adopt(emulated_on_cpu.compile_module(module, TARGET, **options))
+            return code.adopt(
+                compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), **options)
+            )
 
         patch.setattr(AmdgpuBackend, "compile", compile_)
         pretend(patch, AmdgpuBackend, splits=False)  # a thread has no others to work with

@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact
 from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu import approximations, compilation
+from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
-from octants.ir.core import Module
 from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
@@ -171,8 +169,3 @@ class Nvptx(Gpu):
     def any_in_block(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.barrier.cta.red.or.aligned.all", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 0, i1 {condition})")
-
-
-def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
-    """Compile a module to PTX; see `gpu.nvidia_targets.target` and `gpu.compilation`."""
-    return compilation.compile_module(module, Nvptx(target), **options)

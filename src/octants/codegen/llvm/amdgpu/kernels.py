@@ -12,13 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact
 from octants.codegen.llvm.amdgpu.code_objects import link
 from octants.codegen.llvm.amdgpu.targets import WAVES
-from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.ir.core import Module
 from octants.target import Target
 
 LARGEST = 512
@@ -203,8 +200,3 @@ class Amdgpu(Gpu):
         is_there = f.apply("icmp ult", "i32", lane, self.subgroups_in_block(f))
         is_set = f.apply("icmp ne", "i32", f.choose(is_there, "i32", word, 0), 0)
         return self.any_lane(f, is_set)
-
-
-def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
-    """The code object of a module; see `amdgpu.targets` and `gpu.compilation`."""
-    return compilation.compile_module(module, Amdgpu(target), **options)

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver
-from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function import ThreadText
-from octants.ir.core import Module
 from octants.target import Target
 
 
@@ -58,8 +55,3 @@ class Emulated(Gpu):
 
     def is_first_lane(self, f: ThreadText) -> str:  # noqa: ARG002
         return "true"
-
-
-def compile_module(module: Module, target: Target, **options: Any) -> Artifact:
-    """Compile the functions of a module's dispatches into an object file for the CPU."""
-    return compilation.compile_module(module, Emulated(target), **options)
