@@ -46,6 +46,9 @@ class Mentions:
         self.returns |= other.returns
 
 
+_NAMELESS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Constant)
+"""Nodes that neither are names nor have any below them: most of a tree."""
+
 _known: weakref.WeakKeyDictionary[ast.AST, Mentions] = weakref.WeakKeyDictionary()
 
 
@@ -84,7 +87,7 @@ class _Reader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt) and not inner:
                 self.found.add(_of(child))
-            else:
+            elif not isinstance(child, _NAMELESS):
                 self.visit(child, inner=inner)
 
     def _name(self, node: ast.Name, inner: bool) -> None:

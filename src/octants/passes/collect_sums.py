@@ -127,6 +127,9 @@ class _Collector:
 
     def _addresses(self, loop: ops.Loop) -> list[Address]:
         """The addresses outside of a loop that it adds to, and does not access otherwise."""
+        sums = list(filter(self._is_sum, _atomics_outside_loops(loop.regions[-1])))
+        if not sums:
+            return []
         defined: set[Value] = set()
         accesses: list[ops.Access] = []
         whole = loop if self.blocks is None else self.blocks.whole(loop)
@@ -140,10 +143,11 @@ class _Collector:
                 elif op.orders_memory:
                     return []  # others look at what was added so far
         found: dict[Address, None] = {}
-        for op in _atomics_outside_loops(loop.regions[-1]):
+        for op in sums:
             address = op.array, op.companion, tuple(op.indices)
-            may = self._is_sum(op) and defined.isdisjoint(op.indices)
-            if may and all(self._commutes(other, op) for other in accesses):
+            if defined.isdisjoint(op.indices) and all(
+                self._commutes(other, op) for other in accesses
+            ):
                 found[address] = None
         inner = {address for op in loop.regions[-1].walk() for address in self._inner.get(op, ())}
         own = [address for address in found if address not in inner]
