@@ -97,6 +97,16 @@ def test_few_work_items() -> None:
     assert chosen(RECURRENCE, "constant<8>()").lanes == 8
 
 
+def test_a_very_long_body_is_compiled_once() -> None:
+    """Few work items run in the lanes of a tile, too."""
+    steps = "\n".join(f"  %{k + 1}: f32 = unary<sin>(%{k})" for k in range(3, 3100))
+    body = f"  %3: f32 = load<@x, primal>(%2)\n{steps}\n  store<@y, primal>(%3100, %2)"
+    assert chosen(SINE).fewest > 0
+    choice = chosen(body)
+    assert choice.lanes > 0
+    assert choice.fewest == 0
+
+
 def test_a_processor_without_vectors_to_rely_on() -> None:
     choice = chosen(RECURRENCE, target=PLAIN, simd=ALWAYS)
     assert choice.lanes == 0

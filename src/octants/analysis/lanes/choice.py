@@ -24,6 +24,7 @@ _FEW = 2  # values that a loop carries, and work items
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
 _LARGE = 400  # operations on vectors: a body of more has no registers to spare for several
 _CACHE = 1 << 15  # bytes: what the local arrays of the work items of a tile may take
+_HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
 
@@ -74,7 +75,7 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     return LaneChoice(
         f"lanes gain a factor of {gain:.1f}",
         lanes,
-        fewest=max(2, lanes // _FEWEST) if is_open else 0,
+        fewest=max(2, lanes // _FEWEST) if is_open and size <= _HUGE else 0,
         splits=size <= _SMALL and rows is None,
         even=count is not None and count % lanes == 0 and rows is None,
         gain=max(1.0, gain),
