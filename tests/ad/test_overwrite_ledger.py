@@ -274,3 +274,40 @@ def test_what_covers_an_array_is_all_of_it() -> None:
     assert memory.covers(None) and memory.covers((((0, 3), (0, 1)),))
     assert memory.covers((((1, 2), (0, 0)), ((-1, 9), (0, 1))))
     assert not memory.covers(()) and not memory.covers((((0, 3), (1, 1)), ((0, 3), (0, 0))))
+
+
+def views_of(base: np.ndarray[Any, Any], rng: random.Random) -> list[np.ndarray[Any, Any]]:
+    """Overlapping views of an array, of any lengths and steps."""
+    views = []
+    for _ in range(30):
+        start, length = rng.randrange(len(base)), rng.choice([1, 3, 20, 150])
+        views.append(base[start : start + length : rng.choice([1, 1, 2, 3])])
+    return views
+
+
+@pytest.mark.parametrize("seed", seeds(10, 100))
+def test_a_write_ends_the_contents_of_all_arrays_that_share_its_memory(seed: int) -> None:
+    rng = random.Random(seed)
+    views = views_of(np.arange(300.0), rng)
+    written = views.pop()
+    ledger, contents = OverwriteLedger(), {}
+    for view in views:
+        memory = memory_of(Watched(view))
+        contents[memory.key] = ledger.need(memory), np.shares_memory(view, written)
+    ledger.overwrite(memory_of(Watched(written)))
+    for content, is_shared in contents.values():
+        assert content.live is not is_shared
+
+
+def test_an_array_is_compared_with_those_at_its_addresses_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = []
+    overlaps = TapedMemory.overlaps
+    monkeypatch.setattr(
+        TapedMemory, "overlaps", lambda *pair: compared.append(pair) or overlaps(*pair)
+    )
+    ledger, base = OverwriteLedger(), np.zeros(100)
+    for start in range(0, 100, 2):
+        ledger.need(memory_of(Watched(base[start : start + 2])))
+    assert len(compared) <= 100

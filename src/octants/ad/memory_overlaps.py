@@ -50,7 +50,7 @@ class _Alias:
     def __init__(self, memory: TapedMemory, derivative: StoredArray | None) -> None:
         self.parameter = memory.name
         self.name = f"`{memory.name}` ({_describe(memory)})"
-        self.key = (memory.key, None if derivative is None else derivative.identity)
+        self.key = _key_of(memory, derivative)
         self.extent = memory.array.extent
         self.has_derivative = derivative is not None
         self.derivative_extent = (0, 0) if derivative is None else derivative.extent
@@ -97,6 +97,11 @@ class _Alias:
             return None
         shift: int = derivative.address - start - offset
         return shift
+
+
+def _key_of(memory: TapedMemory, derivative: StoredArray | None) -> Any:
+    """What is equal for two arrays exactly if their memory and their derivatives are the same."""
+    return memory.key, None if derivative is None else derivative.identity
 
 
 def _describe(memory: TapedMemory) -> str:
@@ -226,6 +231,9 @@ class MemoryOverlaps:
         if isinstance(memory.array, Tensor) and memory.array.companion is self._companion:
             memory.array.note_export()  # so that launches with its primal are checked
         derivative = memory.companion_array(self._companion) if has_derivative else None
+        known = self._known.get(_key_of(memory, derivative))
+        if known is not None and known.is_alive:
+            return known
         return self._register(_Alias(memory, derivative))
 
     def _register(self, alias: _Alias) -> _Alias:

@@ -9,6 +9,7 @@ these are copied at once, and compared with memory when they are needed again.
 
 from __future__ import annotations
 
+import bisect
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -99,6 +100,9 @@ class OverwriteLedger:
         self._budget = budget
         self._live: dict[Any, LiveContents] = {}
         self._neighbours: dict[Any, list[TapedMemory]] = {}
+        self._fields: list[Any] = []  # the keys of the fields among these
+        self._spans: list[tuple[int, int, int, Any]] = []  # the addresses of the others, in order
+        self._longest = 0
         self._final: dict[Any, tuple[TapedMemory, Any]] = {}
         self._changed: dict[Any, list[tuple[ArrayRegion, Content | None]]] = {}
         self._deferred: list[DeferredEntry] = []
@@ -306,12 +310,31 @@ class OverwriteLedger:
             return
         self._has_foreign |= memory.is_foreign
         neighbours = [memory]
-        for others in self._neighbours.values():
+        for key in self._near(memory):
+            others = self._neighbours[key]
             if others[0].overlaps(memory):
                 neighbours.append(others[0])
                 others.append(memory)
         self._neighbours[memory.key] = neighbours
         self._live[memory.key] = LiveContents()
+        if memory.is_field:
+            self._fields.append(memory.key)
+        else:
+            start, end = memory.array.extent
+            bisect.insort(self._spans, (start, end, len(self._spans), memory.key))
+            self._longest = max(self._longest, end - start)
+
+    def _near(self, memory: TapedMemory) -> list[Any]:
+        """The keys of registered arrays that may overlap with another one; fields do not overlap
+        with each other.
+        """
+        if memory.is_field and not self._spans:
+            return []
+        start, end = memory.array.extent
+        first = bisect.bisect_left(self._spans, (start - self._longest,))
+        last = bisect.bisect_left(self._spans, (end,))
+        near = [key for _, _, _, key in self._spans[first:last]]
+        return near if memory.is_field else [*near, *self._fields]
 
     def _check_digest(self, content: Content, reader: str) -> None:
         """Set the digest of a content, or raise an error if it has changed."""

@@ -23,7 +23,12 @@ from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.read_fingerprint_check import ReadFingerprint, make_fingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import TapedMemory, aliases_of, is_alias_free
+from octants.launch.taped_memory import (
+    TapedMemory,
+    aliases_of,
+    have_separate_addresses,
+    is_alias_free,
+)
 from octants.lazy_dataclass import dataclass
 from octants.slow_compiles import compiling
 
@@ -413,9 +418,12 @@ def differentiable(
     if known is not None and known[0] == keys:
         found: Specialisation = known[1]
         return found
-    aliases = aliases_of(specialisation, memories)
-    noalias = is_alias_free(specialisation, memories, aliases)
-    found = merge_aliases(specialisation, aliases, noalias=noalias)
+    if have_separate_addresses(specialisation, memories):
+        found = specialisation
+    else:
+        aliases = aliases_of(specialisation, memories)
+        noalias = is_alias_free(specialisation, memories, aliases)
+        found = merge_aliases(specialisation, aliases, noalias=noalias)
     if not any(memory.is_foreign for memory in memories.values()):
         specialisation.fast_paths["differentiable"] = keys, found
     return found

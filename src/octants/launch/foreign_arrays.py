@@ -25,11 +25,14 @@ class ForeignArray(StoredArray):
     element.
     """
 
-    def __init__(self, owner: Any, elements: Array, parts: Parts = HOST) -> None:
+    def __init__(
+        self, owner: Any, elements: Array, parts: Parts = HOST, address: int | None = None
+    ) -> None:
         self.owner = owner
         self.elements = elements
         self.parts = parts
-        self.address = address_of(elements)
+        self.address = address_of(elements) if address is None else address
+        self._identity: Hashable = None
         self._gradient: ForeignArray | None = None
         self._extent: tuple[int, int] | None = None
 
@@ -55,8 +58,10 @@ class ForeignArray(StoredArray):
 
     @property
     def identity(self) -> Hashable:
-        elements = self.elements
-        return self.address, elements.shape, elements.strides, elements.dtype.str
+        if self._identity is None:
+            elements = self.elements
+            self._identity = self.address, elements.shape, elements.strides, elements.dtype.str
+        return self._identity
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -96,7 +101,7 @@ def foreign_array(array: Any) -> ForeignArray | None:
     if isinstance(array, np.ndarray):
         return ForeignArray(array, array)
     if is_torch(type(array)) and array.device.type == "cpu":
-        return ForeignArray(array, array.detach().numpy())
+        return ForeignArray(array, array.detach().numpy(), HOST, array.data_ptr())
     parts = parts_of(driver.device())
     found = parts.find(array)
     return None if found is None else ForeignArray(array, found.part, parts)

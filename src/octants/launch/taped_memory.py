@@ -36,7 +36,7 @@ class TapedMemory:
         self.array = array
         self.key = array.identity
         self.name = name
-        self.is_field = isinstance(array, FieldHandle)
+        self.is_field = not is_foreign and isinstance(array, FieldHandle)
         self.is_foreign = is_foreign
 
     @property
@@ -169,9 +169,21 @@ def _slices(ranges: IndexRanges) -> tuple[Any, ...]:
     return (*(slice(max(low, 0), max(high + 1, 0)) for low, high in ranges), Ellipsis)
 
 
+_needs_no_wrapper: dict[type, bool] = {}
+
+
+def _is_stored(array: Any) -> bool:
+    """Whether an array is a `StoredArray`; a test of an abstract class takes long."""
+    kind = type(array)
+    known = _needs_no_wrapper.get(kind)
+    if known is None:
+        known = _needs_no_wrapper[kind] = issubclass(kind, StoredArray)
+    return known
+
+
 def memory_of(array: Any, name: str) -> TapedMemory:
     """The memory of an array argument, of Octants, numpy or torch."""
-    if isinstance(array, StoredArray):
+    if _is_stored(array):
         return TapedMemory(array, name)
     wrapped = foreign_array(array)
     assert wrapped is not None
@@ -232,6 +244,25 @@ def memory_at(
     if isinstance(source, FieldSource):
         return memory_of(source.field, name)
     return memory_of(specialisation.leaf(position).value(arguments), name)
+
+
+def have_separate_addresses(
+    specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+) -> bool:
+    """Whether the addresses of all arrays of a launch, and of their gradients, are apart.
+
+    That is the usual case, and quick to recognise. Fields of one tree may be interleaved.
+    """
+    arrays, extents = specialisation.arrays, []
+    for position, memory in memories.items():
+        extents.append(memory.array.extent)
+        if arrays[position].has(ADJOINT):
+            array: Any = memory if memory.may_share else memory.array
+            gradient = array.companion_array(ADJOINT)
+            if gradient is not None:
+                extents.append(gradient.extent)
+    extents.sort()
+    return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
 
 
 def aliases_of(
