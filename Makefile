@@ -1,7 +1,7 @@
 # `make demo`, `make test`, `make bench` and `make docs-test` need Python 3.10 or newer and nothing else:
 # each makes .venv, installs the package there with the extras that it needs, and runs.
 
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
 	&& echo $$python && break; done)
 VENV := .venv

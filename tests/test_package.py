@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import email
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import zipfile
 from pathlib import Path
 
@@ -98,6 +100,18 @@ def test_a_release_has_absolute_links_and_addresses(tmp_path: Path) -> None:
     text = (tmp_path / "pyproject.toml").read_text()
     assert text.count("[project.urls]") == 1
     assert 'Changelog = "https://example.org/a/b/blob/main/CHANGELOG.md"' in text
+
+
+def test_the_program_that_checks_a_release_runs(tmp_path: Path) -> None:
+    """As GitHub runs it: by a shell, which feeds what follows ``<<`` through a pipe."""
+    steps = (REPOSITORY / ".github/workflows/release.yml").read_text()
+    (lines,) = re.findall(r"^ +- run: \|\n((?: {10}.*\n)+)", steps, re.MULTILINE)
+    command = f'python() {{ "{sys.executable}" "$@"; }}; set -e\n{textwrap.dedent(lines)}'
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_package_without_the_fuzzer_says_where_it_is(

@@ -140,7 +140,8 @@ def describe_bytes(
 def shares_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays share a byte; also True if that takes too long to decide."""
     try:
-        shared: bool = np.shares_memory(one, other, max_work=_MOST_WORK)  # type: ignore[arg-type]
+        most: Any = _MOST_WORK  # the types of some versions of numpy name -1 and 0 only
+        shared: bool = np.shares_memory(one, other, max_work=most)
         return shared
     except RuntimeError:  # numpy's TooHardError, which has moved between its versions
         return True
