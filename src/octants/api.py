@@ -15,7 +15,7 @@ from octants.data import current_runtime
 from octants.deferred_import import Deferred
 from octants.diagnostics.launch_errors import IneffectiveOption, MissingBackend
 from octants.diagnostics.tracebacks import Shown, shortens_tracebacks
-from octants.diagnostics.user_frames import warn_at_caller
+from octants.diagnostics.user_frames import WITHOUT_FILE, warn_at_caller
 from octants.launch.kernel import Kernel
 from octants.options import LOG_LEVELS, Options
 from octants.target import EXTENSIONS, GPUS, HOST, Arch, Extension
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     import logging
 
     from octants import profiler
-    from octants.diagnostics import adjoint_errors
+    from octants.diagnostics import adjoint_errors, source_text
     from octants.launch import segmented_kernel
     from octants.launch.func_type import Func
 else:
     profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
     adjoint_errors = Deferred("octants.diagnostics.adjoint_errors")
+    source_text = Deferred("octants.diagnostics.source_text")
     segmented_kernel = Deferred("octants.launch.segmented_kernel")
 
 __all__ = [
@@ -412,6 +413,8 @@ def kernel(function: Any = None, **steering: Any) -> Any:
             return given
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
+        if given.__code__.co_filename in WITHOUT_FILE:
+            source_text.search_text(given, around)
         names = lambda: {} if around is None else around.f_locals  # noqa: E731
         kind: type[Kernel] = Kernel
         if steering.get("checkpoints"):
@@ -456,6 +459,8 @@ def func(function: Any = None, **steering: Any) -> Any:
 
 def _mark(function: _Function) -> _Function:
     """Let the frontend know a function; a method of it leads back to the function too."""
+    if isinstance(function, FunctionType) and function.__code__.co_filename in WITHOUT_FILE:
+        source_text.search_text(function, inspect.currentframe())
     function.octants_function = function  # type: ignore[attr-defined]
     function.adjoint = functools.partial(_register_adjoint, function)  # type: ignore[attr-defined]
     return function

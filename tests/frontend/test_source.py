@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +138,7 @@ def k(n: qd.i32) -> qd.i32:
     return square(n) + 1
 print(k(3))
 """
+WRONG = PROGRAM.replace("+ 1", "+ m")
 ANOTHER = """
 exec('''
 
@@ -144,7 +148,7 @@ exec('''
 def k(n: qd.i32) -> qd.i32:
     return n + 5
 ''')
-k(3)
+print(k(3))
 """
 
 
@@ -173,6 +177,58 @@ def test_a_program_of_a_pipe_has_no_source() -> None:
 
 
 def test_code_of_exec_is_not_taken_for_the_program_around_it() -> None:
-    found = run_python("-c", PROGRAM + ANOTHER)
+    """Both have a kernel `k` in line 5, in programs that Python calls `<string>`."""
+    assert run_python("-c", PROGRAM + ANOTHER).stdout == "10\n8\n"
+    unknown = ANOTHER.replace("exec('''", "exec(''.join(reversed('''", 1)
+    body = ANOTHER.split("'''")[1]
+    unknown = unknown.replace(body, body[::-1]).replace("''')", "''')))", 1)
+    found = run_python("-c", PROGRAM + unknown)
     assert found.stdout == "10\n"
     assert "OCT102" in found.stderr
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+@pytest.mark.parametrize("given", ["literal", "local", "global"])
+def test_programs_of_exec(tmp_path: Path, given: str, future: str) -> None:
+    """Two of them, with kernels that differ, whose errors show their own lines."""
+    texts = {
+        "literal": (repr(PROGRAM), repr(WRONG)),
+        "local": ("one", "two"),
+        "global": ("ONE", "TWO"),
+    }
+    one, two = texts[given]
+    (tmp_path / "program.py").write_text(
+        f"{future}ONE, TWO = {PROGRAM!r}, {WRONG!r}\n"
+        "def main():\n    one, two = ONE, TWO\n"
+        f"    exec({one}, dict(globals()))\n    exec({two}, dict(globals()))\n"
+        "main()\n"
+    )
+    found = run_python(str(tmp_path / "program.py"))
+    assert found.stdout == "10\n", found.stderr
+    assert re.search(r"OCT110: `m` is not defined\n +--> <exec \d+>:7 in `k`\n7 \| ", found.stderr)
+    assert "    return square(n) + m" in found.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it needs a terminal")
+def test_programs_at_the_prompt(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    pytest.importorskip("readline")
+    host, terminal = pty.openpty()
+    environment = {**os.environ, "PYTHON_HISTORY": str(tmp_path / "history"), "TERM": "dumb"}
+    environment |= {"HOME": str(tmp_path), "PYTHON_BASIC_REPL": "1"}
+    programs = [text.strip().replace("\nprint", "\n\nprint") for text in (PROGRAM, WRONG)]
+    with subprocess.Popen(
+        [sys.executable, "-q"], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+    ) as process:
+        os.close(terminal)
+        os.write(host, "\n".join([*programs, "exit()", ""]).encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # the terminal is closed
+            while part := os.read(host, 4096):
+                shown += part
+        process.wait(60)
+    os.close(host)
+    text = shown.decode().replace("\r", "")
+    assert "\n10\n" in text, text
+    assert "OCT110: `m` is not defined" in text, text
+    assert "|     return square(n) + m" in text, text

@@ -111,9 +111,8 @@ class NoSource(UserError):
     notes = ("Octants compiles a kernel from its source text, which it reads from its file",)
     remedy = (
         "define it with `def` in a file, a notebook cell or the text of `python -c`; Python does"
-        " not keep what it reads from a pipe (`python - <<END`): save that as a file; for code made"
-        " by exec(), put the text into `linecache.cache` under the file name that it was compiled"
-        " with"
+        " not keep what it reads from a pipe (`python - <<END`): save that as a file; give exec()"
+        " a text that is a literal, or a variable of the function that calls it"
     )
 
 

@@ -8,6 +8,7 @@ import linecache
 import tokenize
 from types import CodeType, FunctionType
 
+from octants.diagnostics.source_text import file_of
 from octants.diagnostics.span import Span
 
 
@@ -16,7 +17,7 @@ class Definition:
 
     def __init__(self, function: FunctionType) -> None:
         self._code = function.__code__
-        self._lines = linecache.getlines(self._code.co_filename, function.__globals__)
+        self._lines = linecache.getlines(file_of(self._code), function.__globals__)
         self._tree = _parse(self._code, self._lines)
 
     @property
@@ -26,7 +27,7 @@ class Definition:
         if self._tree is not None:
             line, column = self._tree.lineno, self._tree.col_offset
         code = self._code
-        return Span(code.co_filename, code.co_firstlineno + line, column, function=code.co_name)
+        return Span(file_of(code), code.co_firstlineno + line, column, function=code.co_name)
 
     def parameter(self, name: str) -> Span:
         """A parameter with its annotation."""
@@ -50,7 +51,7 @@ class Definition:
         column = self._column(line, node.col_offset)
         end_column = self._column(end_line, node.end_col_offset)
         code = self._code
-        return Span(code.co_filename, line, column, end_line, end_column, code.co_name)
+        return Span(file_of(code), line, column, end_line, end_column, code.co_name)
 
     def _column(self, line: int, offset: int) -> int:
         """The column of a character from its offset in bytes."""

@@ -8,18 +8,16 @@ import inspect
 import linecache
 import tokenize
 import weakref
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING
 
 from octants.deferred_import import Deferred
+from octants.diagnostics.user_frames import WITHOUT_FILE
 
 if TYPE_CHECKING:
     from octants.diagnostics import source_without_file
 else:
     source_without_file = Deferred("octants.diagnostics.source_without_file")
-
-_UNNAMED = ("<string>", "<stdin>")
-"""What Python calls programs that are in no file; other code can have the same name."""
 
 _known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDictionary()
 
@@ -33,6 +31,18 @@ def source_text(function: FunctionType) -> str | None:
     if function not in _known:
         _known[function] = _find(function)
     return _known[function]
+
+
+def search_text(function: FunctionType, frame: FrameType | None) -> None:
+    """Search the text of a function of `exec` or the prompt while a frame defines it."""
+    source_without_file.search(function.__code__, frame)
+
+
+def file_of(code: CodeType) -> str:
+    """The file name of a code; that of `linecache` for a program that is in no file."""
+    return (
+        source_without_file.file_of(code) if code.co_filename in WITHOUT_FILE else code.co_filename
+    )
 
 
 def derive_text(part: FunctionType, whole: FunctionType, name: str) -> None:
@@ -87,7 +97,7 @@ def _last_position(code: CodeType) -> int:
 
 def _lines(function: FunctionType) -> list[str]:
     code = function.__code__
-    if code.co_filename in _UNNAMED:
+    if code.co_filename in WITHOUT_FILE:
         return source_without_file.lines_of(code)
     linecache.checkcache(code.co_filename)
     return linecache.getlines(code.co_filename, function.__globals__)

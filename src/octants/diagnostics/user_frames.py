@@ -15,6 +15,9 @@ from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.render import Diagnostic, render
 from octants.diagnostics.span import Span
 
+WITHOUT_FILE = ("<string>", "<stdin>")
+"""What Python calls programs that are in no file; other code can have the same name."""
+
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 

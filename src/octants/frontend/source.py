@@ -12,7 +12,7 @@ from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.source_text import lambda_of, source_text
+from octants.diagnostics.source_text import file_of, lambda_of, source_text
 from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend.names_in_source import mentions
 from octants.lazy_dataclass import dataclass
@@ -103,7 +103,7 @@ def _find(function: types.FunctionType) -> FunctionSource:
     if code.co_name == "<lambda>":
         return _of_lambda(function)
     try:
-        return _parse(code, code.co_filename, text)
+        return _parse(code, file_of(code), text)
     except OctantsError:  # some are syntax errors, too
         raise
     except SyntaxError:
@@ -117,9 +117,9 @@ def _of_lambda(function: types.FunctionType) -> FunctionSource:
     result = ast.copy_location(ast.Return(node.body), node.body)
     tree = ast.FunctionDef("a lambda", node.args, [result], [], None, None)
     ast.copy_location(tree, node)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
+    lines = linecache.getlines(file_of(code), function.__globals__)
     names = frozenset(arg.arg for arg in parameters(tree)) | set(assigned_names(tree.body))
-    return FunctionSource("a lambda", code.co_filename, tree, 0, names, lines)
+    return FunctionSource("a lambda", file_of(code), tree, 0, names, lines)
 
 
 @functools.lru_cache(maxsize=512)
@@ -147,7 +147,7 @@ def _is_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
 
 
 def _first_line(code: types.CodeType) -> Span:
-    return Span(code.co_filename, code.co_firstlineno, function=code.co_name)
+    return Span(file_of(code), code.co_firstlineno, function=code.co_name)
 
 
 def parameters(tree: FunctionDef) -> list[ast.arg]:
