@@ -12,6 +12,7 @@ import pytest
 import octants as qd
 from octants import timeline
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.devices import on_cpu
 from tests.golden_files import check_golden
 
 
@@ -169,6 +170,7 @@ def test_the_report_counts_what_pools_keep() -> None:
         qd.reset()
 
 
+@on_cpu
 def test_a_cpu_has_no_pool() -> None:
     qd.init(arch=qd.cpu, log_level="error")
     assert not {"free in the pool", "other allocations"} & set(report())

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.devices import ARCH
 
+pytestmark = pytest.mark.skipif(
+    ARCH not in ("cpu", "cuda"), reason="libraries do not share the memory of such devices"
+)
 CASES = ["an ndarray and its import", "two imports", "a field and its import"]
 
 

@@ -177,10 +177,12 @@ def test_they_are_as_exact_as_ever(fn: str, fast_math: bool) -> None:
     x.from_numpy(angles)
     exact = getattr(np, fn)(angles[:3].astype(np.longdouble)).astype(np.float64)
     bound = bounds.PLAIN[fn] if fast_math else bounds.BOUNDS[fn][0]
+    has_estimates = fast_math and "waves" in compiled.device().hardware.features
     for kernel in (each, last_of):
         y.fill(0)
         kernel()
-        assert units(y.to_numpy()[:3], exact).max() <= bound
+        first = 1 if has_estimates else 0  # for small angles the driver's, see test_sine_estimates
+        assert units(y.to_numpy()[first:3], exact[first:]).max() <= bound
         assert 0.9 < np.abs(y.to_numpy()[3]).max() <= 1.0
 
 
