@@ -360,7 +360,7 @@ def test_memory_for_a_far_range_is_refused(kind: Any, lower: int, upper: int) ->
     with pytest.raises(qd.OctantsMemoryError) as caught:
         kernel.grad(lower, upper)
     text = str(caught.value)
-    assert "kernel `k`: there is no memory for the tape of its gradient" in text
+    assert "kernel `k`: there is no memory for the records of its gradient" in text
     assert "one work item needs" in text
     assert "for j in range(lower, upper):" in text
     kernel.grad(lower, lower)

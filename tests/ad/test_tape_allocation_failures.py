@@ -302,7 +302,7 @@ def test_the_error_at_the_end(heap: Heap, start: Start, threads: int, simd: str)
         with pytest.raises(qd.OctantsMemoryError) as caught:
             nest.gradient(50, 3)
         text = str(caught.value)
-        assert "kernel `run`: there is no memory for the tape of its gradient" in text
+        assert "kernel `run`: there is no memory for the records of its gradient" in text
         assert "the gradients of this launch are void" in text
         for line in ("for j in range(4):", "while k < trips", "for _ in range(trips // (j + 1)):"):
             assert line in text

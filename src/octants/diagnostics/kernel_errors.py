@@ -58,7 +58,7 @@ class OutOfTapeMemory(UserError):
     item: int
     code = "OCT422"
     exception = OctantsMemoryError
-    title = "kernel `{kernel}`: there is no memory for the tape of its gradient: {text}"
+    title = "kernel `{kernel}`: there is no memory for the records of its gradient: {text}"
     notes = ("in work item {item}; the gradients of this launch are void",)
     remedy = (
         "use narrower types, or carry fewer values through loops; if the kernel overwrites what it"

@@ -79,7 +79,7 @@ class Storing(enum.Enum):
     PARTLY = "stored with the loop around it as long as they fit, then for one iteration of it"
     TOO_LARGE = "for one iteration of the loop around it: more would not fit"
     NOTHING_SAVED = "for one iteration of the loop around it: storing more would save no run"
-    LANES = "for one iteration of the loop around it: lanes share positions on the tape"
+    LANES = "for one iteration of the loop around it: lanes share positions in the record buffer"
     FORBIDDEN = "for one iteration of the loop around it: the options require it"
 
 
@@ -218,11 +218,12 @@ class Explanation:
     """The cost of a gradient, loop by loop, for the arguments that were passed.
 
     `loops` are ordered by line, `arrays` are the float arrays. `workers` work items are reversed at
-    the same time, each with a tape of its own. `log_bytes` is the size of the log of what atomics
-    return, which is kept from the launch to its reverse. `privatised_bytes` is the most that the
-    privatised copies of all workers take. `source` has the kernel's lines with their numbers, in
-    `file`. `functions` are those that it calls. `forward_seconds` and `gradient_seconds` are the
-    times of a launch and of its reverse; 0 if the kernel prints, or has arrays of other libraries.
+    the same time, each with a record buffer of its own. `log_bytes` is the size of the log of what
+    atomics return, which is kept from the launch to its reverse. `privatised_bytes` is the most
+    that the privatised copies of all workers take. `source` has the kernel's lines with their
+    numbers, in `file`. `functions` are those that it calls. `forward_seconds` and
+    `gradient_seconds` are the times of a launch and of its reverse; 0 if the kernel prints, or has
+    arrays of other libraries.
     """
 
     kernel: str
@@ -244,7 +245,7 @@ class Explanation:
 
     @property
     def nbytes(self) -> int:
-        """The most bytes of all tapes, of the work items that are reversed at the same time."""
+        """The most bytes of all record buffers together."""
         return self.workers * self.bytes_per_work_item
 
     @property
