@@ -191,7 +191,7 @@ def init(
     if arch is not None:
         given["arch"] = _arch_name(arch)
     chosen = options.make_options(given)
-    for name, value, advice in options.ineffective(given):
+    for name, value, advice in (*options.ineffective(given), *options.unused(given)):
         warn_at_caller(IneffectiveOption(name, repr(value), advice))
     chosen = options.replace(chosen, arch=_available(chosen).name)
     reset()

@@ -251,6 +251,18 @@ def ineffective(
     return found
 
 
+def unused(given: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
+    """The keywords of `init` that its other keywords leave without effect, as `ineffective`."""
+    found = []
+    if given.get("arch", "cpu") in ("cpu", "x64", "x86_64", "arm64"):
+        for name in ("device", "vulkan_without"):
+            if given.get(name):
+                found.append((name, given[name], "it is for GPUs, and `arch` is a CPU"))
+    if given.get("debug_dump_path") and not given.get("dump_ir"):
+        found.append(("debug_dump_path", given["debug_dump_path"], "it needs `dump_ir=True`"))
+    return found
+
+
 def _unknown(name: str) -> OctantsError:
     near = difflib.get_close_matches(name, [*FIELDS, *ACCEPTED_AND_IGNORED], n=1, cutoff=0.6)
     if name == "default_up":
@@ -305,6 +317,8 @@ def _coerce(name: str, value: Any) -> Any:
 
 _COUNTS = {
     "device": "the number of a GPU, from 0",
+    "cpu_max_num_threads": "a number of threads, or 0 for all cores",
+    "opt_level": "a level from 0 to 3",
     "ad_stack_size": "a number of iterations, or 0",
     "ad_stack_budget_bytes": "a number of bytes, or 0",
     "ad_snapshot_budget_bytes": "a number of bytes, or 0",
@@ -312,8 +326,11 @@ _COUNTS = {
 }
 
 
+_MOST = {"opt_level": 3}
+
+
 def _natural(given_as: str, name: str, value: int) -> int:
-    if name in _COUNTS and value < 0:
+    if name in _COUNTS and not 0 <= value <= _MOST.get(name, value):
         raise WrongOption(given_as, _COUNTS[name], str(value)).at(None)
     return value
 

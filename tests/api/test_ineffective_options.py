@@ -98,3 +98,20 @@ def test_the_gradient_of_a_kernel_without_gradients() -> None:
     y.grad.fill(1.0)
     cube.grad(x, y)
     assert x.grad.to_numpy().tolist() == [12, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("device", 3), ("vulkan_without", "f64"), ("debug_dump_path", "dumps")]
+)
+def test_options_that_others_leave_without_effect(name: str, value: object) -> None:
+    given: dict[str, object] = {name: value}
+    with pytest.warns(OctantsWarning, match=f"OCT427: `{name}=.*` has no effect") as caught:
+        qd.init(arch=qd.cpu, log_level="error", **given)  # type: ignore[arg-type]
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("name", "value"), [("opt_level", 4), ("cpu_max_num_threads", -1)])
+def test_numbers_that_options_cannot_have(name: str, value: int) -> None:
+    given: dict[str, int] = {name: value}
+    with pytest.raises(qd.OctantsRuntimeError, match=f"OCT403: the option `{name}`"):
+        qd.init(arch=qd.cpu, log_level="error", **given)  # type: ignore[arg-type]
