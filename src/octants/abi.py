@@ -10,7 +10,7 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
                   many bytes, or null if memory is refused
     parallel_sums void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
                   i64 tile, i64 bytes, i64 worth, i64 width, i32 flags), the same for a task that
-                  adds to arrays; see `runtime.cpu.sums`
+                  adds to arrays; see `runtime.cpu.native.privatised_sums`
     guard         void (ptr context), called before work that may take long: lets Ctrl-C stop it
     worker        ptr: the worker of the calling thread
     interrupted   i32: not zero when the launch shall end; polled by loops
