@@ -3,8 +3,9 @@
 Both run the same programs, those beside this file, in processes that take turns; only PYTHONPATH
 differs. Numbers are seconds of the processes, the least of all rounds, so that a busy machine
 disturbs them little. The bytecode instructions that Python executes (`bytecodes.py`) are exact on
-any machine. The other rows are the import, a script to its first gradient, the compilation of
-examples and their gradients, the workloads of the benchmark pages, and the calls of tiny kernels.
+any machine. The other rows are the import, a script to its first gradient, the compilation of long
+programs and deep nests, that of examples and their gradients, launches on tapes, the workloads of
+the benchmark pages, and the calls of tiny kernels.
 A row beyond its bound is marked: 10 % for what is compiled or imported, 5 % for the rest. The table
 goes to the screen and to bench/results.
 """
@@ -29,7 +30,8 @@ from workers import outcome
 
 HERE = Path(__file__).parent
 EXAMPLES = ("billiard", "mpm", "seir", "sph")
-PARTS = ("bytecodes", "import", "start", "examples", "rows", "launches")
+COMPILED = (("loops", 6), ("while_loops", 6), ("straight", 1000), ("chain", 1000))
+PARTS = ("bytecodes", "import", "start", "compile", "examples", "tapes", "rows", "launches")
 SLOW, RUNS = 1.10, 1.05
 """How far the ratio of a row may go: of what is done once, and of what is repeated."""
 LAUNCHES = 2_000
@@ -160,6 +162,49 @@ def starts(versions: list[Version], options: argparse.Namespace) -> Rows:
     return [(n, SLOW, x) for n, x in least(versions, options.rounds, measure).items()]
 
 
+def compilations(versions: list[Version], options: argparse.Namespace) -> Rows:
+    """The compilation of long programs and deep nests, and of their gradients."""
+    rows: Rows = []
+    for case, size in COMPILED:
+
+        def measure(version: Version, case: str = case, size: int = size) -> Found:
+            worker = [str(HERE / "compile_worker.py"), "octants", case, str(size), "lanes"]
+            answer = answer_of(version, worker, options)
+            return {f"{case} {size}: {way}": seconds for way, (_, seconds) in answer.items()}
+
+        rows += [(n, SLOW, x) for n, x in least(versions, options.rounds, measure).items()]
+    return rows
+
+
+def tapes(versions: list[Version], options: argparse.Namespace) -> Rows:
+    """Launches on a tape, and their gradient."""
+
+    def measure(version: Version) -> Found:
+        answer = answer_of(version, [str(HERE / "tapes.py")], options)
+        return {
+            f"64 steps on {kind}: {what}": seconds
+            for kind, times in answer.items()
+            for what, seconds in times.items()
+        }
+
+    return [(n, RUNS, x) for n, x in least(versions, options.rounds, measure).items()]
+
+
+def answer_of(version: Version, script: list[str], options: argparse.Namespace) -> Any:
+    """What a script prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, *script],
+        env=version.environment(),
+        timeout=options.patience,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise Failed(done.stderr.strip().splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def examples(versions: list[Version], options: argparse.Namespace) -> Rows:
     """Compilation and repeated runs of examples, and of their gradients."""
     rows: Rows = []
@@ -211,7 +256,9 @@ MEASURES = {
     "bytecodes": bytecodes,
     "import": imports,
     "start": starts,
+    "compile": compilations,
     "examples": examples,
+    "tapes": tapes,
     "rows": workloads,
     "launches": launches,
 }
