@@ -169,3 +169,18 @@ def test_what_stays_a_chain() -> None:
     halves = selects_to_lookup_tables.find_chains(module_of(20, used_twice=True).tasks[0].body)
     assert len(halves.reads) == 19  # two chains: what is used twice is an end
     assert sum(read is not None for read in halves.reads.values()) == 2
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+def test_a_vector_and_an_index_that_all_work_items_share(simd: str) -> None:
+    @qd.kernel
+    def pick(out: qd.types.ndarray(), first: qd.i32, at: qd.i32):
+        for i in out:
+            v = qd.Vector([first, 3, first * first, 5, 1, 0, first, 2, 7, 4])
+            if i % 3 > 0:
+                out[i] += v[at]
+
+    qd.init(arch=qd.cpu, simd=simd, default_fp=qd.f64, log_level="error")
+    found = np.zeros(37)
+    pick(found, 9, 2)
+    assert found.tolist() == [81.0 * (i % 3 > 0) for i in range(37)]

@@ -50,7 +50,9 @@ def _read(f: LaneText, read: Read) -> str:
             values = [str(int(value == "true")) for value in values]
         start, stride, step = f.text.constants(element, values), dtype.size, 0
     else:
-        start, stride, step = _memory(f, read.table), dtype.size * f.lanes, dtype.size
+        start, stride, step = _memory(f, read.table), dtype.size * f.lanes, 0
+        if any(map(f.varies, read.table.values)):
+            step = dtype.size
     offset = f.apply("mul", "i64", index, stride)
     if f.is_vector(offset):
         numbers = ", ".join(f"i64 {lane * step}" for lane in range(f.lanes))
