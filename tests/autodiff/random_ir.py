@@ -236,7 +236,7 @@ class VectorGenerator(Generator):
             pick((self.insert, self.insert, self.extract, self.vector))(floats, ints, depth)
             super().statements(floats, ints, depth, 1)
             if depth and self.random.random() < 0.5:
-                pick((self.vector_for, self.vector_if))(floats, ints, depth)
+                pick((self.vector_for, self.vector_walk, self.vector_if))(floats, ints, depth)
         del self.vectors[known:]
 
     def _any(self, floats: list[Value]) -> list[Value]:
@@ -278,6 +278,44 @@ class VectorGenerator(Generator):
         results = b.for_(b.index(0), self._bound(ints), carried, body).results
         self.vectors.append(results)
         floats.append(self.random.choice(results))
+
+    def vector_walk(self, floats: list[Value], ints: list[Value], depth: int) -> None:
+        """A loop, or a `while`, whose iterations read and replace a few components."""
+        b, r, carried = self.builder, self.random, self._any(floats)
+        inits = [b.index(0), r.choice(floats), *carried]
+        body = Block([Value(value.type) for value in inits])
+        with b.into(body):
+            counter, total, *vector = body.args
+            for _ in range(r.randrange(1, 4)):
+                one, other = (components.extract(b, self._walk(counter), vector) for _ in "ab")
+                value = b.unary("sin", b.binary("mul", one, b.binary("add", other, total)))
+                if r.random() < 0.7:
+                    vector = components.insert(b, self._walk(counter), value, vector)
+                else:
+                    total = b.unary("tanh", b.binary("add", total, value))
+            following = b.binary("add", counter, b.index(1))
+            b.yield_(
+                [following, total, *vector] if r.random() < 0.9 else [following, *vector, total]
+            )
+        trips = self._bound(ints)
+        if r.random() < 0.3:
+            condition = Block([Value(value.type) for value in inits])
+            with b.into(condition):
+                b.yield_([b.compare("lt", condition.args[0], trips)])
+            results = b.while_(inits, condition, body).results
+        else:
+            body.args[:0] = [Value(i32)]
+            results = b.for_(b.index(0), trips, inits, body).results
+        self.vectors.append(results[2:])
+        floats.append(r.choice(results[1:]))
+
+    def _walk(self, counter: Value) -> Value:
+        """An index of a component, which may be out of range."""
+        b, r = self.builder, self.random
+        moved = b.binary(
+            "add", b.binary("mul", counter, b.index(r.randrange(4))), b.index(r.randrange(3))
+        )
+        return b.binary("mod", moved, b.index(components.LONG + r.randrange(2)))
 
     def vector_if(self, floats: list[Value], ints: list[Value], depth: int) -> None:
         """An if that gives a vector."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from octants.autodiff.backward import Backward
 from octants.autodiff.primal_operations import OnRead
 from octants.autodiff.primal_sweep import Sweep
+from octants.autodiff.recorded_components import record_components
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.records import TapeStack
 from octants.autodiff.replay import Replay
@@ -66,6 +67,9 @@ def emit(
     backward.reverse(primal)
     builder.yield_()
     body.ops[:0] = builder.entry
+    nests = plan.nests
+    plain = [record for op, record in sweep.records.of_loops.items() if not nests.has_frames(op)]
+    record_components(body, plain, sweep.memory.component_reads)
     return Emitted(body, sweep.records.of_loops, sweep.copies, backward.derivative_ops)
 
 

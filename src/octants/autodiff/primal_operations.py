@@ -43,6 +43,7 @@ class PrimalMemory:
         log: Record,
     ) -> None:
         self.arrays = arrays
+        self.component_reads: dict[Operation, list[Operation]] = {}
         self._builder = builder
         self._facts = facts
         self._values = values
@@ -78,6 +79,8 @@ class PrimalMemory:
         new = rebuild(op, values.mapped(op.operands))
         if isinstance(new, ops.Shape):
             new.array = self.arrays[new.array]
+        if isinstance(op, ops.Extract):
+            self.component_reads.setdefault(op, []).append(new)
         values.bind_all(op.results, self._builder.append(new).results)
 
     def read(self, op: Any, kind: str) -> Value:

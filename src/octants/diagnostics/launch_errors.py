@@ -277,7 +277,7 @@ class SlowCompile(UserError):
     label = "{count} of them come from here"
     notes = (
         "loops over `qd.static` are unrolled, and funcs are inlined at each call",
-        "a local vector that is indexed at run time takes operations for each of its components",
+        "an operation on a local vector or matrix is one for each of its components",
     )
     remedy = (
         "loop at run time where you can, keep large vectors in a field or an ndarray, and cut the"
