@@ -183,7 +183,8 @@ def main():
     if options.work:
         work(options.arch)
         return
-    text = f"{describe_machine()}\n\narch {options.arch}, f32\n\n{table(measure(options))}\n"
+    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
+    text = f"{machine}\n\narch {options.arch}, f32\n\n{table(measure(options))}\n"
     print(text)
     if options.save:
         name = f"local_vectors-{options.arch}-{time.strftime('%Y-%m-%d-%H%M%S')}.md"
