@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return f"<{type(value).__name__}>"
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "to_list"):

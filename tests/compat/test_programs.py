@@ -42,7 +42,6 @@ DIFFERENCES = {
     "extensions": "gradients of loops need no option",
     "asserts_without_debug": "a condition that is false ends nothing",
     "structs_of_structs": "`to_dict` has numbers; there an object that reads the field",
-    "repr_of_values": "the repr of a dtype is its name",
     "assignment_to_a_literal_tuple": "there without effect",
     "static_prints": "there once more",
     "recursion_at_run_time": "functions are inlined",
@@ -126,8 +125,14 @@ def run(package: str, names: list[str]) -> dict[str, Any]:
     importlib.util.find_spec("quadrants") is None, reason="runs the installed Quadrants"
 )
 def test_the_outcomes_are_those_of_the_installed_quadrants() -> None:
+    """One that uses what is gone may crash, or raise an error, as its memory happens to be."""
     found = run("quadrants", sorted(all_programs()))
-    assert {name for name in found if not fits(found[name], THEIRS[name])} == set()
+    others = {name for name in found if not fits(found[name], THEIRS[name])}
+    assert {name for name in others if not (fails(found[name]) and fails(THEIRS[name]))} == set()
+
+
+def fails(outcome: Any) -> bool:
+    return "error" in outcome or "crash" in outcome
 
 
 def write() -> None:

@@ -874,7 +874,6 @@ def repr_of_values(qd):
         repr(qd.Vector([1.5, 2.0])),
         str(qd.Matrix([[1, 2], [3, 4]])),
         str(qd.f32),
-        repr(qd.i64),
         str(qd.math.vec3(1)),
     ]
 
