@@ -48,14 +48,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return f"<{type(value).__name__}>"
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "to_list"):
         return plain(value.to_list())
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
-    return str(value)
+    return f"<{type(value).__name__}>" if " at 0x" in str(value) else str(value)
 
 
 @contextlib.contextmanager
