@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_interface import Shaped
+from octants.ad.array_library_protocol import Shaped
 from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tape_losses import OuterLoss

@@ -36,7 +36,7 @@ from octants.passes.fuse_product_sums import fuse_product_sums
 from octants.passes.gather_sums import gather_sums
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
-from octants.passes.serialise_blocks import serialise_blocks
+from octants.passes.sequence_work_items import sequence_work_items
 from octants.passes.share_reciprocals import share_reciprocals
 from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_unchanged_updates import skip_unchanged_updates
@@ -157,8 +157,8 @@ FINISH = (
         when=lambda machine: machine.checks_finite,
     ),
     Pass(
-        "serialise_blocks",
-        lambda module, _: serialise_blocks(module),
+        "sequence_work_items",
+        lambda module, _: sequence_work_items(module),
         "before the passes on updates: some are plain afterwards",
         when=lambda machine: machine.serialises_blocks,
     ),

@@ -13,7 +13,7 @@ import numpy as np
 
 from octants import api, driver
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_interface import ArrayLibrary, Shaped
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.higher_derivatives import Derivative, Step, value_step
 from octants.ad.numpy_array_library import as_ndarray
 from octants.ad.tape_losses import OuterLoss

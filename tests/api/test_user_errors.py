@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import octants as qd
-from octants.diagnostics import array_function_errors, tape_errors
+from octants.diagnostics import kernel_as_function_errors, tape_errors
 from octants.diagnostics.errors import UserError
 from tests.golden_files import FOLDER, check_golden
 
@@ -69,7 +69,7 @@ def test_every_class_names_only_its_fields(kind: type[Any]) -> None:
 
 
 def test_texts_of_functions_of_arrays() -> None:
-    kinds = [kind for kind in subclasses() if kind.__module__ == array_function_errors.__name__]
+    kinds = [kind for kind in subclasses() if kind.__module__ == kernel_as_function_errors.__name__]
     kinds += [tape_errors.WrongGradientCheck, tape_errors.OutOfSnapshotMemory]
     texts = {
         kind.code: str(kind(**{name: f"<{name}>" for name in kind.FIELDS}).at(None))

@@ -13,7 +13,7 @@ from octants.data import host_access_events
 from octants.data.field_factories import field, make_field
 from octants.data.host_access_events import HostWrite
 from octants.data.ndarray import make_ndarray
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.data.tree_roots import root
 from octants.types.companions import Companion
 from octants.types.matrix_types import vector

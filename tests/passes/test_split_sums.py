@@ -13,7 +13,7 @@ from octants import pipeline
 from octants.backends.cpu import CpuBackend
 from octants.ir.core import Module
 from octants.ir.printer import to_text
-from octants.passes.serialise_blocks import serialise_blocks
+from octants.passes.sequence_work_items import sequence_work_items
 from octants.passes.split_sums import split_sums
 from tests.devices import on_cpu
 from tests.machines import pretend
@@ -32,7 +32,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     def split_and_serialise(module: Module, noalias: bool, fills: int) -> None:
         split_sums(module, noalias, fills)
         TEXTS[module.name] = to_text(module)
-        serialise_blocks(module)
+        sequence_work_items(module)
 
     pretend(monkeypatch, CpuBackend, fills=fills, splits=True)
     monkeypatch.setattr(pipeline, "split_sums", split_and_serialise)

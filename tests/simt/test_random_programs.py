@@ -10,7 +10,7 @@ import pytest
 from octants.lang.scalar_functions import sin
 from octants.lang.simt import block, subgroup
 from octants.lang.syntax import loop_config
-from octants.passes.serialise_blocks import serialise_blocks
+from octants.passes.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from octants.types.scalars import f64, i32
@@ -52,7 +52,7 @@ def check(seed: int, *, threads: bool) -> None:
     interpret(module, function, found)
     _compare(wanted, found, exact=True)
     serial = finish(module, Stage())
-    serialise_blocks(serial)
+    sequence_work_items(serial)
     found = fresh()
     interpret(serial, function, found)
     _compare(wanted, found, exact=True)

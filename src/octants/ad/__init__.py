@@ -17,7 +17,7 @@
 #   zeroes gradients.
 # * `array_function` makes a function without side effects of kernels, with derivatives of first and
 #   second order, for `value_and_gradient`, `jvp_vjp_hvp` and `jacobians`, and for `octants.torch`
-#   and `octants.jax`. `array_signature` describes it, `array_library_interface` is what it asks of
+#   and `octants.jax`. `array_signature` describes it, `array_library_protocol` is what it asks of
 #   a library of arrays, `numpy_array_library` numpy's side. `tangents` computes tangents in arrays
 #   of their own.
 # * Checks: `lost_gradient_warnings`, `untracked_writes`, `gradient_check`.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_library_interface import ArrayLibrary, Shaped
-from octants.diagnostics.array_function_errors import (
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
+from octants.diagnostics.kernel_as_function_errors import (
     NoDerivativeByArgument,
     WrongArrayCall,
     WrongOutput,

@@ -14,11 +14,11 @@ from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 
 if TYPE_CHECKING:
     from octants.ad import forward_mode, tangents
-    from octants.diagnostics import array_function_errors as errors
+    from octants.diagnostics import kernel_as_function_errors as errors
 else:
     forward_mode = Deferred("octants.ad.forward_mode")
     tangents = Deferred("octants.ad.tangents")
-    errors = Deferred("octants.diagnostics.array_function_errors")
+    errors = Deferred("octants.diagnostics.kernel_as_function_errors")
 
 
 def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:

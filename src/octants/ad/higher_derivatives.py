@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_interface import Shaped
-from octants.diagnostics.array_function_errors import NoThirdDerivative
+from octants.ad.array_library_protocol import Shaped
+from octants.diagnostics.kernel_as_function_errors import NoThirdDerivative
 from octants.lazy_dataclass import dataclass
 
 

@@ -21,7 +21,7 @@ from octants.ad.tape import Tape
 from octants.ad.tape_entries import CustomEntry
 from octants.data.array_base import Tensor
 from octants.deferred_import import Deferred
-from octants.diagnostics.array_function_errors import (
+from octants.diagnostics.kernel_as_function_errors import (
     AdjointSolveFailed,
     NoSecondDerivative,
     WrongOutput,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.ad.linear_operators import Array, Product
-from octants.diagnostics.array_function_errors import WrongSparsity
+from octants.diagnostics.kernel_as_function_errors import WrongSparsity
 from octants.diagnostics.optional_dependencies import import_optional
 
 if TYPE_CHECKING:

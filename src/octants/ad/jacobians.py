@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_interface import Shaped
+from octants.ad.array_library_protocol import Shaped
 from octants.ad.jvp_vjp_hvp import HessianProduct
 from octants.ad.linear_operators import Product
 from octants.ad.value_and_gradient import Array, LossFunction, differentiated, wanted_of
 from octants.ad.value_and_gradient import bind_arrays as bind
 from octants.deferred_import import Deferred
-from octants.diagnostics.array_function_errors import NotOneBlock, WrongJacobianMode
+from octants.diagnostics.kernel_as_function_errors import NotOneBlock, WrongJacobianMode
 
 if TYPE_CHECKING:
     from octants.ad import jacobian_colouring

@@ -15,7 +15,7 @@ from octants.ad.value_and_gradient import (
     differentiated,
     wanted_of,
 )
-from octants.diagnostics.array_function_errors import NoDerivativeByArgument, WrongDirection
+from octants.diagnostics.kernel_as_function_errors import NoDerivativeByArgument, WrongDirection
 
 
 def jvp(

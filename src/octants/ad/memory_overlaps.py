@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.data.array_base import Tensor
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.tape_errors import DerivativeInMemory, OverlapOnTape, PartialOverlap
 from octants.ir.core import Companion, Module

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_library_interface import ArrayLibrary, Shaped
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.data import current_runtime
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray, make_ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from octants.ad.tape_entries import LaunchEntry, TapeEntry
 from octants.data.array_base import Tensor
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
     LossNotLaunched,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_interface import Shaped
+from octants.ad.array_library_protocol import Shaped
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.data.array_base import Tensor
-from octants.diagnostics.array_function_errors import WrongOutput
+from octants.diagnostics.kernel_as_function_errors import WrongOutput
 
 Array = np.ndarray[Any, Any]
 

@@ -28,7 +28,7 @@ from octants.data.errors import (
 )
 from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
 from octants.data.host_windows import ElementRange, Window
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError

@@ -10,7 +10,7 @@ from typing import Any
 
 from octants.diagnostics.errors import CompileTimeFailure
 from octants.diagnostics.library_errors import AmbiguousTruth, WrongOperand, WrongOperands
-from octants.frontend import integer_overflow, linear_algebra
+from octants.frontend import debug_overflow_checks, linear_algebra
 from octants.frontend.context import Context
 from octants.frontend.expression_values import MatrixValue, describe, is_number
 from octants.frontend.operands import (
@@ -96,9 +96,9 @@ def combine(context: Context, operator: str, a: Any, b: Any) -> RunTime:
 
 def _exact(context: Context, fn: str, operator: str, dtype: DType, a: Any, b: Any) -> RunTime:
     """An operation; in debug mode with a message where its result wraps."""
-    if not integer_overflow.is_checked(context, fn, dtype):
+    if not debug_overflow_checks.is_checked(context, fn, dtype):
         return apply(context, fn, operator, dtype, a, b)
-    checked = functools.partial(integer_overflow.checked, context, fn)
+    checked = functools.partial(debug_overflow_checks.checked, context, fn)
     return elementwise(
         context, operator, checked, as_type(context, a, dtype), as_type(context, b, dtype)
     )
@@ -159,8 +159,8 @@ def _product_power(context: Context, x: Value, exponent: int) -> Value:
     result: Value | None = None
     square = x
     multiply = functools.partial(context.builder.binary, "mul")
-    if integer_overflow.is_checked(context, "mul", x.type):
-        multiply = functools.partial(integer_overflow.checked, context, "mul")
+    if debug_overflow_checks.is_checked(context, "mul", x.type):
+        multiply = functools.partial(debug_overflow_checks.checked, context, "mul")
     while True:
         if exponent & 1:
             result = square if result is None else multiply(result, square)

@@ -31,8 +31,8 @@ from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend.active_cells import ActiveCells
-from octants.frontend.arrays import Arrays
 from octants.frontend.expression_values import StaticValue, Variable, is_number
+from octants.frontend.kernel_arrays import Arrays
 from octants.frontend.scope import Scopes, VariableRegion
 from octants.frontend.stop_gradient import Stops
 from octants.frontend.thread_block_loops import BlockLoop

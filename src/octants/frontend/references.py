@@ -16,7 +16,7 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
-from octants.frontend import flattening, integer_overflow, quantised_fields
+from octants.frontend import debug_overflow_checks, flattening, quantised_fields
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
     ArrayReference,
@@ -453,9 +453,9 @@ def atomic(
     for indices, component in zip(addresses(context, reference), values, strict=True):
         old = context.builder.atomic(fn, reference.array, indices, component, reference.companion)
         before.append(old)
-        if integer_overflow.is_checked(context, fn, old.type):
+        if debug_overflow_checks.is_checked(context, fn, old.type):
             new = context.builder.binary(fn, old, component)
-            integer_overflow.report(context, fn, old, component, new)
+            debug_overflow_checks.report(context, fn, old, component, new)
     context.after_write(reference)
     return MatrixValue(reference.shape, before) if reference.shape else before[0]
 
@@ -468,8 +468,8 @@ def _update_variable(
     operand = fitting_value(context, reference.variable.name, before, operand, node)
 
     def combine(old: Value, new: Value) -> Value:
-        if integer_overflow.is_checked(context, fn, old.type):
-            return integer_overflow.checked(context, fn, old, new)
+        if debug_overflow_checks.is_checked(context, fn, old.type):
+            return debug_overflow_checks.checked(context, fn, old, new)
         return new if fn == "exchange" else context.builder.binary(fn, old, new)
 
     after = map(combine, flattening.leaves(before), flattening.leaves(operand))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.data.array_base import Tensor
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
 from octants.types.signature import FieldSource

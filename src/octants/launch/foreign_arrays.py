@@ -9,7 +9,7 @@ import numpy as np
 
 from octants import driver
 from octants.data import other_libraries
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.runtime.arguments.parameters import is_torch
 from octants.runtime.memory.array_access import HOST, Parts, parts_of
 from octants.runtime.memory.host import address_of

@@ -28,7 +28,7 @@ from octants.diagnostics.user_frames import warn_at_spans
 from octants.garbage_collection import Uncollected
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.bound_code import BoundKernelCode, written_arrays
-from octants.launch.cache_entry import open_entry
+from octants.launch.kernel_cache import open_entry
 from octants.launch.specialisation_guards import (
     Sight,
     Terms,

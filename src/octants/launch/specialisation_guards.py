@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.runtime.arguments.key_conditions import is_same
 from octants.types.compile_time_reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix

@@ -9,7 +9,7 @@ from typing import Any
 from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion, IndexRanges, common
 from octants.data.array_base import Tensor
 from octants.data.host_access_events import HostWrite
-from octants.data.stored_array_protocol import StoredArray
+from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.hashing import blake2b
 from octants.ir.core import Array, Companion, Space

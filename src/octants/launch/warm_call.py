@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import driver
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
 from octants.runtime.arguments.key_conditions import UNKNOWN, Recognition

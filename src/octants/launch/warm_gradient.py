@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octants import driver
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from octants.ir import ops
 from octants.ir.core import Array, Value
 from octants.ir.ops.cooperation import SCANS
-from octants.passes.serialised_values import BlockValues
+from octants.passes.values_across_barriers import BlockValues
 from octants.types.scalars import u64
 
 

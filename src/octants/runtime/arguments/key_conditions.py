@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.runtime.arguments.frozen_structs import FrozenStruct, frozen_structs
 from octants.runtime.arguments.parameters import (
     KEY_FUNCTIONS,

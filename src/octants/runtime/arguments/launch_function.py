@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.ir.core import Companion, Space
 from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.array_bindings import Binding

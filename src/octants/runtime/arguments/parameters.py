@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.generated_functions import define
 from octants.diagnostics.launch_errors import WrongArgument
+from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.signature import (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.gpu.heap import SubAllocation
 from octants.runtime.gpu.periodic_thread import PeriodicThread
+from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
 
 if TYPE_CHECKING:

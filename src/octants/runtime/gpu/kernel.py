@@ -7,7 +7,7 @@ from typing import Protocol
 
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
-from octants.diagnostics.generated_functions import define
+from octants.functions_from_text import define
 from octants.runtime.gpu import driver
 from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
 from octants.runtime.gpu.tapes import DeviceTape

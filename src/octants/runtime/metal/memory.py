@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.diagnostics.metal_errors import OutOfMetalMemory
-from octants.runtime.gpu import heap
+from octants.runtime.gpu import suballocation
 from octants.runtime.metal.context import Context
 
 _SHARED = 0  # MTLResourceStorageModeShared, with hazards that Metal tracks
@@ -32,7 +32,7 @@ class Buffer:
         self._context.library.release(self.handle)
 
 
-class Heap(heap.Heap[Buffer]):
+class Heap(suballocation.Heap[Buffer]):
     """Pieces of buffers. `resident` are the handles of all buffers, None if they have changed."""
 
     def __init__(self, context: Context) -> None:

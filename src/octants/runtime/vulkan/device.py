@@ -10,7 +10,7 @@ import numpy as np
 from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import LoopCut
 from octants.runtime.gpu.batched_device import BatchedDevice, SharedState, shared_state
-from octants.runtime.gpu.heap import ALIGNMENT, SubAllocation
+from octants.runtime.gpu.suballocation import ALIGNMENT, SubAllocation
 from octants.runtime.memory.host import view_memory
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.kernel import VulkanKernel

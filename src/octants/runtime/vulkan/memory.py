@@ -11,8 +11,8 @@ from ctypes import addressof, byref, c_void_p
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.diagnostics.vulkan_errors import OutOfVulkanMemory
-from octants.runtime.gpu import heap
-from octants.runtime.gpu.heap import ALIGNMENT
+from octants.runtime.gpu import suballocation
+from octants.runtime.gpu.suballocation import ALIGNMENT
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.library import SUCCESS
@@ -119,7 +119,7 @@ def _memory_type_rank(properties: int) -> int:
     return 2 if properties & HOST_VISIBLE else 1
 
 
-class Heap(heap.Heap[Buffer]):
+class Heap(suballocation.Heap[Buffer]):
     """Suballocates buffers of one memory type."""
 
     def __init__(self, context: Context, wanted: int = DEVICE_LOCAL) -> None:

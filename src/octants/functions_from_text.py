@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # warnings look past what is in here
-_FILE = os.path.join(_PACKAGE, "<generated>")
+_FILE = __file__.removesuffix("functions_from_text.py") + "<generated>"
+"""In the package, so that warnings look past such a function."""
 
 
 def define(name: str, text: str, scope: dict[str, Any]) -> Callable[..., Any]:

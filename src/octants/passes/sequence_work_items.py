@@ -110,15 +110,15 @@ from octants.ir.cooperation import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.passes.localise_shared_arrays import localise
 from octants.passes.serialise_subgroups import subgroup
-from octants.passes.serialised_values import BlockValues
 from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds
+from octants.passes.values_across_barriers import BlockValues
 from octants.types.scalars import u1
 
 PRIMAL = Companion.PRIMAL
 
 
-@staged("serialise_blocks")
-def serialise_blocks(module: Module) -> None:
+@staged("sequence_work_items")
+def sequence_work_items(module: Module) -> None:
     """Replace the tasks whose work items cooperate by one work item for each block, in place."""
     tasks: list[Task] = []
     for task in module.tasks:

@@ -14,7 +14,7 @@ from octants.autodiff.forward import forward
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.verifier import verify
-from octants.passes.serialise_blocks import serialise_blocks
+from octants.passes.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from tests.autodiff.reversing import differentiate
@@ -30,7 +30,7 @@ rng = np.random.default_rng(11)
 
 def serialised(module: Module) -> Module:
     result = copy_module(module)
-    serialise_blocks(result)
+    sequence_work_items(result)
     verify(result)
     names = {op.NAME for op in result.walk()}
     assert names.isdisjoint(("barrier", "fence", "subgroup"))
