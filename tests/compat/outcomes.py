@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pkgutil
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from typing import Any
 import numpy as np
 
 from tests.compat import programs
+
+OF_THAT_COMPILER = re.compile(r"^\[Quadrants\]|\x1b\[|\.so\b|0x[0-9a-f]{6}|^https:")
+"""Lines that Quadrants writes about itself, such as traces of its stack."""
 
 
 def all_programs() -> dict[str, Callable[[Any], Any]]:
@@ -88,8 +92,8 @@ def outcome(qd: Any, program: Callable[[Any], Any]) -> dict[str, Any]:
             qd.sync()
         except Exception as error:
             result = {"error": public_classes(qd, error)}
-    lines = [line for line in text[0].splitlines() if not line.startswith("[Quadrants]")]
-    if lines:
+    lines = [line for line in text[0].splitlines() if not OF_THAT_COMPILER.search(line)]
+    if any(lines):
         result["printed"] = lines
     return result
 

@@ -48,7 +48,6 @@ DIFFERENCES = {
     # How numbers are printed.
     "prints": "as in Python: 2.5, not 2.500000",
     "profilers": "a table, empty without a profiler, where a line there says how to switch it on",
-    "quantised_fields": "empty lines are printed there",
 }
 """Why an outcome is another one. Where Quadrants raises an error, or crashes, none is needed."""
 
