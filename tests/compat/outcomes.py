@@ -23,7 +23,7 @@ import numpy as np
 
 from tests.compat import programs
 
-OF_THAT_COMPILER = re.compile(r"^\[Quadrants\]|\x1b\[|\.so\b|0x[0-9a-f]{6}|^https:")
+OF_THAT_COMPILER = re.compile(r"^\[Quadrants\]|\x1b\[|\.so\b|0x[0-9a-f]{6}|^https:|^Internal error")
 """Lines that Quadrants writes about itself, such as traces of its stack."""
 
 
