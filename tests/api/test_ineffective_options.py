@@ -13,6 +13,7 @@ import octants as qd
 from octants import options
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.options import FIXED, STEERING, WITHOUT_EFFECT, ineffective
+from tests.devices import on_cpu
 from tests.golden_files import check_golden
 
 
@@ -100,6 +101,7 @@ def test_the_gradient_of_a_kernel_without_gradients() -> None:
     assert x.grad.to_numpy().tolist() == [12, 12, 12]
 
 
+@on_cpu
 @pytest.mark.parametrize(
     ("name", "value"), [("device", 3), ("vulkan_without", "f64"), ("debug_dump_path", "dumps")]
 )
