@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "compile_profile",
         "deferred_import",
         "diagnostics",
+        "functions_from_text",
         "hashing",
         "lazy_dataclass",
         "options",

@@ -193,7 +193,7 @@ def test_memory_refused_at_random(
             np.testing.assert_allclose(program.gradient(), expected, rtol=1e-11)
         except qd.OctantsMemoryError as error:
             errors += 1
-            assert "kernel `step`: there is no memory for the tape" in str(error)
+            assert "kernel `step`: there is no memory for the records" in str(error)
         heap.grants = lambda nbytes, total: True
         np.testing.assert_allclose(program.gradient(), expected, rtol=1e-11)
     assert errors
