@@ -22,7 +22,7 @@ from octants.runtime.vulkan.device import VulkanDevice
 from octants.runtime.vulkan.library import DEVICE_LOST, checked
 from tests.vulkan import compiled
 
-OWN = "nothing"
+OWN = "waves"  # no kernel here has a sine
 """What gives these tests a device that they may lose."""
 
 
@@ -175,6 +175,14 @@ def test_arrays_above_the_range_of_descriptors(device: VulkanDevice) -> None:
 
 
 # -- features -------------------------------------------------------------------------------------
+
+
+def test_features_that_there_are_none_of() -> None:
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT403.*`vulkan_without`") as caught:
+        qd.init(arch=qd.vulkan, vulkan_without="int64,speed", log_level="error")
+    assert "int64" in str(caught.value).partition("help:")[2]
+    qd.init(arch=qd.vulkan, vulkan_without="int64,", log_level="error")
+    qd.reset()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 from octants import options
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.launch_errors import WrongOption
 from octants.diagnostics.vulkan_errors import (
     NoSuchVulkanDevice,
     NoVulkanDevice,
@@ -99,9 +100,17 @@ class Hardware:
         self.features = self._features(controls) if self.has_version else frozenset()
 
     def leaving(self, names: str) -> Hardware:
-        """The same device without some features, given as names separated by commas."""
+        """The same device without some features, given as names separated by commas.
+
+        Raises:
+            OctantsRuntimeError: there is no feature of that name, on any device.
+        """
+        left = frozenset(filter(None, names.split(",")))
+        if self.has_version and not left <= self._known_features:
+            wanted = f"some of {', '.join(sorted(self._known_features))}, with commas between them"
+            raise WrongOption("vulkan_without", wanted, repr(names)).at(None)
         fewer = copy.copy(self)
-        fewer.features = self.features - frozenset(names.split(","))
+        fewer.features = self.features - left
         return fewer
 
     @property
@@ -225,6 +234,7 @@ class Hardware:
             **_float_modes(controls),
         }
         found["whole"] &= found["sized"] and self._takes_size()
+        self._known_features = frozenset(found)
         return frozenset(name for name, value in found.items() if value)
 
 
