@@ -112,7 +112,8 @@ class NoSource(UserError):
     remedy = (
         "define it with `def` in a file, a notebook cell or the text of `python -c`; Python does"
         " not keep what it reads from a pipe (`python - <<END`): save that as a file; give exec()"
-        " a text that is a literal, or a variable of the function that calls it"
+        " a text that is a literal, or a variable of the function that calls it; keep"
+        " the text of modules in a frozen program"
     )
 
 
