@@ -157,7 +157,8 @@ def init(
         on_overwrite: what a bare ``kernel.grad()`` does whose operands were overwritten: "error"
             (the default), or "trust" to take what memory holds.
         kernel_profiler: time launches, compilations and copies; see `octants.profiler`.
-        log_level: trace, debug, info (the default), warn, error or critical.
+        log_level: trace, debug, info (the default), warn, error or critical, for the logger
+            "octants"; where a program has set up no logging, "debug" prints what is compiled.
         print_full_traceback: show the functions of Octants in tracebacks, too.
         offline_cache: keep compiled kernels on disk; True by default.
         offline_cache_file_path: the folder for them.
@@ -203,7 +204,7 @@ def init(
     timeline.activate(None)
     if chosen.kernel_profiler:
         profiler.begin(driver.device())
-    if "logging" in sys.modules:  # else no handler can exist
+    if "logging" in sys.modules or chosen.log_level in _DETAILS:  # else no handler can exist
         _logger().info("Octants on %s", chosen.arch)
 
 
@@ -346,13 +347,25 @@ def is_logging_effective(level: str) -> bool:
     return _logger().isEnabledFor(_SEVERITY[level])
 
 
+_DETAILS = ("trace", "debug")
+
+
 class _Messages:
     level = "info"
+    console: logging.Handler | None = None
 
 
 def _logger() -> logging.Logger:
+    """The logger at the level in force; who asks for details sees them without handlers, too."""
     logger = logging.getLogger("octants")
     logger.setLevel(_SEVERITY[_Messages.level])
+    if _Messages.console is not None:
+        logger.removeHandler(_Messages.console)
+        _Messages.console = None
+    if _Messages.level in _DETAILS and not logger.hasHandlers():
+        _Messages.console = logging.StreamHandler()
+        _Messages.console.setFormatter(logging.Formatter("[octants] %(message)s"))
+        logger.addHandler(_Messages.console)
     return logger
 
 

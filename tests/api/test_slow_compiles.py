@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import re
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,6 +131,22 @@ def test_the_logger_hears_of_compiles(caplog: pytest.LogCaptureFixture) -> None:
     texts = [record.getMessage() for record in caplog.records if record.name == "octants"]
     parts = [text.partition(":")[0] for text in texts if "`double`" in text]
     assert parts == ["frontend of `double`", "primal of `double`"]
+
+
+@pytest.mark.parametrize(("level", "is_shown"), [("debug", True), ("info", False)])
+def test_who_asks_for_details_sees_them(tmp_path: Path, level: str, is_shown: bool) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import octants as qd\n"
+        f"qd.init(arch=qd.cpu, offline_cache=False, log_level={level!r})\n"
+        "x = qd.field(qd.f32, 4)\n"
+        "@qd.kernel\n"
+        "def double():\n    for i in x:\n        x[i] *= 2\n"
+        "double()\n"
+    )
+    found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert ("[octants] primal of `double`: " in found.stderr) == is_shown
+    assert found.stdout == ""
 
 
 def test_a_compile_inside_another_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
