@@ -15,6 +15,7 @@ from octants.codegen.llvm.amdgpu.targets import WAVES, processor_of, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Module
+from octants.ir.parser import parse
 from octants.types import scalars
 from octants.types.scalars import f32, f64
 from tests.autodiff.reversing import differentiate
@@ -143,6 +144,26 @@ def test_gradients_in_blocks(seed: int, tmp_path: Path) -> None:
 def test_every_processor_that_is_named(processor: str, tmp_path: Path) -> None:
     checked(_sums(f32), processor, tmp_path)
     assert target(processor_of(f"{processor}:sramecc+:xnack-")).cpu == processor
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_the_upper_half_of_a_number(processor: str, level: int, tmp_path: Path) -> None:
+    """LLVM ended the process at level 0 on this kernel for gfx1100."""
+    module = parse("""\
+kernel @upper
+array @return_0: f32, 0, return, () [primal]
+array @x: u32, 0, argument, () [primal]
+serial @upper_0 {
+  %0: u32 = load<@x, primal>()
+  %1: u32 = constant<16>()
+  %2: u32 = binary<ushr>(%0, %1)
+  %3: f32 = cast(%2)
+  store<@return_0, primal>(%3)
+  yield()
+}
+""")
+    checked(module, processor, tmp_path, opt_level=level)
 
 
 def test_the_linker_refuses_what_it_does_not_know() -> None:
