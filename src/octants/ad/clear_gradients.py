@@ -39,7 +39,7 @@ def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> N
             with contextlib.suppress(OctantsError):  # raised where the array is used
                 array.window()
         if array.is_allocated:
-            found = array.window().far_range()
+            found = array.far_range()
             if found is None:
                 array.clear()
             else:

@@ -184,7 +184,7 @@ class Tape:
             refuse("a tape cannot check its gradients", "check them persistent of the capture")
         self._entered = True
         self.thread = threading.get_ident()
-        losses = [loss.cleared for loss in self.losses if loss.cleared is not None]
+        losses = [loss.array for loss in self.losses if loss.array is not None]
         clear(*[Companion.ADJOINT] * self.clear_gradients, and_arrays=losses)
         for loss in self.losses:
             loss.reset()

@@ -27,19 +27,14 @@ from octants.runtime.arguments.parameters import is_torch
 
 
 class Loss(Protocol):
-    """What a tape differentiates.
-
-    `cleared` is the array that the tape sets to zero at its start, together with gradients.
-    """
-
-    cleared: Tensor | None
+    """What a tape differentiates."""
 
     @property
     def array(self) -> StoredArray | None:
-        """The array that holds it, if it is one."""
+        """The array that holds it, if it is one; the tape sets it to zero with the gradients."""
 
     def reset(self) -> None:
-        """Prepare the loss for the body of the tape."""
+        """Prepare the loss for the body of the tape, besides setting its array to zero."""
 
     def seed(self, entries: Sequence[TapeEntry], /) -> None:
         """Set its adjoint to the seed, or to one."""
@@ -60,7 +55,6 @@ class ArrayLoss:
         if not array.has_grad():
             raise WrongLoss("has no gradient").at(None)
         self._array = array
-        self.cleared: Tensor | None = array
         self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
 
     @property
@@ -69,7 +63,7 @@ class ArrayLoss:
         return found
 
     def reset(self) -> None:
-        """Nothing to do: it is `cleared`."""
+        """Nothing to do besides."""
 
     def seed(self, _: Sequence[TapeEntry]) -> None:
         self._array.companion_array(Companion.ADJOINT).write(self._seed)
@@ -80,8 +74,6 @@ class ArrayLoss:
 
 class TensorLoss:
     """A torch tensor that requires a gradient, of one element unless there is a seed for each."""
-
-    cleared: Tensor | None = None
 
     def __init__(self, tensor: Any, seed: Any = None) -> None:
         shape = tuple(tensor.shape)
@@ -98,7 +90,7 @@ class TensorLoss:
         return self._memory()
 
     def reset(self) -> None:
-        self._memory().clear()
+        """Nothing to do besides."""
 
     def seed(self, _: Sequence[TapeEntry]) -> None:
         gradient = self._memory().companion_array(Companion.ADJOINT)
@@ -116,8 +108,6 @@ class TensorLoss:
 
 class KernelLoss:
     """The result of the only launch of a kernel: one float, or what there is a seed for."""
-
-    cleared: Tensor | None = None
 
     def __init__(self, kernel: Kernel, seed: Any = None) -> None:
         self._kernel = kernel
@@ -158,7 +148,6 @@ class OuterLoss(ABC):
     """
 
     array = None
-    cleared: Tensor | None = None
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         for each in arrays:

@@ -538,6 +538,10 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Write back what `snapshot` gave; observers are not notified."""
         self.window().restore(snapshot)
 
+    def far_range(self) -> tuple[int, int] | None:
+        """See `StoredArray.far_range`."""
+        return self.window().far_range()
+
     def clear(self, region: ElementRange = ()) -> None:
         """Set elements to zero; observers are not notified."""
         if region:

@@ -90,11 +90,7 @@ class Window:
             capture.wrote(self._parts, 0)
 
     def far_range(self) -> tuple[int, int] | None:
-        """The address and the bytes of all elements, for `Device.clear_each`.
-
-        None where the host shares the memory, or while there is none, or in a capture, or where
-        other bytes lie between the elements.
-        """
+        """See `StoredArray.far_range`."""
         return None
 
     def item(self, index: ElementRange) -> Any:

@@ -79,6 +79,14 @@ class StoredArray(ABC):
     def clear(self, region: tuple[int, ...] = ()) -> None:
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
+    def far_range(self) -> tuple[int, int] | None:
+        """The address and the bytes of all elements, if `Device.clear_each` can set them to zero.
+
+        None where the host shares the memory, or while there is none, or in a capture, or where
+        other bytes lie between the elements.
+        """
+        return None
+
     def active_elements(self) -> Array | None:
         """Whether each element is in an active cell, if it is a sparse field; None for others.
 

@@ -107,15 +107,13 @@ class CudaDevice(LaunchContext):
             self.fill_words(address, size, value, count)
             address += size
 
-    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Queue a fill with zeros of several ranges; often repeated ones become a driver graph."""
+    def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """The same; often repeated ones become a driver graph."""
         graph = self._clears.get(self, ranges)
         if graph is None:
-            super().clear_each(ranges)
-            return
-        for address, nbytes in ranges if self.versions.watches else ():
-            self._will_write(address, nbytes)
-        graph.launch(self.streams.here())
+            super()._queue_clears(ranges)
+        else:
+            graph.launch(self.streams.here())
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:

@@ -199,11 +199,6 @@ class Transfers:
         """Queue a fill with zeros."""
         self._context.call_here("cuMemsetD8Async", address, 0, nbytes, self._stream)
 
-    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Queue a fill with zeros of several ranges: addresses and bytes."""
-        for address, nbytes in ranges:
-            self.clear(address, nbytes)
-
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
         """Queue a fill of ``count`` words of 1, 2 or 4 bytes."""
         self._context.call_here(FILLS[size], address, value, count, self._stream)

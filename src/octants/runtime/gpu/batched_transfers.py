@@ -41,11 +41,6 @@ class BatchedTransfers(ABC):
 
     # -- what is the same for all ---------------------------------------------------------------
 
-    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Set several ranges to zero: addresses and bytes."""
-        for address, nbytes in ranges:
-            self.clear(address, nbytes)
-
     def buffer_of(self, address: int, nbytes: int) -> tuple[Any, int]:
         """The buffer that contains a range of memory, and the offset in it."""
         found: tuple[Any, int] = self._heap.buffer_of(address, nbytes)

@@ -122,7 +122,13 @@ class GpuDevice:
         if self.versions.watches:
             for address, nbytes in ranges:
                 self._will_write(address, nbytes)
-        self.queue_here().clear_each(ranges)
+        self._queue_clears(ranges)
+
+    def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Queue a fill with zeros of several ranges, which `versions` knows of."""
+        queue = self.queue_here()
+        for address, nbytes in ranges:
+            queue.clear(address, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Queue a fill of ``count`` contiguous elements with the bytes of one."""

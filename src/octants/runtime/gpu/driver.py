@@ -68,9 +68,6 @@ class Queue(Protocol):
     def clear(self, address: int, nbytes: int, /) -> None:
         """Queue a fill with zeros."""
 
-    def clear_each(self, ranges: tuple[tuple[int, int], ...], /) -> None:
-        """Queue a fill with zeros of several ranges: addresses and bytes."""
-
 
 class PreparedDispatch(Protocol):
     """A loaded dispatch with its launch words.

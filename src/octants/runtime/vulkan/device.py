@@ -94,6 +94,10 @@ class VulkanDevice(BatchedDevice):
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
 
+    def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """The same, after one barrier."""
+        self.transfers.clear_each(ranges)
+
     def __repr__(self) -> str:
         return f"device of Vulkan ({self.hardware.name})"
 

@@ -78,7 +78,8 @@ class Transfers(BatchedTransfers):
                 whole.append((buffer, offset, nbytes))
         if whole:
             self.queue.fill(whole)
-        super().clear_each(tuple(others))
+        for address, nbytes in others:
+            self.clear(address, nbytes)
 
     def clear(self, address: int, nbytes: int) -> None:
         """Queue a fill with zeros: whole words by a fill, the bytes around them by copies."""
