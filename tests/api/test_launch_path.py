@@ -314,3 +314,18 @@ def test_a_launch_copies_the_numbers_that_arrays_of_numpy_have_now() -> None:
     numbers = np.arange(10, dtype=np.float32)
     add(numbers[::2], numbers[1::2].copy(), 1.0)
     assert numbers.tolist() == [1, 1, 5, 3, 9, 5, 13, 7, 17, 9]
+
+
+def test_an_array_that_is_passed_twice_leaves_later_ones_their_own_copies() -> None:
+    @qd.kernel
+    def add(p: qd.types.ndarray(qd.f32, ndim=1), q: qd.types.ndarray(qd.f32, ndim=1)):
+        for i in p:
+            p[i] += q[i]
+
+    p = np.ones(5, np.float32)
+    add(p, p)
+    assert (p == 2).all()
+    a, b = np.full(5, 10, np.float32), np.full(5, 3, np.float32)
+    add(a, b)
+    assert (a == 13).all()
+    assert (b == 3).all()

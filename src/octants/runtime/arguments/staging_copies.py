@@ -163,28 +163,33 @@ def _arrays(leaves: Sequence[StagedLeaf], arguments: Sequence[Any]) -> list[Nump
     found = []
     for sent in leaves:
         value = sent.leaf.value(arguments)
-        found.append(value if isinstance(value, np.ndarray) else value.detach().numpy())
+        found.append(_elements(value))
         if sent.has_gradient:
-            gradient = torch_companion(value, Companion.ADJOINT, strided=True)
-            found.append(gradient.detach().numpy())
+            found.append(_elements(torch_companion(value, Companion.ADJOINT, strided=True)))
         elif not isinstance(value, np.ndarray):
             with_gradient(value)
     return found
 
 
+def _elements(value: Any) -> NumpyArray:
+    """An array of numpy, or the memory of a torch tensor as one."""
+    elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
+    return elements
+
+
 def _plan(
-    leaves: Sequence[StagedLeaf], arrays: list[NumpyArray], device: Device, plans: list[Any]
+    leaves: Sequence[StagedLeaf], arrays: list[NumpyArray], device: Device, plans: list[_Plan]
 ) -> _Plan:
     """The plan of an earlier launch with the same memory, which is taken, or a new one."""
     identities = tuple(map(identity, arrays))
-    for position, known in enumerate(plans):
-        if known.identities == identities:
-            plan: _Plan = plans.pop(position)
-            return plan
-    kept = []
-    with contextlib.suppress(IndexError):
-        while True:
-            kept += plans.pop().copies
+    others = list[_Plan]()
+    with contextlib.suppress(IndexError):  # other threads take plans, too
+        while (known := plans.pop()).identities != identities:
+            others.append(known)
+        plans += others
+        return known
+    # An array that was passed twice has one copy.
+    kept = list(dict.fromkeys(copy for each in others for copy in each.copies))
     plan = _Plan(identities, [], [])
     pieces: dict[Any, _Piece] = {}
     for sent in leaves:
