@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "diagnostics",
         "functions_from_text",
         "hashing",
+        "internal_members",
         "lazy_dataclass",
         "options",
         "target",

@@ -514,6 +514,20 @@ def data_oriented(cls: Any = None, **steering: Any) -> Any:
     """Decorate a class whose methods are kernels; ``self`` is a compile-time value in them.
 
     The keywords `stable_members` and `template_primitives` are ignored.
+
+    Example::
+
+        @qd.data_oriented
+        class Simulation:
+            def __init__(self, n):
+                self.x = qd.field(qd.f32, n)
+
+            @qd.kernel
+            def step(self, dt: qd.f32):
+                for i in self.x:
+                    self.x[i] += dt
+
+        Simulation(100).step(0.1)
     """
     _check_keywords("data_oriented", steering, ("stable_members", "template_primitives"))
     return (lambda given: given) if cls is None else cls

@@ -147,6 +147,14 @@ class capture:  # noqa: N801  # it reads as a word of the language
     logs of what atomics return; nor host arrays on a device with its own memory. Such an operation
     is an error and ends the capture, and so does an error of the body. The work until then is done.
 
+    Example::
+
+        with qd.graph.capture() as step:
+            with qd.ad.Tape(loss=loss):
+                simulate()
+        for _ in range(99):
+            step()
+
     Raises:
         OctantsRuntimeError: in the body, for what cannot be captured; at the beginning, within
             another capture, a tape or forward mode.

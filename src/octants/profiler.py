@@ -40,7 +40,14 @@ __all__ = [
 
 
 class KernelTimes(NamedTuple):
-    """The launches of a kernel: how many, and how long they took, in milliseconds."""
+    """The launches of a kernel: how many, and how long they took.
+
+    Attributes:
+        counter: how many launches there were.
+        min: the shortest, in milliseconds.
+        max: the longest, in milliseconds.
+        avg: the mean, in milliseconds.
+    """
 
     counter: int
     min: float
@@ -49,7 +56,13 @@ class KernelTimes(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """What a kind of memory holds: `nbytes` in so many arrays or buffers."""
+    """What a kind of memory holds.
+
+    Attributes:
+        kind: what it is for, in words.
+        parts: the number of arrays or buffers.
+        nbytes: their bytes.
+    """
 
     kind: str
     parts: int

@@ -95,6 +95,12 @@ def checkpointed(
     without `checkpointed`. Without a tape, under `no_grad` or forward mode, the steps simply run.
     Loops may be nested.
 
+    Example::
+
+        with qd.ad.Tape(loss=loss):
+            qd.ad.checkpointed(lambda i: step(), n=1000, slots=20)
+            measure()
+
     Args:
         step: a function of the step number, which launches kernels, and reads and writes arrays. It
             must do the same each time for the same number and arrays: what it changes, prints or

@@ -53,6 +53,12 @@ def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) ->
 
     The gradients of torch tensors belong to torch and are left alone.
 
+    Example::
+
+        qd.ad.clear_all_gradients()
+        loss.grad[None] = 1.0
+        step.grad()
+
     Args:
         gradient_type: ``ADJOINT`` for gradients, ``DUAL`` for duals, ``PRIMAL`` for the values.
     """

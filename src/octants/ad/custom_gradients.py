@@ -26,6 +26,16 @@ def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
     A tape does not record the launches, and forward mode runs them without tangents: adjoints pass
     as if the function had not been called.
+
+    Example::
+
+        @qd.ad.no_grad
+        def monitor():
+            count_collisions()
+
+        with qd.ad.Tape(loss=loss):
+            step()
+            monitor()
     """
 
     @functools.wraps(function)
@@ -89,12 +99,22 @@ def grad_replaced(function: Callable[..., Any]) -> ReplacedFunction:
     A tape records a call of it as one event, not the launches in it. Its reverse calls the gradient
     with the same arguments, on memory as the call left it. In forward mode a call is an error,
     since a gradient gives no tangents; ``name.function`` is what was decorated.
+
+    Example::
+
+        @qd.ad.grad_replaced
+        def project():
+            solve_pressure()
+
+        @qd.ad.grad_for(project)
+        def project_grad():
+            solve_pressure_adjoint()
     """
     return ReplacedFunction(function)
 
 
 def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate the gradient of a `grad_replaced` function, which takes the same arguments.
+    """Decorate the gradient of a `grad_replaced` function; it takes the same arguments.
 
     Raises:
         OctantsRuntimeError: ``primal`` is not decorated with `grad_replaced`.

@@ -24,6 +24,7 @@ from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases, tangent_program
@@ -45,6 +46,20 @@ class FwdMode:
     body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`) clears the duals of what
     it overwrites; `copy_from` copies them. A parameter that is written before the first launch that
     uses it keeps its direction.
+
+    Example::
+
+        x = qd.field(qd.f64, shape=2, needs_dual=True)
+        y = qd.field(qd.f64, shape=2, needs_dual=True)
+
+        @qd.kernel
+        def square():
+            for i in x:
+                y[i] = x[i] ** 2
+
+        with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 0.0]):
+            square()
+        print(y.dual.to_numpy())  # the derivatives by x[0]
 
     Args:
         loss: a field or an ndarray with a dual, or a list of them.
@@ -111,6 +126,7 @@ class FwdMode:
         def __getattr__(self, name: str) -> Any:
             raise method_error("ad.FwdMode", name)
 
+    @internal
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
         if self.paused or threading.get_ident() != self._thread:

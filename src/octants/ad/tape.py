@@ -33,6 +33,7 @@ from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
 from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
@@ -248,6 +249,7 @@ class Tape:
 
     # -- recording ------------------------------------------------------------------------------
 
+    @internal
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch and record how to reverse it; launches of other threads only run."""
         if self.paused or threading.get_ident() != self.thread:
@@ -375,6 +377,7 @@ class Tape:
         return specialisation.run(arguments)
 
     @contextmanager
+    @internal
     def custom_call(self) -> Iterator[dict[Any, TapedMemory]]:
         """Run launches unrecorded inside the context, and collect the arrays that they access."""
         self.paused += 1
@@ -387,10 +390,12 @@ class Tape:
             self.paused -= 1
             self._touched.update(touched)
 
+    @internal
     def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
         """Save the needed contents of a region before ``writer`` overwrites it."""
         self._ledger.overwrite(memory, region, writer)
 
+    @internal
     def count_log(self, kernel: str, nbytes: int) -> None:
         """Count the bytes of the log of a launch.
 
@@ -399,6 +404,7 @@ class Tape:
         """
         self._ledger.count_log(kernel, nbytes)
 
+    @internal
     def check_budget(
         self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
     ) -> None:
@@ -421,22 +427,26 @@ class Tape:
                 raise OverwrittenUnderTape(memory.name).at(None)
         self._ledger.check_budget(writer, phases)
 
+    @internal
     def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
         """The present content of a region, which the reverse of ``reader`` needs."""
         return self._ledger.need(memory, region, reader)
 
+    @internal
     def check_gradient_ends(
         self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
     ) -> None:
         """Warn if the gradient ends at an array without one."""
         self._gradient_ends.observe(specialisation, memories)
 
+    @internal
     def check_overlaps(
         self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
     ) -> None:
         """Raise an error if a derivative would have to pass between arrays that share memory."""
         self._overlaps.see(specialisation, memories)
 
+    @internal
     def touch(self, memory: TapedMemory) -> None:
         """Note that launches use an array: from now on a host write ends its adjoint."""
         self._touched.add(memory.key)
@@ -444,22 +454,27 @@ class Tape:
             self._check.touch(memory)
 
     @property
+    @internal
     def touched(self) -> AbstractSet[Any]:
         """The keys of the arrays that launches use."""
         return self._touched
 
+    @internal
     def wants_arguments_of(self, specialisation: Specialisation) -> bool:
         """Whether the gradients of the arguments of a kernel were requested."""
         return self._requested.wants(specialisation.kernel)
 
+    @internal
     def count_copies(self, nbytes: int) -> None:
         """Count copies that an entry holds itself."""
         self._ledger.saved_bytes += nbytes
 
+    @internal
     def append(self, entry: TapeEntry) -> None:
         """Record an event that is not a launch."""
         self._entries.append(entry)
 
+    @internal
     def before_share(self, array: Any) -> None:
         """Note that others are to see an array, which torch may write and launches use as another.
 
@@ -481,6 +496,7 @@ class Tape:
                 return writer
         return None
 
+    @internal
     def before_write(self, write: HostWrite) -> None:
         """Save what a host write is about to overwrite, and record the write."""
         memory = memory_of_write(write)

@@ -47,6 +47,18 @@ def select(
 ) -> None:
     """Copy the elements of ``arr`` whose flag is not 0 to the beginning of ``out``, in order.
 
+    Example::
+
+        x, chosen = qd.field(qd.f32, 1000), qd.field(qd.f32, 1000)
+        flags, count = qd.field(qd.i32, 1000), qd.field(qd.i32, 1)
+        scratch = qd.field(qd.u32, qd.algorithms.select_scratch_slots(1000))
+
+        @qd.kernel
+        def choose_positive():
+            for i in x:
+                flags[i] = x[i] > 0.0
+            qd.algorithms.select(x, flags, chosen, count, scratch, 1000)
+
     Args:
         arr: a field or an array with one axis, of numbers, vectors, matrices or structs.
         flags: integers, as many as elements.

@@ -22,6 +22,12 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
     The order is that of `numpy.sort`: NaN comes last. The keys are sorted by `sort`, with arrays
     that are allocated for the call; call that in a kernel to reuse them.
 
+    Example::
+
+        keys = qd.array(np.array([3, 1, 2], np.int32))
+        values = qd.array(np.array([0, 1, 2], np.int32))
+        qd.algorithms.parallel_sort(keys, values)  # keys: 1 2 3, values: 1 2 0
+
     Args:
         keys: a field or an ndarray of numbers with one axis.
         values: another one, of any elements, as long as ``keys``.
@@ -44,6 +50,11 @@ class PrefixSumExecutor:
 
     Afterwards ``x[i]`` is the sum of what ``x[0]`` to ``x[i]`` were. Floats are added in an order
     that depends on the length alone. In kernels, use `exclusive_scan_add`.
+
+    Example::
+
+        counts = qd.array(np.array([2, 0, 1, 3], np.int32))
+        qd.algorithms.PrefixSumExecutor(4).run(counts)  # counts: 2 2 3 6
 
     Args:
         length: how many elements each array has that is given to `run`.

@@ -46,6 +46,15 @@ def exclusive_scan_add(
 
     Floats are added in an order that depends on ``n`` alone, so that results are reproducible.
 
+    Example::
+
+        counts = qd.field(qd.i32, 1000)
+        starts = qd.field(qd.i32, 1000)
+
+        @qd.kernel
+        def find_starts():
+            qd.algorithms.exclusive_scan_add(counts, starts, starts, 1000, qd.i32)
+
     Args:
         arr: a field or an array of ``dtype`` with one axis.
         out: another one, of at least ``n`` elements; it may be ``arr`` itself.

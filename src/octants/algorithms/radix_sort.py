@@ -54,6 +54,26 @@ def sort(
     A radix sort of eight bits a pass. The order is that of `numpy.sort`: NaN comes last, and -0.0
     and 0.0 are equal.
 
+    Example::
+
+        n = 1000
+        keys, tmp_keys = qd.ndarray(qd.f32, n), qd.ndarray(qd.f32, n)
+        values, tmp_values = qd.ndarray(qd.i32, n), qd.ndarray(qd.i32, n)
+        scratch = qd.ndarray(qd.u32, qd.algorithms.sort_scratch_slots(n))
+        count = qd.ndarray(qd.i32, ())
+        count[None] = n
+
+        @qd.kernel
+        def sort_all(
+            keys: qd.types.ndarray(), tmp_keys: qd.types.ndarray(), values: qd.types.ndarray(),
+            tmp_values: qd.types.ndarray(), scratch: qd.types.ndarray(), count: qd.types.ndarray(),
+        ):
+            qd.algorithms.sort(
+                keys, tmp_keys, values, tmp_values, scratch, count, qd.f32, True, 32
+            )
+
+        sort_all(keys, tmp_keys, values, tmp_values, scratch, count)
+
     Args:
         keys: a field or an array of ``key_dtype`` with one axis.
         tmp_keys: another one like ``keys``, which is overwritten.

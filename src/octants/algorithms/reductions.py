@@ -49,6 +49,15 @@ def reduce_add(
 ) -> None:
     """Store the sum of the first ``n`` elements of ``arr`` in ``out[0]``; 0 if ``n`` is 0.
 
+    Example::
+
+        x = qd.field(qd.f32, 1000)
+        total = qd.field(qd.f32, 1)
+
+        @qd.kernel
+        def add_up():
+            qd.algorithms.reduce_add(x, total, total, 1000, qd.f32)
+
     Args:
         arr: a field or an array of ``dtype`` with one axis.
         out: another one, of one element.

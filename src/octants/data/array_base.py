@@ -33,6 +33,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
+from octants.internal_members import internal
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
@@ -105,6 +106,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     # -- life -----------------------------------------------------------------------------------
 
+    @internal
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself; see `Field`."""
 
@@ -112,6 +114,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def _open(self) -> Window:
         """The window on the elements; allocates them. Called once."""
 
+    @internal
     def window(self) -> Window:
         """The elements in memory; an error if they are there no longer."""
         return self._opened or self._reopen()
@@ -126,16 +129,19 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Whether the array has memory; before its first use it may have none."""
         return self._opened is not None
 
+    @internal
     def require_alive(self) -> None:
         """An error if the array was made before the last `init`, or destroyed."""
         if self._end is not None:
             raise self._end(self.describe()).at(None)
 
+    @internal
     def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
         """Give up the memory; any later use is an error."""
         self._opened = self._tensor = self._exported = None
         self._end = self._end or reason
 
+    @internal
     def describe(self) -> str:
         """The array in the words of a message."""
         return f"{self._kind} `{self.name}`" if self.name else f"{self._kind} of {self.dtype}"
@@ -183,6 +189,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in self.host_indices())
 
+    @internal
     def host_indices(self) -> range:
         """The indices of the only axis; an error if there is not exactly one."""
         if len(self.shape) != 1:
@@ -194,7 +201,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def item(self) -> Any:
         """The number in an array of one element, as a Python number.
 
-        Raises `OctantsRuntimeTypeError` for an array of several, or of a vector.
+        Raises:
+            OctantsRuntimeTypeError: there are several numbers.
         """
         shape = (*self.shape, *self.element_shape)
         if math.prod(shape) != 1:
@@ -241,6 +249,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             __tracebackhide__ = True
             raise error.with_traceback(of_users(error))  # noqa: B904
 
+    @internal
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
         window = self.window()
@@ -265,6 +274,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             for axis, item in enumerate(given)
         )
 
+    @internal
     def position(self, axis: int, item: Any) -> int:
         """The index along an axis, counted from 0, of what stands in the brackets."""
         first = self.offset[axis] if self.offset else 0
@@ -288,7 +298,11 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     @shortens_tracebacks
     def fill(self, val: Any) -> None:
-        """Set all elements to a number, a vector or a matrix."""
+        """Set all elements to a number, a vector or a matrix.
+
+        Raises:
+            OctantsValueError: the value does not fit the elements.
+        """
         if not is_ready(val, self.dtype):
             what = f"fill() of {self.describe()}"
             val = convert_element(what, val, self.dtype, self.element_shape)
@@ -298,9 +312,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def to_numpy(self, dtype: Any = None, *, copy: bool = True) -> Array:
         """The elements as a numpy array of `shape` + `element_shape`, row-major.
 
-        `dtype` converts them. With ``copy=False`` the array is the memory itself, with the strides
-        of the layout; after writing through it call `mark_written`. That is an error where the host
-        does not share the memory of the device.
+        Args:
+            dtype: a type to convert them to.
+            copy: False gives the memory itself, with the strides of the layout. After writing
+                through it call `mark_written`.
+
+        Raises:
+            OctantsValueError: ``copy=False``, and the host does not share the memory of the device.
         """
         window = self.window()
         host_access_events.before_read(self)
@@ -332,6 +350,10 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Copy a numpy array of `shape` + `element_shape` into this.
 
         Elements are converted as by `cast`: floats become integers by truncation.
+
+        Raises:
+            OctantsRuntimeTypeError: it is no numpy array of numbers.
+            OctantsValueError: it has another shape.
         """
         what = f"from_numpy() of {self.describe()}"
         if not isinstance(arr, np.ndarray):
@@ -348,7 +370,14 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     @shortens_tracebacks
     def copy_from(self, other: Any) -> None:
-        """Copy the elements of a field or an ndarray of the same shape."""
+        """Copy the elements of a field or an ndarray of the same shape.
+
+        Under a tape the adjoints go to the array that was copied.
+
+        Raises:
+            OctantsRuntimeTypeError: it is no field or ndarray.
+            OctantsValueError: it has another shape.
+        """
         what = f"copy_from() of {self.describe()}"
         if other is self:
             return
@@ -366,10 +395,12 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     @shortens_tracebacks
     def to_torch(self, device: Any = None, *, copy: bool = True) -> Any:
-        """The elements as a torch tensor on ``device``; see `to_numpy`.
+        """The elements as a torch tensor.
 
-        With ``copy=False`` torch itself counts the writes through the tensor, and through others
-        that it makes of it: `mark_written` is needed only after those by numpy and pointers.
+        Args:
+            device: the device of the tensor; without it, the one where the elements are.
+            copy: False gives the memory itself. torch counts the writes through the tensor and its
+                views: `mark_written` is needed only after writes by numpy and through pointers.
         """
         if not copy:
             return self._share_torch(device)
@@ -407,6 +438,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def _shared(self) -> Array:
         return Tensor.to_numpy(self, copy=False)
 
+    @internal
     def note_export(self) -> None:
         """Note that others see the memory from now on, and may pass it as another array."""
         if self.primal.explicit_identity is not None:
@@ -474,6 +506,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._opened is not None else repr(self)
 
+    @internal
     def values_text(self) -> str:
         """The values for `repr`: "" where there are none, many, or none to be read now."""
         if not 0 < self.size <= _SHOWN:
@@ -491,7 +524,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         return self.read()
 
     def mark_written(self, region: Any = ()) -> None:
-        """Say that the memory was written by others: through a numpy view, or through a pointer.
+        """Note that others have written the memory: through a numpy view, or through a pointer.
 
         `region` holds leading indices of what was written; without it, that is all. Under a tape
         this counts as a write of the host: the adjoint of what was overwritten ends.
@@ -529,6 +562,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """A copy of the elements at ``region``; observers are not notified."""
         return self.window().read(region)
 
+    @internal
     def add(self, values: Any, region: ElementRange = ()) -> None:
         """Add to elements; observers are not notified."""
         window = self.window()

@@ -35,7 +35,11 @@ Axes = tuple[Axis, ...]
 
 
 def axes(*numbers: int) -> Axes:
-    """The axes with these numbers, for the first argument of `dense`."""
+    """The axes with these numbers, for the first argument of `dense`: ``axes(0, 1)`` is ``ij``.
+
+    Raises:
+        OctantsValueError: a number is not from 0 to 11.
+    """
     for number in numbers:
         if not is_integer(number) or not 0 <= number < len(LETTERS):
             raise WrongAxes(f"there is no axis {describe(number)}: they are numbered 0 to 11").at(

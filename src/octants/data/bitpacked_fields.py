@@ -12,6 +12,7 @@ from octants.data.field import ScalarField
 from octants.data.quant_field import QuantField, WordSlots
 from octants.data.tree import SNode
 from octants.diagnostics.quant_errors import WrongPacking
+from octants.internal_members import internal
 from octants.types.quantised import Packing, QuantFloat, QuantType, Slot
 from octants.types.scalars import DType, u32, u64
 
@@ -88,6 +89,7 @@ class BitpackedFields:
             position += slot.width
             yield slot
 
+    @internal
     def parts_to_place(self) -> list[ScalarField]:
         """What `tree.SNode.place` places: the words. The fields are complete then."""
         packing = Packing(self._words.dtype, tuple(self._slots))

@@ -29,16 +29,26 @@ def from_dlpack(
     """An ndarray in the memory of an array of another library, which offers ``__dlpack__``.
 
     Nothing is copied: what one writes the other reads, and the memory stays as long as either needs
-    it. `source` is row-major and in the memory that kernels use: that of the CPU, or of the GPU of
-    `init`, where what its library has queued on it comes first. Of one that is read-only the host
-    and kernels only read. The last `element_dim` axes are those of vectors or matrices.
-    `needs_grad` and `needs_dual` are those of `ndarray`; these arrays are Octants' own.
+    it. After the other library has written the memory call `mark_written`; torch counts the writes
+    to its tensors itself.
 
-    After the other library has written the memory call `mark_written`; of tensors of torch, torch
-    counts the writes itself.
+    Example::
 
-    Raises `OctantsValueError` for memory that cannot be shared, `OctantsRuntimeTypeError` for what
-    is no such array.
+        values = np.zeros(100, np.float32)
+        x = qd.from_dlpack(values)  # kernels and numpy share the memory
+
+    Args:
+        source: an array that is row-major, in the memory that kernels use: that of the CPU, or of
+            the GPU of `init`, where the work that its library has queued on it is done first. If it
+            is read-only, the host and kernels can only read the ndarray.
+        element_dim: how many of the last axes are those of an element: 1 for vectors, 2 for
+            matrices.
+        needs_grad: allocate `x.grad`, of the same shape, in memory of Octants.
+        needs_dual: allocate `x.dual`, likewise.
+
+    Raises:
+        OctantsValueError: the memory cannot be shared.
+        OctantsRuntimeTypeError: `source` is no such array.
     """
     if element_dim not in (0, 1, 2):
         advice = "elements are numbers, vectors or matrices"

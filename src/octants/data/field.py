@@ -16,6 +16,7 @@ from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_windows import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
 from octants.deferred_import import Deferred
+from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, i32
@@ -150,11 +151,13 @@ class Field(Tensor[E], FieldHandle):
         """The block that the field is placed in; for larger n, the block that is in, and so on."""
         return None if self.snode is None else self.snode.parent(n)
 
+    @internal
     def note_placed(self, offset: tuple[int, ...] | None) -> None:
         """Take notice of being placed; `tree.SNode.place` calls this."""
         if offset is not None and any(offset):
             self.offset = offset
 
+    @internal
     def require_placeable(self) -> None:
         """An error if it is too late to place this; `tree.SNode.place` calls this."""
         self.require_alive()
@@ -185,6 +188,7 @@ class Field(Tensor[E], FieldHandle):
     # -- sparse blocks --------------------------------------------------------------------------
 
     @property
+    @internal
     def sparsity(self) -> Sparsity | None:
         """The sparse blocks that the field is placed in; None if all are dense."""
         place = self.primal.snode
@@ -226,11 +230,13 @@ class Field(Tensor[E], FieldHandle):
         assert self._opened is not None
         return self._opened
 
+    @internal
     def settle(self, window: Window, layout: Layout) -> None:
         """Take the memory that `allocate` gives."""
         self._opened, self._layout = window, layout
         self._is_sparse = self.sparsity is not None
 
+    @internal
     def layouts(self) -> Mapping[Companion, Layout]:
         """The layout of every companion that exists; allocates the field if it is not yet."""
         self.window()
@@ -240,6 +246,7 @@ class Field(Tensor[E], FieldHandle):
             each.window()
         return {kind: each._layout for kind, each in placed.items() if each._layout is not None}
 
+    @internal
     def address(self, companion: Companion) -> int:
         """The address of the first element of the field, or of a companion."""
         found = self.companion_array(companion)
@@ -300,7 +307,10 @@ class MatrixField(Field[E]):
         return values[..., 0] if self.ndim == 2 and self.m == 1 else values
 
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool = True) -> Any:
-        """The elements as a torch tensor on ``device``; see `to_numpy`."""
+        """The elements as a torch tensor on `device`; see `to_numpy` and `Tensor.to_torch`.
+
+        `copy` is that of `Tensor.to_torch`.
+        """
         if copy:
             return other_libraries.to_torch(self.to_numpy(keep_dims), device)
         tensor = self._share_torch(device)

@@ -41,6 +41,12 @@ def field(
 ) -> Any:
     """Create a field; all elements are zero at first.
 
+    Example::
+
+        x = qd.field(qd.f32, shape=(64, 64), needs_grad=True)
+        x.fill(1.0)
+        x[3, 4] = 2.0
+
     Args:
         dtype: a scalar, vector, matrix or struct type.
         shape: an integer or a tuple of integers; () for a single element. Without a shape, place

@@ -23,6 +23,7 @@ from octants.data.errors import MissingCompanion
 from octants.data.host_windows import Window, make_window
 from octants.data.storage import Storage
 from octants.data.tree import COMPANION_WORDS
+from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
 from octants.types import enums
 from octants.types.companions import Companion
@@ -103,6 +104,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         terms = tuple(Term(axis, 1, 0, strides[axis]) for axis in range(rank))
         return Layout(self.shape, terms, strides[rank:])
 
+    @internal
     def layouts(self) -> Mapping[Companion, Layout]:
         """The layout of the array and of every companion."""
         self.require_alive()
@@ -148,6 +150,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         """Whether there is a dual."""
         return Companion.TANGENT in self._companions
 
+    @internal
     def address(self, companion: Companion) -> int:
         """The address of the first element of the array, or of a companion."""
         try:
@@ -273,6 +276,16 @@ def ndarray(
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
     """Create a row-major array, which kernels take as an argument; all elements are zero.
 
+    Example::
+
+        @qd.kernel
+        def double(x: qd.types.ndarray(qd.f32, 1)):
+            for i in x:
+                x[i] *= 2.0
+
+        x = qd.ndarray(qd.f32, 100, needs_grad=True)
+        double(x)
+
     Args:
         dtype: a scalar, vector or matrix type.
         shape: an integer or a tuple of integers; extents may be 0.
@@ -296,6 +309,10 @@ def zeros(
 def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
     """Create an ndarray from a number, a list of numbers, or a numpy array.
 
+    Example::
+
+        x = qd.array([[0.5, 1.5], [2.5, 3.5]], dtype=qd.f64, needs_grad=True)
+
     Args:
         values: a number, nested lists of equal lengths, or a numpy array.
         dtype: the type of the elements. Without it, Python floats get the default float type,
@@ -315,7 +332,10 @@ def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
 
 
 def from_numpy(values: Any, needs_grad: bool = False) -> Ndarray:
-    """Create an ndarray with a copy of a numpy array, of its shape and dtype."""
+    """Create an ndarray with a copy of the numpy array `values`, of its shape and dtype.
+
+    `needs_grad` allocates `x.grad`, of the same shape.
+    """
     return array(np.asarray(values), needs_grad=needs_grad)
 
 

@@ -15,6 +15,7 @@ from octants.data.field_factories import check_layout, dense_blocks, make_field
 from octants.data.host_values import convert_element
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
+from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.enums import Layout
 from octants.types.signature import StructHandle
@@ -38,6 +39,7 @@ class StructField(StructHandle, Generic[E]):
     Its members are fields, the attributes of it; ``x[i]`` is a struct that reads and writes them.
     """
 
+    @internal
     def __init__(self, struct_type: StructType, members: Mapping[str, Member], name: str) -> None:
         self.python_type = struct_type
         self.members: Mapping[str, Member] = dict(members)
@@ -62,6 +64,7 @@ class StructField(StructHandle, Generic[E]):
         """The field of a member."""
         return self.members[key]
 
+    @internal
     def leaves(self) -> Iterator[Field]:
         """The fields of all members, those of nested structs too."""
         for member in self.members.values():
@@ -80,6 +83,7 @@ class StructField(StructHandle, Generic[E]):
 
     # -- place ----------------------------------------------------------------------------------
 
+    @internal
     def parts_to_place(self) -> list[Any]:
         """What `tree.SNode.place` places."""
         return list(self.leaves())
@@ -100,6 +104,7 @@ class StructField(StructHandle, Generic[E]):
 
     # -- companions -----------------------------------------------------------------------------
 
+    @internal
     def companion_array(self, companion: Companion) -> StructField | None:
         """The companions of the members that can have one; None if there are none."""
         if companion is Companion.PRIMAL:
@@ -215,7 +220,12 @@ class StructField(StructHandle, Generic[E]):
             member.from_torch(array_dict[name])
 
     def copy_from(self, other: Any) -> None:
-        """Copy the elements of a field of structs with the same members and shape."""
+        """Copy the elements of a field of structs with the same members and shape.
+
+        Raises:
+            OctantsRuntimeTypeError: it is no such field.
+            OctantsValueError: it has another shape.
+        """
         if not isinstance(other, StructField):
             given, needed = describe(other), "a field of structs"
             raise WrongArray("copy_from() of a field of structs", given, needed).at(None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from octants.data import host_access_events
+from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.scalars import DType
 
@@ -35,26 +36,31 @@ class StoredArray(ABC):
         return self
 
     @property
+    @internal
     def shared_version(self) -> int:
         """What torch counts of the writes through its tensors on this memory."""
         return 0
 
     @property
+    @internal
     def is_allocated(self) -> bool:
         """Whether there is memory already; without it all elements are zero."""
         return True
 
     @abstractmethod
+    @internal
     def companion_array(self, companion: Companion) -> Any:
         """The companion, or the array itself for PRIMAL; None if there is none."""
 
     @property
     @abstractmethod
+    @internal
     def identity(self) -> Hashable:
         """What is equal for two arrays exactly if they are the same memory."""
 
     @property
     @abstractmethod
+    @internal
     def extent(self) -> tuple[int, int]:
         """The addresses of the first byte, and past the last one; others' bytes may lie between."""
 
@@ -64,21 +70,26 @@ class StoredArray(ABC):
         """The bytes of the elements: what a snapshot takes."""
 
     @abstractmethod
+    @internal
     def snapshot(self) -> Any:
         """A copy of the elements, for `restore`, with ``nbytes``; where they are, if it can be."""
 
     @abstractmethod
+    @internal
     def read(self) -> Array:
         """The elements, row-major on the host."""
 
     @abstractmethod
+    @internal
     def restore(self, snapshot: Any) -> None:
         """Write back what `snapshot` gave, and nothing between the elements."""
 
     @abstractmethod
+    @internal
     def clear(self, region: tuple[int, ...] = ()) -> None:
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
+    @internal
     def far_range(self) -> tuple[int, int] | None:
         """The address and the bytes of all elements, if `Device.clear_each` can set them to zero.
 
@@ -98,6 +109,7 @@ class StoredArray(ABC):
         """Note that the elements were changed through a pointer, untracked."""
         self.note_write(())
 
+    @internal
     def note_write(self, region: tuple[int, ...]) -> None:
         """Count a write of the host, and remember when it was, and which elements it changed."""
         self.version += 1

@@ -56,11 +56,16 @@ def tensor(
     needs_grad: bool = False,
     needs_dual: bool = False,
 ) -> Any:
-    """A field or an ndarray of ``shape``, by ``backend``; parameters ``x: qd.Tensor`` take both.
+    """A field or an ndarray, by `backend`; parameters ``x: qd.Tensor`` take both.
 
-    `layout` orders the axes in memory from the outermost to the innermost: (1, 0) is column-major.
-    An array in another order than row-major is a field whatever the backend. For the rest see
-    `field` and `ndarray`.
+    Args:
+        dtype: a scalar, vector or matrix type.
+        shape: an integer or a tuple of integers.
+        backend: ``Backend.NDARRAY`` or ``Backend.FIELD``.
+        layout: the axes from the outermost in memory to the innermost: (1, 0) is column-major. An
+            array in another order than row-major is a field whatever the backend.
+        needs_grad: allocate `x.grad`, of the same shape; needs a floating-point type.
+        needs_dual: allocate `x.dual`, likewise.
     """
     return make_tensor(
         dtype, shape, backend=backend, layout=layout, needs_grad=needs_grad, needs_dual=needs_dual

@@ -26,6 +26,7 @@ from octants.data.errors import (
 )
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
+from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
@@ -110,6 +111,7 @@ class SNode:
     kind = "dense"
     _activity: Any = None
 
+    @internal
     def __init__(
         self, tree: Tree, above: SNode | None, axes: Axes, extents: tuple[int, ...]
     ) -> None:
@@ -145,7 +147,15 @@ class SNode:
     def place(self, *fields: Any, offset: Any = None) -> SNode:
         """Place fields in the cells of this block, or their ``grad`` and ``dual``; gives the block.
 
-        `offset` is the index of the first element, one integer per axis.
+        `fields` are made without a shape; `offset` is the index of the first element, an integer
+        for each axis. Example::
+
+            x = qd.field(qd.f32)
+            y = qd.field(qd.f32)
+            qd.root.dense(qd.i, 100).place(x, y)  # x[0], y[0], x[1], y[1], ...
+
+        Raises:
+            OctantsRuntimeError: a field is placed already, or the tree is in use.
         """
         self.tree.require_open("place()")
         components = list(_components(fields))
@@ -188,20 +198,30 @@ class SNode:
         return self._add("pointer", axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse block like `pointer`, with cells that are small, often single elements."""
+        """A sparse block like `pointer`, with cells that are small, often single elements.
+
+        It has `dimensions` cells along `axes`.
+        """
         return self._add("bitmasked", axes, dimensions)
 
     def hash(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
+        """Not supported; use `pointer`.
+
+        Raises:
+            OctantsRuntimeError: always.
+        """
         raise UnsupportedNode("hash", _USE_POINTER).at(None)
 
     def dynamic(self, axis: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
-        """A list of up to ``dimension`` cells in each cell of this block; see `append`.
+        """A list of up to `dimension` cells in each cell of this block; see `append`.
 
         Args:
-            axis: One axis, along which the lists lie.
-            dimension: The most cells of a list.
-            chunk_size: Accepted for programs of the peers; lists here have no chunks.
+            axis: one axis, along which the lists lie.
+            dimension: the most cells of a list.
+            chunk_size: accepted for Quadrants' sake; lists have no chunks.
+
+        Raises:
+            OctantsValueError: there are several axes, or `chunk_size` is not positive.
         """
         if len(check_axes(axis)) != 1:
             raise WrongOption("dynamic()", "axis", "is a single axis").at(None)
@@ -222,6 +242,11 @@ class SNode:
 
         ``dense(i, 4).quant_array(i, 8, max_num_bits=32).place(x)`` places a field of 32 elements of
         up to 4 bits. It takes one field, of `types.quant.int` or `types.quant.fixed`.
+
+        Args:
+            axes: the axes along which elements share a word.
+            dimensions: how many elements do, along each axis.
+            max_num_bits: the bits of the word: 8, 16, 32 or 64.
         """
         return array_factory_hooks.make("quant_array", self, axes, dimensions, max_num_bits)
 
@@ -234,11 +259,13 @@ class SNode:
             node = None if node is None else node.above
         return node
 
+    @internal
     def path(self) -> list[SNode]:
         """The blocks from the root to this one."""
         above = [] if self.above is None else self.above.path()
         return [*above, self]
 
+    @internal
     def all_axes(self) -> Axes:
         """The axes of a field that is placed here, in their order."""
         found = {axis for node in self.path() for axis in node.axes}
@@ -253,12 +280,14 @@ class SNode:
             for axis in self.all_axes()
         )
 
+    @internal
     def walk(self) -> Iterator[SNode]:
         """This node and all below it, in order."""
         yield self
         for child in list(self.children):
             yield from child.walk()
 
+    @internal
     def placed(self) -> Iterator[tuple[PlaceNode, Any]]:
         """The place nodes in and below this block, in order, with their fields that still exist."""
         for node in self.walk():
@@ -273,6 +302,7 @@ class SNode:
         return self.kind in ("pointer", "bitmasked", "dynamic")
 
     @property
+    @internal
     def activity(self) -> Any:
         """The field of i32 with a flag for each cell; of a dynamic block, the lengths of lists."""
         if self._activity is None:
@@ -282,11 +312,13 @@ class SNode:
         return self._activity
 
     @property
+    @internal
     def sparsity(self) -> Sparsity | None:
         """The sparse blocks on the path to the cells of this block; None if there are none."""
         return sparse_blocks.sparsity_of(self)
 
     @property
+    @internal
     def info(self) -> BlockInfo:
         """What kernels need of this block."""
         return sparse_blocks.info_of(self)

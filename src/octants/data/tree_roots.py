@@ -89,13 +89,20 @@ class FieldsBuilder(Root):
 
     @property
     def node(self) -> SNode:
-        """The outermost block of the tree."""
+        """The outermost block of the tree.
+
+        Raises:
+            OctantsRuntimeError: the tree is complete.
+        """
         if self._builder_tree.is_finalized:
             raise BuilderIsFinalized().at(None)
         return self._builder_tree.root
 
     def finalize(self, raise_warning: bool = True) -> Tree:  # noqa: ARG002
-        """Say that the tree is complete. ``finalize().destroy()`` frees it at last."""
+        """End the description of the tree; its fields can be used now.
+
+        The result's method ``destroy()`` frees the tree at last. `raise_warning` is ignored.
+        """
         self.node.tree.is_finalized = True
         return self._builder_tree
 

@@ -1,7 +1,8 @@
 """Functions that change memory or draw random numbers: for kernels only.
 
-An atomic takes an element of a field or an array, ``x[i]``, a component of one, ``x[i].y``, or a
-local variable. It gives the value before. Vectors and matrices are changed one component at a time.
+The first argument of an atomic is an element of a field or an array, ``x[i]``, a component of one,
+``x[i].y``, or a local variable. It gives the value before. Vectors and matrices are changed one
+component at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from octants.lang.syntax import grouped
 
 @kernel_only
 def atomic_add(x: Any, y: Any) -> Any:
-    """Add ``y`` to an element that others may change too; gives the value before."""
+    """Add `y` to the element `x` as one step, so that no update is lost; gives the value before.
+
+    ``x[i] += y`` does the same in a parallel loop. Example::
+
+        @qd.kernel
+        def collect(x: qd.types.ndarray(qd.f32, 1), n: qd.types.ndarray(qd.i32, 0)):
+            for i in range(8):
+                slot = qd.atomic_add(n[None], 1)
+                x[slot] = i * 0.5
+    """
 
 
 @library_function
@@ -29,47 +39,53 @@ def _add_entry(rows: Any, columns: Any, values: Any, count: Any, i: Any, j: Any,
 
 @kernel_only
 def atomic_sub(x: Any, y: Any) -> Any:
-    """Subtract ``y`` from an element; gives the value before."""
+    """Subtract `y` from the element `x` as one step; gives the value before."""
 
 
 @kernel_only
 def atomic_mul(x: Any, y: Any) -> Any:
-    """Multiply an element by ``y``; gives the value before."""
+    """Multiply the element `x` by `y` as one step; gives the value before."""
 
 
 @kernel_only
 def atomic_min(x: Any, y: Any) -> Any:
-    """Lower an element to ``y`` if that is less; gives the value before. It wins at a tie."""
+    """Lower the element `x` to `y` if that is less; gives the value before.
+
+    At a tie the value before has the derivative.
+    """
 
 
 @kernel_only
 def atomic_max(x: Any, y: Any) -> Any:
-    """Raise an element to ``y`` if that is more; gives the value before. It wins at a tie."""
+    """Raise the element `x` to `y` if that is more; gives the value before.
+
+    At a tie the value before has the derivative.
+    """
 
 
 @kernel_only
 def atomic_and(x: Any, y: Any) -> Any:
-    """Bitwise and, of integers; gives the value before."""
+    """Store the bitwise and of the integer element `x` and `y`; gives the value before."""
 
 
 @kernel_only
 def atomic_or(x: Any, y: Any) -> Any:
-    """Bitwise or, of integers; gives the value before."""
+    """Store the bitwise or of the integer element `x` and `y`; gives the value before."""
 
 
 @kernel_only
 def atomic_xor(x: Any, y: Any) -> Any:
-    """Bitwise exclusive or, of integers; gives the value before."""
+    """Store the bitwise exclusive or of the integer element `x` and `y`; gives the value before."""
 
 
 @kernel_only
 def atomic_exchange(x: Any, y: Any) -> Any:
-    """Store ``y`` into an element; gives the value before."""
+    """Store `y` into the element `x`; gives the value before."""
 
 
 @kernel_only
 def atomic_cas(x: Any, expected: Any, desired: Any) -> Any:
-    """Store ``desired`` into a scalar element if it holds ``expected``; gives the value before."""
+    """Store `desired` into the scalar element `x` if that is `expected`; gives the value before."""
 
 
 @kernel_only
@@ -83,6 +99,16 @@ def random(dtype: Any = float) -> Any:
 
     It depends on the seed of `init`, the launch, the loop, the work item and the number of draws
     that this item has made, and so not on the number of threads.
+
+    Example::
+
+        @qd.kernel
+        def count_inside(n: qd.i32) -> qd.i32:
+            inside = 0
+            for i in range(n):
+                x, y = qd.random(), qd.random()
+                inside += x * x + y * y < 1.0
+            return inside
     """
 
 
@@ -93,7 +119,14 @@ def rescale_index(a: Any, b: Any, I: Any) -> Any:  # noqa: N803, E741 - Quadrant
 
 @kernel_only
 def assume_in_range(val: Any, base: Any, low: int, high: int) -> Any:
-    """``val``; accepted as a hint that it is in [base + low, base + high)."""
+    """`val`; a hint that it is in [`base` + `low`, `base` + `high`), which is ignored.
+
+    Args:
+        val: an integer.
+        base: an integer.
+        low: the least difference.
+        high: what the difference is less than.
+    """
 
 
 @library_function

@@ -3,7 +3,7 @@
 They are differentiable because they are iterations of differentiable steps that converge together
 with their derivatives. A derivative exists where the decomposition does not jump: of singular
 vectors and eigenvectors only where the values are distinct, of polar factors wherever the matrix is
-regular. Elsewhere it is finite. `dt` is the type to compute in; without it, that of the matrix.
+regular. Elsewhere it is finite.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ NEARLY_SINGULAR = 1e-10
 def polar_decompose(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """Orthogonal U and symmetric, positive semidefinite P with ``A = U @ P``, of 2 or 3 rows.
 
-    U reflects if the determinant of A is negative. Its derivative exists for all regular A.
+    U reflects if the determinant of `A` is negative. Its derivative exists for all regular `A`.
+    `dt` is the type to compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n in (2, 3), "polar_decompose is for matrices of 2 or 3 rows")
     a = as_floats(A, dt)
@@ -79,10 +80,12 @@ def _polar_factor_3(a: Any) -> Any:
 
 @library_function
 def svd(A: Any, dt: Any = None) -> Any:  # noqa: N803
-    """U, S and V with ``A = U @ S @ V.transpose()`` for matrices of 2 or 3 rows.
+    """U, S and V with ``A = U @ S @ V.transpose()`` for a matrix `A` of 2 or 3 rows.
 
     S is diagonal, U and V are orthogonal, singular values descend. For 3 rows U and V are
-    rotations, and the last singular value has the sign of the determinant of A.
+    rotations, and the last singular value has the sign of the determinant of `A`. Derivatives exist
+    where the singular values are distinct. `dt` is the type to
+    compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n in (2, 3), "svd is for matrices of 2 or 3 rows")
     a = as_floats(A, dt)
@@ -195,7 +198,12 @@ def _left_vectors(b: Any, v: Any) -> Any:
 def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """The ascending eigenvalues of a symmetric matrix of up to 6 rows, and its eigenvectors.
 
-    Gives a vector and an orthogonal matrix; column k belongs to value k.
+    Gives a vector and an orthogonal matrix; column k belongs to value k. Derivatives of
+    eigenvectors exist where the values are distinct.
+
+    Args:
+        A: the matrix; of one that is not symmetric, the mean of it and its transpose is taken.
+        dt: the type to compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n <= 6, "sym_eig is for square matrices of up to 6 rows")
     a = as_floats(A, dt)
@@ -221,7 +229,10 @@ def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
 
 @library_function
 def make_spd(A: Any, dt: Any = None) -> Any:  # noqa: N803
-    """The positive semidefinite matrix nearest to a symmetric one: negative eigenvalues are 0."""
+    """The positive semidefinite matrix nearest to a symmetric `A`: negative eigenvalues become 0.
+
+    `dt` is the type to compute in; without it, that of `A`.
+    """
     values, v = sym_eig(A, dt)
     scaled = +v
     for j in static(range(A.n)):
@@ -232,10 +243,11 @@ def make_spd(A: Any, dt: Any = None) -> Any:  # noqa: N803
 
 @library_function
 def eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
-    """The complex eigenvalues and eigenvectors of a 2x2 matrix.
+    """The complex eigenvalues and eigenvectors of a 2x2 matrix `A`.
 
     Gives a 2x2 matrix with (real, imaginary) of a value in each row, and a 4x2 matrix whose columns
-    are vectors (real 0, imaginary 0, real 1, imaginary 1).
+    are vectors (real 0, imaginary 0, real 1, imaginary 1). `dt` is the type to compute in; without
+    it, that of `A`.
     """
     static_assert(A.n == A.m and A.n == 2, "eig is for 2x2 matrices")
     a = as_floats(A, dt)
@@ -266,7 +278,10 @@ def _eigenvector_2(a: Any, half: Any, real: Any, imaginary: Any) -> Any:
 
 @library_function
 def solve(A: Any, b: Any, dt: Any = None) -> Any:  # noqa: N803
-    """The vector x with ``A @ x == b``, by elimination with pivots; NaN where A is singular."""
+    """The vector x with ``A @ x == b``, by elimination with pivots; NaN where A is singular.
+
+    `dt` is the type to compute in; without it, that of `A`.
+    """
     static_assert(A.n == A.m and A.n == b.n, "solve needs a square matrix and a vector as long")
     a, y = as_floats(A, dt), as_floats(b, dt)
     for k in static(range(A.n)):
@@ -293,5 +308,5 @@ def solve(A: Any, b: Any, dt: Any = None) -> Any:  # noqa: N803
 
 @library_function
 def outer(a: Any, b: Any) -> Any:
-    """The outer product of two vectors."""
+    """The matrix of the products of an element of the vector `a` and one of the vector `b`."""
     return a.outer_product(b)

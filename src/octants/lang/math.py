@@ -129,7 +129,7 @@ mat2, mat3, mat4 = (matrix(n, n, float) for n in (2, 3, 4))
 
 @library_function
 def clamp(x: Any, xmin: Any, xmax: Any) -> Any:
-    """``x`` brought into [xmin, xmax]; at the ends the derivative is that of ``x``."""
+    """`x` brought into [`xmin`, `xmax`]; at the ends the derivative is that of ``x``."""
     return max(min(x, xmax), xmin)
 
 
@@ -147,7 +147,7 @@ def step(edge: Any, x: Any) -> Any:
 
 @library_function
 def smoothstep(edge0: Any, edge1: Any, x: Any) -> Any:
-    """``t * t * (3 - 2 * t)`` with t going from 0 at ``edge0`` to 1 at ``edge1``."""
+    """``t * t * (3 - 2 * t)``, where t goes from 0 at ``x = edge0`` to 1 at ``x = edge1``."""
     t = clamp((x - edge0) / (edge1 - edge0), 0, 1)
     return t * t * (3 - 2 * t)
 
@@ -181,13 +181,16 @@ def degrees(x: Any) -> Any:
 
 @library_function
 def dot(x: Any, y: Any) -> Any:
-    """The inner product of two vectors."""
+    """The inner product of two vectors `x` and `y`."""
     return x.dot(y)
 
 
 @library_function
 def cross(x: Any, y: Any) -> Any:
-    """The cross product of two vectors of 3; of two vectors of 2, its third component."""
+    """The cross product of two vectors `x` and `y` of 3 elements.
+
+    Of two vectors of 2 it is the third component.
+    """
     return x.cross(y)
 
 
@@ -199,7 +202,7 @@ def length(x: Any) -> Any:
 
 @library_function
 def distance(x: Any, y: Any) -> Any:
-    """The Euclidean distance of two points."""
+    """The Euclidean distance of two points `x` and `y`."""
     return (x - y).norm()
 
 
@@ -262,7 +265,7 @@ def rotation2d(ang: Any) -> Any:
 
 @library_function
 def translate(dx: Any, dy: Any, dz: Any) -> Any:
-    """The 4x4 matrix of a translation."""
+    """The 4x4 matrix of a translation by `dx`, `dy` and `dz`."""
     return Matrix(
         [[1.0, 0.0, 0.0, dx], [0.0, 1.0, 0.0, dy], [0.0, 0.0, 1.0, dz], [0.0, 0.0, 0.0, 1.0]]
     )
@@ -270,7 +273,7 @@ def translate(dx: Any, dy: Any, dz: Any) -> Any:
 
 @library_function
 def scale(sx: Any, sy: Any, sz: Any) -> Any:
-    """The 4x4 matrix that scales along the axes."""
+    """The 4x4 matrix that scales along the axes by `sx`, `sy` and `sz`."""
     return Matrix(
         [[sx, 0.0, 0.0, 0.0], [0.0, sy, 0.0, 0.0], [0.0, 0.0, sz, 0.0], [0.0, 0.0, 0.0, 1.0]]
     )
@@ -278,7 +281,7 @@ def scale(sx: Any, sy: Any, sz: Any) -> Any:
 
 @library_function
 def rot_by_axis(axis: Any, ang: Any) -> Any:
-    """The 4x4 matrix that turns row vectors by an angle about an axis (columns: by ``-ang``)."""
+    """The 4x4 matrix that turns row vectors by `ang` about `axis`; columns by ``-ang``."""
     c, s = cos(ang), sin(ang)
     n = axis.normalized()
     t = (1 - c) * n
@@ -325,7 +328,7 @@ def cconj(z: Any) -> Any:
 
 @library_function
 def cmul(z1: Any, z2: Any) -> Any:
-    """The product of two complex numbers."""
+    """The product of two complex numbers `z1` and `z2`."""
     return Vector([z1[0] * z2[0] - z1[1] * z2[1], z1[0] * z2[1] + z1[1] * z2[0]])
 
 
@@ -338,7 +341,7 @@ def cinv(z: Any) -> Any:
 
 @library_function
 def cdiv(z1: Any, z2: Any) -> Any:
-    """The quotient of two complex numbers; by zero, zero."""
+    """The quotient `z1` / `z2` of two complex numbers; by zero, zero."""
     return cmul(z1, cinv(z2))
 
 
@@ -350,7 +353,7 @@ def csqrt(z: Any) -> Any:
 
 @library_function
 def cpow(z: Any, n: Any) -> Any:
-    """A complex number to a real power, from its argument in [-pi, pi]."""
+    """A complex number `z` to the real power `n`, from its argument in [-pi, pi]."""
     return z.norm() ** n * vdir(n * atan2(z[1], z[0]))
 
 
@@ -371,7 +374,7 @@ def clog(z: Any) -> Any:
 
 @library_function
 def fns(mask: Any, base: Any, offset: Any) -> Any:
-    """The position of the n-th bit of a 32-bit mask that is 1; 0xFFFFFFFF if there is none.
+    """The position of the n-th bit of a 32-bit `mask` that is 1; 0xFFFFFFFF if there is none.
 
     The search starts at bit ``base``, itself included, and goes up for the first, second, ... bit
     where ``offset`` is 1, 2, ..., and down where it is -1, -2, ...; 0 asks for bit ``base`` alone.

@@ -129,7 +129,7 @@ def atan(x: Any) -> Any:
 
 @binary_float
 def atan2(x1: Any, x2: Any) -> Any:
-    """The angle of the point (x2, x1), in [-pi, pi]; its derivatives at (0, 0) are 0."""
+    """The angle of the point `(x2, x1)`, in [-pi, pi]; its derivatives at (0, 0) are 0."""
     return map_elements(np.arctan2, x1, x2)
 
 
@@ -189,7 +189,7 @@ def ceil(x: Any, dtype: Any = None) -> Any:
 
 
 def round(x: Any, dtype: Any = None) -> Any:  # noqa: A001 - a name of the language
-    """The nearest whole number, of x's type or of ``dtype``; that further from zero at a tie.
+    """The whole number nearest to `x`, of x's type or of `dtype`; further from zero at a tie.
 
     Python's ``round``, which kernels have too, gives the even one at a tie: 2 for 2.5.
     """
@@ -276,7 +276,7 @@ def select(cond: Any, x1: Any, x2: Any) -> Any:
 
 
 def cast(obj: Any, dtype: Any) -> Any:
-    """``obj`` converted to another type: integers wrap, floats are truncated and saturate."""
+    """`obj` converted to the type `dtype`: integers wrap, floats are truncated and saturate."""
     return obj.cast(dtype) if isinstance(obj, Matrix) else convert(obj, resolve(dtype))
 
 
@@ -289,7 +289,7 @@ def as_floats(x: Any, dtype: Any = None) -> Any:
 
 @kernel_only
 def bit_cast(obj: Any, dtype: Any) -> Any:
-    """The bits of ``obj`` read as another type of the same width; derivatives end here."""
+    """The bits of `obj` read as the type `dtype` of the same width; derivatives end here."""
 
 
 def raw_div(x1: Any, x2: Any) -> Any:
@@ -344,5 +344,13 @@ def stop_grad(x: Any) -> Any:
     Of an array, nothing that the block of statements around the call loads has derivatives, before
     the call and after it, in nested blocks too: the body of a loop, a branch of an ``if``, or the
     whole kernel. In a func it is the block of the call.
+
+    Example::
+
+        @qd.kernel
+        def weighted(x: qd.types.ndarray(qd.f32, 1), loss: qd.types.ndarray(qd.f32, 0)):
+            for i in x:
+                weight = qd.stop_grad(1.0 / (1.0 + abs(x[i])))  # a constant for the derivative
+                loss[None] += weight * x[i] ** 2
     """
     return x

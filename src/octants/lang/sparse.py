@@ -1,8 +1,8 @@
 """Sparse blocks of field trees in kernels.
 
 A block is what ``root.pointer(...)``, ``bitmasked(...)`` or ``dynamic(...)`` gave, or
-``x.parent()`` of a field that is placed in it. A cell is named by a list or a vector of its
-indices in the block.
+``x.parent()`` of a field that is placed in it. A list or a vector of indices in the block names a
+cell.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from octants.lang.syntax import grouped, loop_config, ndrange
 
 @kernel_only
 def activate(node: Any, indices: Any) -> None:
-    """Activate a cell, and the cells of sparse blocks that it is in."""
+    """Activate the cell `indices` of the sparse block `node`, and the cells that it is in.
+
+    `node` is a block of a field tree, such as ``x.parent()``; `indices` is a list or a vector of
+    integers. A write to a cell activates it, too.
+    """
 
 
 @kernel_only
 def deactivate(node: Any, indices: Any) -> None:
     """Deactivate a cell: what is in it becomes zero, and cells of sparse blocks in it inactive.
 
-    For a dynamic block, the indices are those of the cell that the list is in, which becomes empty.
+    `node` and `indices` are those of `activate`. For a dynamic block, the indices are those of the
+    cell that the list is in, which becomes empty.
     """
 
 
 @kernel_only
 def is_active(node: Any, indices: Any) -> Any:
-    """1 if a cell is active, else 0, as an i32."""
+    """1 if the cell `indices` of the sparse block `node` is active, else 0, as an i32."""
 
 
 @kernel_only
@@ -49,7 +54,7 @@ def append(node: Any, indices: Any, val: Any) -> Any:
 
 @kernel_only
 def length(node: Any, indices: Any) -> Any:
-    """The length of the list of a dynamic block in a cell, as an i32."""
+    """The length of the list of a dynamic block `node` in the cell `indices`, as an i32."""
 
 
 @kernel_only

@@ -42,6 +42,14 @@ def static(x: Any, *more: Any) -> Any:
     ``if static(...)`` keeps one branch, ``for i in static(range(3))`` is unrolled. Elsewhere
     ``static(x)`` is the object x: ``not static(flag)``, ``v[static(k)]``, ``static(table)[1]``.
 
+    Example::
+
+        @qd.kernel
+        def smooth(x: qd.types.ndarray(qd.f32, 1), y: qd.types.ndarray(qd.f32, 1)):
+            for i in range(1, x.shape[0] - 1):
+                for d in qd.static(range(-1, 2)):  # three terms, without a loop
+                    y[i] += x[i + d] / 3.0
+
     Returns:
         On the host, its argument, or the tuple of several.
     """
@@ -49,12 +57,15 @@ def static(x: Any, *more: Any) -> Any:
 
 
 def static_assert(cond: Any, msg: str | None = None) -> None:
-    """Stop compiling the kernel if a compile-time condition is false."""
+    """Stop compiling the kernel if the compile-time condition `cond` is false; `msg` says why."""
     assert cond, msg or "static assertion failed"
 
 
 def static_print(*values: Any, sep: str = " ", end: str = "\n") -> None:
-    """Print values and types while the kernel is compiled."""
+    """Print `values` and types while the kernel is compiled.
+
+    `sep` stands between them and `end` after them, as in Python's ``print``.
+    """
     print(*values, sep=sep, end=end)
 
 
@@ -65,6 +76,13 @@ class ndrange:  # noqa: N801 - a word of the language
     the positions of the ranges from the slowest to the fastest, so that ``axes=(1, 0)`` has the
     first index run fastest; indices come in the order of the ranges all the same. On the host it
     can be iterated over and gives tuples of integers.
+
+    Example::
+
+        @qd.kernel
+        def fill(image: qd.types.ndarray(qd.f32, 2)):
+            for i, j in qd.ndrange(image.shape[0], (1, image.shape[1] - 1)):
+                image[i, j] = 1.0
     """
 
     def __init__(self, *ranges: Any, axes: Sequence[int] | None = None) -> None:
@@ -121,7 +139,11 @@ def _integer(x: Any) -> int:
 
 
 def grouped(x: Any) -> Any:
-    """``for I in grouped(x)``: the index of an element of a field, array or ndrange as a vector."""
+    """``for I in grouped(x)``: the index of an element of a field, array or ndrange as a vector.
+
+    Raises:
+        TypeError: it is called on the host.
+    """
     raise TypeError(f"grouped({x!r}) is for the loops of kernels")
 
 
@@ -138,6 +160,14 @@ def loop_config(
     """Configure the next loop.
 
     On the host, where all loops run in order, this does nothing.
+
+    Example::
+
+        @qd.kernel
+        def scale(x: qd.types.ndarray(qd.f32, 1)):
+            qd.loop_config(block_dim=128, name="scale")
+            for i in x:
+                x[i] *= 2.0
 
     Args:
         block_dim: the number of work items in a block.
@@ -160,18 +190,26 @@ def do_while(condition: Any) -> Any:
     host reads the counter after each iteration. Else, where variables of the kernel other than
     extents and constants are used on both sides of the loop's ends, and where `break` or `return`
     leaves it, the body runs in order on one work item.
+
+    Example::
+
+        @qd.kernel(graph=True)
+        def halve(x: qd.types.ndarray(qd.f32, 1), remaining: qd.types.ndarray(qd.i32, 0)):
+            while qd.graph.do_while(remaining):
+                for i in x:
+                    x[i] *= 0.5
+                remaining[None] -= 1
     """
 
 
 @contextlib.contextmanager
 def stream_parallel() -> Iterator[None]:
-    """``with stream_parallel():`` - loops that may run at the same time as those of such blocks
-    before and after this one.
+    """``with stream_parallel():`` - loops that may run while those of other such blocks do.
 
     It stands at the top level of a kernel. The loops of one block run in order; what follows the
-    last block waits for all. Loops of which one writes what another reads or writes run in order
-    anyway; only that no two arguments share memory is taken for granted. They run at the same
-    time on CUDA, in kernels that print and check nothing. On the host it does nothing.
+    last block waits for all. Two loops of which one writes what the other reads or writes run in
+    order anyway. Octants takes for granted only that no two arguments share memory. The blocks run
+    at the same time on CUDA, in kernels that print and check nothing. On the host it does nothing.
     """
     yield
 
@@ -228,16 +266,16 @@ def cache_read_only(*arrays: Any) -> None:
 
 
 def block_dim(dim: int) -> None:
-    """``loop_config(block_dim=dim)``, in an older spelling."""
+    """The older spelling of ``loop_config(block_dim=dim)``."""
 
 
 def parallelize(v: int) -> None:
-    """``loop_config(parallelize=v)``, in an older spelling."""
+    """The older spelling of ``loop_config(parallelize=v)``."""
 
 
 def serialize() -> None:
-    """``loop_config(serialize=True)``, in an older spelling."""
+    """The older spelling of ``loop_config(serialize=True)``."""
 
 
 def strictly_serialize() -> None:
-    """``loop_config(serialize=True)``, in an older spelling."""
+    """The older spelling of ``loop_config(serialize=True)``."""

@@ -7,6 +7,7 @@ import functools
 from octants import driver, pipeline
 from octants.backends.table import backend_of
 from octants.diagnostics.launch_errors import WrongInspection
+from octants.internal_members import internal
 from octants.ir.core import Module
 from octants.ir.printer import to_text
 from octants.launch.specialisation import Specialisation
@@ -23,6 +24,7 @@ class Inspection:
     generated on demand.
     """
 
+    @internal
     def __init__(self, stages: dict[str, str], module: Module, chosen: Options) -> None:
         self.stages = stages
         self._module = module

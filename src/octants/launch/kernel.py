@@ -26,6 +26,7 @@ from octants.diagnostics.launch_errors import MethodWithoutSelf, MissingMethodOw
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
+from octants.internal_members import internal
 from octants.launch.changing_numbers import varying_reads
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel_gradient import Gradient
@@ -65,13 +66,15 @@ _MOST_ENTERED = 8  # specialisations whose arguments are recognised one after th
 
 
 class Kernel(Generic[P, R_co]):
-    """A kernel; a call compiles it for the arguments and launches it.
+    """What `octants.kernel` makes of a function; a call compiles and launches it.
 
-    With ``qd_stream`` it is launched in that stream; see `streams.Stream`.
+    With ``qd_stream=stream`` it is launched in that stream; see `octants.Stream`. In a class, the
+    kernel is a method.
     """
 
     octants_is_kernel = True  # the frontend refuses to call it in another kernel
 
+    @internal
     def __init__(
         self,
         function: FunctionType,
@@ -145,10 +148,12 @@ class Kernel(Generic[P, R_co]):
         recognise = recogniser_of(specialisation, self.generation)
         self._entered = ((recognise, entry), *others)
 
+    @internal
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Bind arguments like `bind`, and import the arrays of other libraries."""
         return import_arguments(self.leaves, self.bind(arguments, named))
 
+    @internal
     def specialisation(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these, mostly found by their key."""
         if self.generation != _state.generation:
@@ -164,13 +169,22 @@ class Kernel(Generic[P, R_co]):
         return Gradient(self)
 
     def resume(self, *_: Any, from_checkpoint: int, **__: Any) -> Any:  # noqa: ARG002
-        """Refuse: the kernel has no ``checkpoints=True``; see `CheckpointedKernel`.
+        """Continue a launch that has paused at a checkpoint, from the beginning of its part.
+
+        Args:
+            from_checkpoint: the label of the checkpoint; what stands before it is skipped. The
+                other arguments are those of the kernel.
+
+        Returns:
+            A `GraphStatus`, as the launch itself.
 
         Raises:
-            OctantsRuntimeError: Always.
+            OctantsRuntimeError: the kernel was not made with ``checkpoints=True``, or has no such
+                checkpoint.
         """
         raise NotResumable(self.name, "it has no checkpoints").at(Definition(self.function).span)
 
+    @internal
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
         """Compile the kernel for arguments like these."""
         if self.generation != _state.generation:
@@ -217,6 +231,7 @@ class Kernel(Generic[P, R_co]):
             )
         del variants[:-_MANY_VARIANTS]
 
+    @internal
     def forget(self, ended: Specialisation) -> None:
         """Drop a specialisation that can never be used again."""
         if self._specialisations.get(ended.key) is ended:
@@ -233,6 +248,7 @@ class Kernel(Generic[P, R_co]):
         self.warm_gradients.forget(ended)
         ended.entry = None
 
+    @internal
     def compile_in(self, ended: Specialisation, arguments: tuple[Any, ...]) -> Specialisation:
         """Compile the kernel with the hidden arguments of a specialisation as constants."""
         self.forget(ended)
@@ -266,6 +282,7 @@ class Kernel(Generic[P, R_co]):
         self._read_signature()
         self.generation = _state.generation
 
+    @internal
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Bind the arguments of a call: return them in the order of the parameters."""
         if not named and len(arguments) == self._count:

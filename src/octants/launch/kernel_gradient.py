@@ -11,6 +11,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NothingHasGradient
 from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.internal_members import internal
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import bare_reverse, differentiable
@@ -69,6 +70,8 @@ class Gradient(Generic[P]):
     It runs on memory as it is now, which must be as the last launch with the same arguments left
     it. The adjoint of each returned float is one. `using` changes this.
 
+    Example::
+
         loss[None] = 0.0
         step(x, loss)           # forward
         loss.grad[None] = 1.0
@@ -77,6 +80,7 @@ class Gradient(Generic[P]):
 
     __slots__ = ("_first", "_options", "kernel")
 
+    @internal
     def __init__(
         self,
         kernel: Differentiable,

@@ -18,6 +18,7 @@ from octants.data.array_base import Tensor
 from octants.data.field_factories import make_field
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.linalg_errors import NoTranspose, WrongOperand, WrongOperandShape
+from octants.internal_members import internal
 from octants.lang.scalar_functions import cast
 from octants.lang.syntax import grouped, static
 from octants.linalg.vectors import refuse_tangents
@@ -31,6 +32,9 @@ class LinearOperator:
     Args:
         matvec_kernel: a kernel of two fields or ndarrays.
         transpose: one of the transposed map, for gradients of `MatrixFreeBICGSTAB`.
+
+    Raises:
+        OctantsRuntimeTypeError: one of them cannot be called.
     """
 
     def __init__(
@@ -44,14 +48,16 @@ class LinearOperator:
         self._spares: dict[Any, list[Any]] = {}
 
     def matvec(self, x: Any, Ax: Any) -> None:
-        """Set ``Ax`` to the image of ``x``, an array of the same shape.
+        """Set the array `Ax` to the image of the array `x`, of the same shape.
 
-        Raises `OctantsValueError` for shapes that differ.
+        Raises:
+            OctantsValueError: the shapes differ.
         """
         if x.shape != Ax.shape:
             raise WrongOperandShape("matvec", f"shape {x.shape}", f"{Ax.shape}").at(None)
         self._matvec(x, Ax)
 
+    @internal
     def spare(self, like: Any, count: int) -> list[Any]:
         """So many arrays of the kind of another one, which the operator keeps for its solvers."""
         key = (driver.state.generation, isinstance(like, Ndarray), like.dtype, like.shape)
@@ -61,7 +67,11 @@ class LinearOperator:
         return found[:count]
 
     def transposed(self) -> LinearOperator:
-        """The operator with both kernels exchanged; `OctantsRuntimeError` if there is only one."""
+        """The operator with both kernels exchanged.
+
+        Raises:
+            OctantsRuntimeError: there is only one kernel.
+        """
         if self._transpose is None:
             raise NoTranspose().at(None)
         return LinearOperator(self._transpose, self._matvec)
@@ -74,6 +84,19 @@ def MatrixFreeCG(  # noqa: N802
 
     A Tape records it as one call: the derivative by ``b`` takes one more solve, and those by what
     the kernel reads one gradient of the kernel.
+
+    Example::
+
+        @qd.kernel
+        def laplacian(x: qd.types.ndarray(qd.f32, 1), Ax: qd.types.ndarray(qd.f32, 1)):
+            for i in x:
+                left = x[i - 1] if i > 0 else 0.0
+                right = x[i + 1] if i < x.shape[0] - 1 else 0.0
+                Ax[i] = 2.0 * x[i] - left - right
+
+        b, x = qd.ndarray(qd.f32, 100), qd.ndarray(qd.f32, 100)
+        b.fill(1.0)
+        converged = qd.linalg.MatrixFreeCG(qd.linalg.LinearOperator(laplacian), b, x)
 
     Args:
         A: the operator.

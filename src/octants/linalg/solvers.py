@@ -142,6 +142,10 @@ def _is_positive(factors: Any) -> bool:
 class SparseCG:
     """Solves A x = b by conjugate gradients on the host, for symmetric positive definite matrices.
 
+    Example::
+
+        x, converged = qd.linalg.SparseCG(A, b, max_iter=200).solve()
+
     Args:
         A: a `SparseMatrix`.
         b: the right-hand side: a field, an ndarray or a numpy array of one axis.

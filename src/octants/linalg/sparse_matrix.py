@@ -44,12 +44,19 @@ def sparse() -> Any:
 
 
 class SparseMatrix:
-    """A sparse matrix of n x m values of ``dtype``, f32 or f64, on the host.
+    """A sparse matrix of f32 or f64 on the host.
 
-    It is zero at first, or ``sm``, a matrix of scipy's; `SparseMatrixBuilder.build` makes those
-    that kernels fill. ``A + B``, ``A - B``, ``A * 2.0``, ``A * B`` (entry by entry) and ``A @ B``
-    give sparse matrices, ``A @ x`` a vector: an ndarray for an ndarray, else a numpy array, for a
-    field too. ``A[i, j]`` reads and writes an entry; `scipy` is the matrix of scipy's itself.
+    It is zero at first, or `sm`; `SparseMatrixBuilder.build` makes those that kernels fill.
+    ``A + B``, ``A - B``, ``A * 2.0``, ``A * B`` (entry by entry) and ``A @ B`` give sparse
+    matrices, ``A @ x`` a vector: an ndarray for an ndarray, else a numpy array, for a field too.
+    ``A[i, j]`` reads and writes an entry; `scipy` is the matrix of scipy's itself.
+
+    Args:
+        n: the number of rows.
+        m: the number of columns; as many as rows if left out.
+        sm: a matrix of scipy's to begin with, instead of `n` and `m`.
+        dtype: the type of the values, f32 or f64.
+        storage_format: "col_major" or "row_major".
 
     Raises:
         OctantsValueError: for an unknown dtype or storage format, and shapes that do not fit.
@@ -90,7 +97,10 @@ class SparseMatrix:
     # -- entries --------------------------------------------------------------------------------
 
     def set_entries(self, rows: Any, columns: Any, values: Any) -> None:
-        """Make this the matrix of the values at rows and columns; values at one position add up."""
+        """Make this the matrix of `values` at `rows` and `columns`, three arrays of equal length.
+
+        Values at one position add up.
+        """
         kind = getattr(sparse(), _FORMATS[self.storage_format])
         numbers = np.asarray(values, self.dtype.numpy)
         self.scipy = kind((numbers, (rows, columns)), shape=self.shape, dtype=self.dtype.numpy)

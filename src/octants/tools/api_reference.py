@@ -1,23 +1,32 @@
 """Writes docs/api.md from docstrings: ``python -m octants.tools.api_reference docs/api.md``.
 
 The page lists the names of `octants` and of its public modules. A thing that has several names is
-described under the shortest one.
+described under the shortest one. Members of classes that only Octants calls are left out; see
+`internal_members`.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
+import functools
 import inspect
 import operator
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import octants
+from octants.internal_members import is_internal
+from octants.launch.explain_report import Explanation
+from octants.launch.inspection import Inspection
+from octants.launch.kernel import Kernel
+from octants.launch.kernel_gradient import Gradient
 from octants.types.scalars import DType
 
 HEAD = """\
@@ -53,8 +62,20 @@ MODULES = (  # the others are parts of the compiler
     "simt.subgroup",
     "simt.warp",
     "simt.grid",
+    "profiler",
     "ui",
 )
+
+NEED_PACKAGES = ("torch", "jax")
+"""Modules that cannot be imported everywhere, whose source is read instead."""
+
+OBJECTS = {
+    "Kernel": Kernel,
+    "Gradient": Gradient,
+    "Explanation": Explanation,
+    "Inspection": Inspection,
+}
+"""Classes that have no public name, whose instances users work with: how the page calls them."""
 
 Names = dict[str, Any]
 
@@ -63,19 +84,78 @@ def page() -> str:
     """The text of docs/api.md."""
     described: dict[int, str] = {}
     parts = [HEAD]
-    names = _public(octants, "qd.")
+    names = names_of_module("")
     titles = {name: _title(value) for name, value in names.items()}
     for title in dict.fromkeys(TITLES.values()):
         chosen = {name: value for name, value in names.items() if titles[name] == title}
         parts += [f"## {title}\n", *_describe(chosen, described)] if chosen else []
+        if title == "Running":
+            parts += ["## Kernel objects\n", *_objects()]
     for name in MODULES:
         module = operator.attrgetter(name)(octants)
         parts += [f"## qd.{name}\n", _prose(module)]
-        names = _public(module, f"qd.{name}.")
-        if name.startswith("simt."):  # whose functions are written in terms of others
-            names = {n: v for n, v in names.items() if _is_defined_in(module, v)}
-        parts += _describe(names, described)
+        parts += _describe(names_of_module(name), described)
+    for name in NEED_PACKAGES:
+        parts += _module_from_source(name)
     return "\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+def names_of_module(name: str) -> Names:
+    """The public names of a module of `MODULES`, or of `octants` itself, with their values."""
+    if not name:
+        return _public(octants, "qd.")
+    module = operator.attrgetter(name)(octants)
+    names = _public(module, f"qd.{name}.")
+    if name.startswith("simt."):  # whose functions are written in terms of others
+        return {n: v for n, v in names.items() if _is_defined_in(module, v)}
+    if name == "types.quant":
+        return {n: v for n, v in names.items() if _home(v) in QUANTISED}
+    return names
+
+
+QUANTISED = ("octants.types.quant", "octants.types.quantised")
+"""The modules of `types.quant` and its types; it imports others for their names."""
+
+
+def _home(value: Any) -> str:
+    return str(getattr(value, "__module__", None) or type(value).__module__)
+
+
+def _objects() -> Iterator[str]:
+    """The members of objects that functions of Octants return."""
+    for name, cls in OBJECTS.items():
+        yield f"### {name}\n"
+        yield _prose(cls)
+        yield from _members(name, cls)
+
+
+def _module_from_source(name: str) -> Iterator[str]:
+    """The functions and classes of a module, by its syntax tree."""
+    tree = ast.parse((Path(octants.__file__).parent / f"{name}.py").read_text())
+    yield f"## octants.{name}\n"
+    yield _plain(ast.get_docstring(tree) or "") + "\n"
+    public = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
+    for one in sorted(public):
+        if not one.startswith("_"):
+            node = public[one]
+            doc = ast.get_docstring(node) or ""
+            yield f"### octants.{name}.{one}\n"
+            yield f"`octants.{name}.{one}({_arguments(node)})`\n"
+            yield _plain(doc) + "\n"
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+
+
+def _arguments(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """The parameters of a function, or of the `__init__` of a class, without their types."""
+    if isinstance(node, ast.ClassDef):
+        found = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+        (node,) = [one for one in found if one.name == "__init__"]
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    return ast.unparse(node.args).removeprefix("self, ")
 
 
 def _public(module: ModuleType, prefix: str) -> Names:
@@ -84,6 +164,7 @@ def _public(module: ModuleType, prefix: str) -> Names:
     if names is None:
         deferred = vars(module).get("_MODULES_OF_NAMES", {})  # see `deferred_import.names_of`
         names = [name for name in vars(module) if name[0] != "_" and name not in deferred]
+        names = [name for name in names if name != "TYPE_CHECKING"]
         names += [name for name, home in deferred.items() if home not in MODULES]
     found = {f"{prefix}{name}": getattr(module, name) for name in names}
     return {name: value for name, value in found.items() if _is_ours(value)}
@@ -132,7 +213,7 @@ def _describe(names: Names, described: dict[int, str]) -> Iterator[str]:
         yield _signature(name, names[name])
         yield _prose(names[name])
         if inspect.isclass(names[name]):
-            yield from _members(names[name])
+            yield from _members(name, names[name])
 
 
 def _value(value: Any) -> str:
@@ -149,25 +230,49 @@ def _signature(name: str, value: Any) -> str:
         return f"A kind of {bases}.\n"
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         return f"One of {', '.join(f'`{name}.{member.name}`' for member in value)}.\n"
+    if inspect.isclass(value) and is_internal(value, "__init__"):
+        return ""
     try:
-        return f"`{name}{_parameters(value)}`\n"
+        parameters = _parameters(value)
+        is_made_elsewhere = parameters == "(*args, **named)"  # by functions such as `field`
+        return "" if is_made_elsewhere else f"`{name}{parameters}`\n"
     except (TypeError, ValueError):
         return ""
 
 
-def _members(cls: type) -> Iterator[str]:
-    """The methods and properties that the class itself documents, in a line each."""
-    lines = []
+def members_of(cls: type) -> Iterator[tuple[str, Any]]:
+    """The methods and properties of a class itself that users call, as functions."""
     for name, member in vars(cls).items():
         function = member.fget if isinstance(member, property) else member
-        function = getattr(function, "__func__", function)
-        doc = inspect.getdoc(function) if inspect.isroutine(function) else None
-        if name.startswith("_") or not doc:
+        function = getattr(function, "func", getattr(function, "__func__", function))
+        if inspect.isroutine(function) and not (name.startswith("_") or is_internal(cls, name)):
+            yield name, function
+
+
+def _members(name: str, cls: type) -> Iterator[str]:
+    """The methods and properties that the class itself documents.
+
+    Those with a docstring of one line are a list; each other one has a heading.
+    """
+    bases = [f"`qd.{base.__name__}`" for base in cls.__bases__ if base in vars(octants).values()]
+    if bases and not issubclass(cls, BaseException):
+        yield f"It also has the members of {', '.join(bases)}.\n"
+    lines, sections = [], []
+    for member_name, function in members_of(cls):
+        doc, member = inspect.getdoc(function), vars(cls)[member_name]
+        if not doc:
             continue
-        call = "" if isinstance(member, property) else _parameters(function)
-        lines.append(f"* `{name}{call}`: {_plain(doc.splitlines()[0])}")
+        is_read = isinstance(member, (property, functools.cached_property))
+        call = "" if is_read else _parameters(function)
+        first, _, rest = doc.partition("\n")
+        if rest:
+            sections += [f"#### {name}.{member_name}\n", f"`{name}.{member_name}{call}`\n"]
+            sections.append(_plain(doc) + "\n")
+        else:
+            lines.append(f"* `{member_name}{call}`: {_plain(first)}")
     if lines:
         yield "\n".join(lines) + "\n"
+    yield from sections
 
 
 def _parameters(function: Any) -> str:
@@ -231,7 +336,9 @@ def _plain(text: str) -> str:
 
 
 def _section(match: re.Match[str]) -> str:
-    """A section as a list: an entry for each line at its first indentation."""
+    """A section as a list: an entry for each line at its first indentation; results as prose."""
+    if match[1] == "Returns":
+        return f"**Returns**\n\n{textwrap.dedent(match[2])}"
     entries = re.sub(r"^    (?! )", "* ", match[2], flags=re.MULTILINE)
     entries = re.sub(r"^        ", "  ", entries, flags=re.MULTILINE)
     entries = re.sub(r"^\* (\w+): ", r"* `\1`: ", entries, flags=re.MULTILINE)

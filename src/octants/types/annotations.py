@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from octants.diagnostics.launch_errors import WrongAnnotationOption
 from octants.diagnostics.user_frames import user_span
+from octants.internal_members import internal
 from octants.types.default_types import resolve
 from octants.types.scalars import DType, i32
 
@@ -16,10 +17,21 @@ from octants.types.scalars import DType, i32
 class Template:
     """The annotation of an argument that is known at compile time: ``x: qd.template()``.
 
-    The kernel is compiled for each value; a field, a function, a number or any other Python
-    object may be given. Where that is a field or an ndarray, `element_type` and `ndim` state its
-    dtype and its number of axes; another one is an error. The class itself serves as the annotation
-    too.
+    The kernel is compiled for each value: a field, a function, a number or any other Python object.
+    The class itself serves as the annotation, too.
+
+    Example::
+
+        @qd.kernel
+        def copy(a: qd.template(), b: qd.template()):
+            for i in a:
+                b[i] = a[i]
+
+        copy(qd.field(qd.f32, 10), qd.field(qd.f32, 10))
+
+    Args:
+        element_type: the dtype that a field or an ndarray must have; another one is an error.
+        ndim: the number of axes that it must have.
     """
 
     def __init__(self, element_type: Any = None, ndim: int | None = None) -> None:
@@ -65,14 +77,30 @@ BOUNDARIES = ("unsafe", "clamp")
 class NdarrayAnnotation:
     """The annotation of an array argument: ``x: qd.types.ndarray(dtype=qd.f32, ndim=1)``.
 
-    What is left out is taken from the argument, and the kernel compiled for it: `dtype` (a scalar
-    type, or a vector or matrix type for arrays of those), `ndim` (the number of axes, without those
-    of the element), `needs_grad` (True: the argument must have a gradient; False: its gradient is
-    not used). With ``boundary="clamp"`` each index is clamped to the extents, so that reads and
-    writes beyond an end are of the first or last element; with "unsafe" it must be within them. The
-    class itself serves as an annotation that leaves out everything, and
-    ``ndarray[qd.f32, 1]`` is short for ``ndarray(qd.f32, 1)``; type checkers understand
-    ``NDArray[qd.f32, Literal[1]]``, which is the same.
+    What is left out is taken from the argument, and the kernel compiled for it. The class itself
+    serves as an annotation that leaves out everything, and ``ndarray[qd.f32, 1]`` is short for
+    ``ndarray(qd.f32, 1)``; type checkers understand ``NDArray[qd.f32, Literal[1]]``, which is the
+    same.
+
+    Example::
+
+        @qd.kernel
+        def add(a: qd.types.ndarray(qd.f32, 1), b: qd.types.ndarray(ndim=1)):
+            for i in a:
+                a[i] += b[i]
+
+    Args:
+        dtype: a scalar type, or a vector or matrix type for arrays of those.
+        ndim: the number of axes, without those of the element.
+        element_dim: the number of axes of an element: 0, 1 or 2.
+        element_shape: the shape of an element, such as (3,) or (2, 2).
+        field_dim: an older name of `ndim`.
+        needs_grad: True: the argument must have a gradient; False: its gradient is not used.
+        boundary: "clamp" clamps each index to the extents, so that reads and writes beyond an end
+            are of the first or last element; with "unsafe" an index must be within them.
+
+    Raises:
+        OctantsSyntaxError: `boundary` is neither.
     """
 
     def __init__(
@@ -135,6 +163,7 @@ class SparseMatrixBuilderAnnotation:
     """
 
     @property
+    @internal
     def members(self) -> Mapping[str, NdarrayAnnotation]:
         """The arrays of a builder: where its entries are, and how many there are."""
         number, one = NdarrayAnnotation(ndim=1), NdarrayAnnotation(i32, 1)

@@ -37,7 +37,8 @@ def default_float() -> DType:
 def resolve(dtype: Any) -> DType:
     """The scalar type for a dtype of any notation: ours, Python's ``int``, or numpy's.
 
-    ``TypeError`` if there is none.
+    Raises:
+        TypeError: there is none.
     """
     if isinstance(dtype, DType):
         return dtype

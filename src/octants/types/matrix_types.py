@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.library_errors import MissingElementType, WrongHostValue
+from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
 from octants.types.matrix_values import Matrix, Vector
@@ -18,8 +19,13 @@ class MatrixType:
 
     It takes n * m numbers row by row, rows, one matrix, or one number for all elements; vectors
     and numbers may be mixed: ``vec4(v.xyz, 1.0)``. As an annotation it is the type of an argument
-    or a return value, as a dtype that of the elements of a field or an array. Without `dtype` it
-    says the shape only: an annotation with it keeps the element type of what it is given.
+    or a return value, as a dtype that of the elements of a field or an array.
+
+    Args:
+        n: the number of rows.
+        m: the number of columns.
+        dtype: the scalar type of an element. Without it the type is a shape only: an annotation
+            with it keeps the element type of what it is given.
     """
 
     ndim = 2
@@ -30,6 +36,7 @@ class MatrixType:
         self._dtype = dtype if dtype in (int, float, uint, None) else resolve(dtype)
 
     @property
+    @internal
     def has_dtype(self) -> bool:
         """Whether the type of an element is stated."""
         return self._dtype is not None
@@ -45,6 +52,7 @@ class MatrixType:
             raise self.missing_element_type().at(None)
         return resolve(self._dtype)
 
+    @internal
     def missing_element_type(self) -> MissingElementType:
         """The error where the type of an element is needed and not stated."""
         return MissingElementType(str(self), f"{str(self)[:-1]}, qd.f32)")
@@ -55,16 +63,19 @@ class MatrixType:
         return (self.n, self.m)
 
     @property
+    @internal
     def declared_dtype(self) -> DType | None:
         """The scalar type of an element where it is one; None for others."""
         return self._dtype if isinstance(self._dtype, DType) else None
 
     @property
+    @internal
     def python_dtype(self) -> Any:
         """The type of an element as it was given: ``int`` and ``float`` stay what they are."""
         return self._dtype
 
     def get_shape(self) -> tuple[int, ...]:
+        """(n, m); (n,) for vectors."""
         return self.element_shape
 
     def __call__(self, *elements: Any) -> Matrix:
@@ -111,7 +122,10 @@ class MatrixType:
 
 
 class VectorType(MatrixType):
-    """The type of vectors of n elements; called, it makes one, on the host and in kernels."""
+    """The type of vectors of `n` elements; called, it makes one, on the host and in kernels.
+
+    See `MatrixType` for `dtype`, and for what a call takes.
+    """
 
     ndim = 1
 
@@ -120,6 +134,7 @@ class VectorType(MatrixType):
 
     @property
     def element_shape(self) -> tuple[int, ...]:
+        """(n,)."""
         return (self.n,)
 
     def __repr__(self) -> str:
@@ -127,17 +142,21 @@ class VectorType(MatrixType):
 
 
 def vector(n: int, dtype: Any = None, *, unpacked: bool = False) -> VectorType:  # noqa: ARG001
-    """The type of vectors of ``n`` elements of a scalar type.
+    """The type of vectors of `n` elements of the scalar type `dtype`.
 
     Without `dtype`, as the annotation of a function's parameter or of an array's elements, it
     checks the shape and keeps the element type. `unpacked` is accepted and ignored: vectors are
-    taken apart into scalars anyway.
+    taken apart into scalars anyway. Example::
+
+        vec3 = qd.types.vector(3, qd.f32)
+        position = qd.field(vec3, shape=100)
+        origin = vec3(0.0, 0.0, 1.0)
     """
     return VectorType(n, dtype)
 
 
 def matrix(n: int, m: int, dtype: Any = None) -> MatrixType:
-    """The type of matrices of ``n`` rows and ``m`` columns; see `vector` for `dtype`."""
+    """The type of matrices of `n` rows and `m` columns; see `vector` for `dtype`."""
     return MatrixType(n, m, dtype)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve
 from octants.types.enums import Layout
@@ -22,11 +23,19 @@ if TYPE_CHECKING:
 class Matrix:
     """A small vector or matrix of numbers: a value in kernels, backed by numpy on the host.
 
-    ``Matrix([[1, 2], [3, 4]])`` is a matrix; a list of numbers makes a vector, a list of vectors a
-    matrix of these rows. `dt` is the type of the elements; without it they are Python numbers,
-    which are of the default types in a kernel. Operators and functions work by element, ``@`` is
-    the product of linear algebra. Elements are read and written by ``m[i, j]``, ``v[i]``, slices,
-    and ``v.x``, ``v.zyx``; a vector has up to four named components.
+    Operators and functions work by element, ``@`` is the product of linear algebra. Elements are
+    read and written by ``m[i, j]``, ``v[i]``, slices, and ``v.x``, ``v.zyx``; a vector has up to
+    four named components. Example::
+
+        rotation = qd.Matrix([[0.0, -1.0], [1.0, 0.0]])
+        v = rotation @ qd.Vector([2.0, 0.0])
+        print(v.y, v.norm())
+
+    Args:
+        arr: nested lists or a numpy array: ``[[1, 2], [3, 4]]`` is a matrix, a list of numbers a
+            vector, a list of vectors a matrix of these rows.
+        dt: the type of the elements; without it they are Python numbers, which have the default
+            types in a kernel.
     """
 
     __slots__ = ("_array", "_declared")
@@ -39,6 +48,7 @@ class Matrix:
         self._set(to_array(type(self).__name__, arr, dt), declared_type(arr, dt))
 
     @classmethod
+    @internal
     def of(cls, array: Array, declared: DType) -> Any:
         """The value of an array of its shape and type, which it keeps."""
         made = cls.__new__(cls)
@@ -77,11 +87,13 @@ class Matrix:
         return self.to_numpy()
 
     @property
+    @internal
     def declared_dtype(self) -> DType | None:
         """The type of the elements where it was stated; None for Python numbers."""
         return self._declared
 
     def get_shape(self) -> tuple[int, ...]:
+        """(n,) of a vector, (n, m) of a matrix."""
         return self.shape
 
     def __len__(self) -> int:
@@ -140,21 +152,27 @@ class Matrix:
     # -- reductions -----------------------------------------------------------------------------
 
     def sum(self) -> Any:
+        """The sum of all elements."""
         return self._array.sum().item()
 
     def max(self) -> Any:
+        """The greatest element."""
         return self._array.max().item()
 
     def min(self) -> Any:
+        """The least element."""
         return self._array.min().item()
 
     def any(self) -> bool:
+        """Whether some element is not 0."""
         return bool(self._array.any())
 
     def all(self) -> bool:
+        """Whether no element is 0."""
         return bool(self._array.all())
 
     def trace(self) -> Any:
+        """The sum of the diagonal of a square matrix."""
         self._require(self._is_square, "trace() is for square matrices")
         return self._array.trace().item()
 
@@ -217,15 +235,18 @@ class Matrix:
         return product
 
     def transpose(self) -> Matrix:
+        """The matrix with rows and columns exchanged."""
         self._require(self._array.ndim == 2, "transpose() is for matrices; see outer_product()")
         flipped: Matrix = _wrap(self._array.T.copy(), self._declared)
         return flipped
 
     def determinant(self) -> float:
+        """The determinant of a square matrix; in kernels, of up to 4 rows."""
         self._require(self._is_square, "determinant() is for square matrices")
         return float(np.linalg.det(self._array.astype(np.float64)))
 
     def inverse(self) -> Matrix:
+        """The inverse of a square matrix; in kernels, of up to 4 rows."""
         self._require(self._is_square, "inverse() is for square matrices")
         inverse = np.linalg.inv(self._array.astype(np.float64))
         if self._array.dtype.kind == "f":
@@ -237,27 +258,27 @@ class Matrix:
 
     @staticmethod
     def zero(dt: Any, n: int, m: int | None = None) -> Matrix:
-        """Zeros: a vector of n elements, or an n by m matrix."""
+        """Zeros of type `dt`: a vector of `n` elements, or an `n` by `m` matrix."""
         return _filled(0, dt, n, m)
 
     @staticmethod
     def one(dt: Any, n: int, m: int | None = None) -> Matrix:
-        """Ones: a vector of n elements, or an n by m matrix."""
+        """Ones of type `dt`: a vector of `n` elements, or an `n` by `m` matrix."""
         return _filled(1, dt, n, m)
 
     @staticmethod
     def unit(n: int, i: int, dt: Any = None) -> Matrix:
-        """The vector of n elements that are 0, but for element i, which is 1."""
+        """The vector of `n` elements of type `dt` that are 0, but for element `i`, which is 1."""
         return Vector([int(k == i) for k in range(n)], dt)
 
     @staticmethod
     def identity(dt: Any, n: int) -> Matrix:
-        """The n by n identity matrix."""
+        """The `n` by `n` identity matrix of type `dt`."""
         return Matrix(np.eye(n, dtype=np.int64), dt)
 
     @staticmethod
     def diag(dim: int, val: Any) -> Matrix:
-        """The square matrix with ``val`` on its diagonal and 0 elsewhere."""
+        """The square matrix of `dim` rows with `val` on its diagonal and 0 elsewhere."""
         return Matrix([[val if i == j else 0 for j in range(dim)] for i in range(dim)])
 
     @staticmethod
@@ -287,10 +308,14 @@ class Matrix:
         layout: Layout = Layout.AOS,
         ndim: int | None = None,
     ) -> Any:
-        """A field of n by m matrices; see `octants.field` for the options.
+        """A field of `n` by `m` matrices; see `octants.field` for the other arguments.
 
-        `layout` says whether the components of an element stand together (AOS), or each in an array
-        of its own (SOA). With ``ndim=1`` a matrix of one column is a vector.
+        Args:
+            n: the number of rows.
+            m: the number of columns.
+            layout: whether the components of an element stand together (``Layout.AOS``), or each in
+                an array of its own (``Layout.SOA``).
+            ndim: 1 makes a matrix of one column a vector.
         """
         return array_factory_hooks.make(
             "field",
@@ -310,14 +335,24 @@ class Matrix:
     def ndarray(
         cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, **options: Any
     ) -> Any:
-        """An array of n by m matrices; see `octants.ndarray` for the options."""
+        """An array of `n` by `m` matrices; see `octants.ndarray` for the other arguments.
+
+        Args:
+            n: the number of rows.
+            m: the number of columns.
+        """
         return array_factory_hooks.make(
             "ndarray", dtype, shape, element_shape=(n, m), needs_grad=needs_grad, **options
         )
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **options: Any) -> Any:
-        """A field or an array of n by m matrices, by ``backend``; see `octants.tensor`."""
+        """A field or an array of `n` by `m` matrices, by ``backend``; see `octants.tensor`.
+
+        Args:
+            n: the number of rows.
+            m: the number of columns.
+        """
         return array_factory_hooks.make("tensor", dtype, shape, element_shape=(n, m), **options)
 
     # -- Python's protocols ---------------------------------------------------------------------
@@ -389,6 +424,13 @@ class Vector(Matrix):
     """A vector: ``Vector([1, 2, 3])``, with the methods of `Matrix`.
 
     In a kernel the elements may be run-time values; their common type is that of the vector.
+
+    Args:
+        arr: a list of numbers, or a numpy array of one axis.
+        dt: the type of the elements, as for `Matrix`.
+
+    Raises:
+        OctantsRuntimeTypeError: the elements are not numbers along one axis.
     """
 
     __slots__ = ()
@@ -413,7 +455,17 @@ class Vector(Matrix):
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
     ) -> Any:
-        """A field of vectors of n elements; see `Matrix.field`."""
+        """A field of vectors of `n` elements; see `octants.field` for the other arguments.
+
+        Example::
+
+            velocity = qd.Vector.field(3, qd.f32, shape=100, needs_grad=True)
+            velocity[0] = [1.0, 0.0, 0.0]
+
+        Args:
+            n: the number of elements of a vector.
+            layout: as for `Matrix.field`.
+        """
         return array_factory_hooks.make(
             "field",
             dtype,
@@ -431,14 +483,18 @@ class Vector(Matrix):
     def ndarray(  # type: ignore[override]
         cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, **options: Any
     ) -> Any:
-        """An array of vectors of n elements; see `octants.ndarray` for the options."""
+        """An array of vectors of `n` elements; see `octants.ndarray` for the other arguments.
+
+        Args:
+            n: the number of elements of a vector.
+        """
         return array_factory_hooks.make(
             "ndarray", dtype, shape, element_shape=(n,), needs_grad=needs_grad, **options
         )
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **options: Any) -> Any:  # type: ignore[override]
-        """A field or an array of vectors of n elements, by ``backend``; see `octants.tensor`."""
+        """A field or an array of vectors of `n` elements, by ``backend``; see `octants.tensor`."""
         return array_factory_hooks.make("tensor", dtype, shape, element_shape=(n,), **options)
 
 

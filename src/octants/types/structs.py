@@ -7,6 +7,7 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
+from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
 from octants.types.enums import Layout
@@ -100,7 +101,14 @@ class Struct:
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
     ) -> Any:
-        """A field of structs with members of these types; see `octants.field` for the options."""
+        """A field of structs; see `octants.field` for the other arguments.
+
+        Args:
+            members: the types of the members by name, in a dict.
+            methods: functions of the language by name, whose first parameter is the struct.
+            layout: whether the members of a struct stand together (``Layout.AOS``), or each in an
+                array of its own (``Layout.SOA``).
+        """
         return StructType(members, methods).field(
             shape,
             name=name,
@@ -114,9 +122,16 @@ class Struct:
 class StructType:
     """The type of structs with these members; called, it makes one, on the host and in kernels.
 
-    Members are scalar, vector, matrix or struct types. It takes values by position or by name;
-    those left out are zero. A number in place of a struct is the first member of that. `methods`
-    are functions of the language whose first parameter is the struct.
+    It takes values by position or by name; those left out are zero. A number in place of a struct
+    is the first member of that.
+
+    Args:
+        members: scalar, vector, matrix or struct types by name, in a dict.
+        methods: functions of the language by name, whose first parameter is the struct.
+        name: the name of the type in messages.
+
+    Raises:
+        OctantsRuntimeTypeError: there are no members.
     """
 
     def __init__(
@@ -135,6 +150,7 @@ class StructType:
         if not self.members:
             raise WrongHostValue(name, "a struct has at least one member").at(None)
 
+    @internal
     def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Values by the names of members, in order; `...` where none is given.
 
@@ -195,7 +211,14 @@ class StructType:
 
 
 def struct(**members: Any) -> StructType:
-    """The type of structs: ``struct(mass=f32, position=vector(3, f32))``."""
+    """The type of structs: ``struct(mass=f32, position=vector(3, f32))``.
+
+    Example::
+
+        Particle = qd.types.struct(mass=qd.f32, position=qd.types.vector(3, qd.f32))
+        particles = Particle.field(shape=100)
+        particles[0] = Particle(mass=2.0, position=[0.0, 1.0, 0.0])
+    """
     return StructType(members)
 
 
@@ -211,7 +234,20 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type) -> StructType:
-        """Make a class a struct type: annotations are its members, functions its methods."""
+        """Make a class a struct type: annotations are its members, functions its methods.
+
+        Example::
+
+            @qd.dataclass
+            class Ball:
+                position: qd.types.vector(3, qd.f32)
+                radius: qd.f32
+
+                def volume(self):
+                    return 4.0 / 3.0 * qd.math.pi * self.radius**3
+
+            balls = Ball.field(shape=100)
+        """
         members = inspect.get_annotations(cls, eval_str=True)
         methods = {name: x for name, x in vars(cls).items() if callable(x) and not _is_dunder(name)}
         return StructType(members, methods, cls.__name__)

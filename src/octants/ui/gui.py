@@ -16,20 +16,22 @@ from octants.ui.vertex_arrays import each, rows
 class GUI:
     """A canvas of shapes, as programs with a window draw on it; no window opens.
 
-    Points are in the unit square, with y upwards; colours are 0xRRGGBB; radii are in pixels.
+    Points (`pos`, `begin`, `end`, `orig`, `topleft`, `bottomright`, `a`, `b`, `c`) are in the unit
+    square, with y upwards. `color` is 0xRRGGBB, `radius` is in pixels: of a disc, or half the width
+    of a line. `direction` leads from the beginning of an arrow to its end; `bound` is the distance
+    of a grid from the edges, in cells. Example::
+
+        gui = qd.GUI("balls", (200, 100), background_color=0x112F41)
+        gui.circles(positions, radius=3, color=0xED553B)
+        gui.show("frame.png")
 
     Args:
-        name: The title; it is not shown.
-        res: The size in pixels, one number or two.
-        background_color: What a frame begins with.
-        show_gui: As in programs with windows; none opens in any case.
-        fullscreen: Likewise.
-        fast_gui: Likewise.
-
-    Example:
-        >>> gui = qd.GUI("balls", (200, 100), background_color=0x112F41)
-        >>> gui.circles(positions, radius=3, color=0xED553B)
-        >>> gui.show("frame.png")
+        name: the title; it is not shown.
+        res: the size in pixels, one number or two.
+        background_color: the colour in which a frame begins, 0xRRGGBB.
+        show_gui: accepted for programs with windows; none opens in any case.
+        fullscreen: accepted and ignored, likewise.
+        fast_gui: accepted and ignored, likewise.
     """
 
     SHIFT, ALT, CTRL = events.SHIFT, events.ALT, events.CTRL
@@ -89,11 +91,14 @@ class GUI:
         self._canvas().put(img)
 
     def contour(self, scalar_field: Any, normalize: bool = False) -> None:
-        """Fill the frame with a scalar field of two dimensions, in colours."""
+        """Fill the frame with `scalar_field`, of two dimensions, in colours.
+
+        `normalize` maps its range to the colours; without it, they stand for 0 to 1.
+        """
         self._canvas().put(colour_map(to_array(scalar_field), normalize))
 
     def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
-        """A disc."""
+        """A disc at the point `pos`."""
         self.circles([to_array(pos)], radius, color)
 
     def circles(
@@ -104,9 +109,14 @@ class GUI:
         palette: Any = None,
         palette_indices: Any = None,
     ) -> None:
-        """Discs at points of shape (n, 2); radii and colours are one, or one for each.
+        """Discs at points of shape (n, 2), with one radius and colour, or arrays of n.
 
-        With a palette, a list of colours, `palette_indices` of shape (n,) chooses from it.
+        Args:
+            pos: the points, of shape (n, 2).
+            radius: in pixels, one or n.
+            color: 0xRRGGBB, one or n.
+            palette: a list of colours to choose from, instead of `color`.
+            palette_indices: which colours of the palette, of shape (n,).
         """
         points = rows(pos)
         shades = each(color, len(points))
@@ -115,17 +125,17 @@ class GUI:
         self._canvas().circles(points, each(radius, len(points)), from_hex(shades))
 
     def line(self, begin: Any, end: Any, radius: float = 1, color: int = 0xFFFFFF) -> None:
-        """A straight line, as wide as two radii."""
+        """A straight line between two points, as wide as two radii."""
         self.lines([to_array(begin)], [to_array(end)], radius, color)
 
     def lines(self, begin: Any, end: Any, radius: Any = 1, color: Any = 0xFFFFFF) -> None:
-        """Lines between points of shape (n, 2)."""
+        """Lines between points of shape (n, 2), with one radius and colour, or arrays of n."""
         ends = np.stack([rows(begin), rows(end)], 1)
         shades = from_hex(each(color, len(ends)))
         self._canvas().lines(ends, 2 * each(radius, len(ends)), shades)
 
     def triangle(self, a: Any, b: Any, c: Any, color: int = 0xFFFFFF) -> None:
-        """A filled triangle."""
+        """A filled triangle with three corners."""
         self.triangles([to_array(a)], [to_array(b)], [to_array(c)], color)
 
     def triangles(self, a: Any, b: Any, c: Any, color: Any = 0xFFFFFF) -> None:
@@ -140,7 +150,14 @@ class GUI:
         self._canvas().rectangle(topleft, bottomright, radius, from_hex(color))
 
     def text(self, content: str, pos: Any, font_size: int = 15, color: int = 0xFFFFFF) -> None:
-        """Text whose upper left corner is at a point."""
+        """Text whose upper left corner is at the point `pos`.
+
+        Args:
+            content: the text.
+            pos: a point.
+            font_size: in pixels.
+            color: 0xRRGGBB.
+        """
         self._canvas().text(content, pos, font_size, from_hex(color))
 
     def arrow(
@@ -180,7 +197,13 @@ class GUI:
     def vector_field(
         self, vector_field: Any, arrow_spacing: int = 5, color: int = 0xFFFFFF
     ) -> None:
-        """Arrows along a field of vectors, one for `arrow_spacing` points in each direction."""
+        """Arrows along a field of vectors, scaled so that the longest are seen.
+
+        Args:
+            vector_field: of shape (columns, rows, 2).
+            arrow_spacing: how many elements there are for each arrow, in each direction.
+            color: 0xRRGGBB.
+        """
         ways = to_array(vector_field)[::arrow_spacing, ::arrow_spacing]
         longest = float(np.abs(ways).max()) or 1.0
         self.arrow_field(ways * (arrow_spacing / max(self.res) / longest), color=color)
@@ -226,7 +249,14 @@ class GUI:
         return 0.5, 0.5
 
     def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
-        """A slider that never moves; its `value` is the least one."""
+        """A slider that never moves; its `value` is `minimum`.
+
+        Args:
+            text: ignored, as it is not shown.
+            minimum: the value.
+            maximum: ignored.
+            step: ignored.
+        """
         return Widget(minimum)
 
     def label(self, text: str) -> Widget:
@@ -234,7 +264,7 @@ class GUI:
         return Widget(0)
 
     def button(self, text: str, event_name: str | None = None) -> str:
-        """A button that is never pressed; the name of its event."""
+        """A button `text` that is never pressed; gives `event_name`, or a name made of `text`."""
         return event_name or f"WidgetButton_{text}"
 
     def _canvas(self) -> Picture:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.internal_members import internal
 from octants.ui.picture import Array, Picture, from_floats, to_array
 from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 
@@ -32,19 +33,19 @@ class Camera:
         self._sides = {"left": -1.0, "right": 1.0, "top": 1.0, "bottom": -1.0}
 
     def position(self, x: float, y: float, z: float) -> None:
-        """Where the camera is."""
+        """Set the point (`x`, `y`, `z`) where the camera is."""
         self.curr_position = np.array([x, y, z], float)
 
     def lookat(self, x: float, y: float, z: float) -> None:
-        """What it looks at."""
+        """Set the point (`x`, `y`, `z`) that the camera looks at."""
         self.curr_lookat = np.array([x, y, z], float)
 
     def up(self, x: float, y: float, z: float) -> None:
-        """What is upwards in the picture."""
+        """Set the direction (`x`, `y`, `z`) that is upwards in the picture."""
         self.curr_up = np.array([x, y, z], float)
 
     def projection_mode(self, mode: ProjectionMode) -> None:
-        """How the camera sees."""
+        """Set how the camera sees: `ProjectionMode.Perspective` or `Orthogonal`."""
         self._mode = mode
 
     def fov(self, fov: float) -> None:
@@ -86,6 +87,7 @@ class Camera:
         matrix[3, :3] = -self.curr_position @ matrix[:3, :3]
         return matrix
 
+    @internal
     def project(self, points: Array, aspect: float) -> tuple[Array, Array, Array]:
         """Where points of shape (n, 3) are seen in the unit square.
 
@@ -107,6 +109,7 @@ class Camera:
             scale = 0.5 / (np.tan(np.radians(self._fov) / 2.0) * depth)
         return np.stack([0.5 + scale * x / aspect, 0.5 + scale * y], 1), depth, scale
 
+    @internal
     def sees(self, depth: Array) -> Array:
         """Whether things are between the nearest and the farthest that is seen."""
         return (depth > self._near) & (depth < self._far)
@@ -155,7 +158,28 @@ class Shapes:
 
 @dataclass
 class Scene:
-    """Things to be drawn, the lights, and the camera."""
+    """Things to be drawn, the lights, and the camera.
+
+    Vertices have the shape (n, 3), in units of the world; colours are floats from 0 to 1. Arguments
+    that several methods have:
+
+    Args:
+        color: the colour of all, of three floats.
+        per_vertex_color: the colours of the vertices, of shape (n, 3), instead of `color`.
+        vertices: the points, of shape (n, 3).
+        indices: the numbers of the vertices of each line or triangle; without it they are taken in
+            order.
+        vertex_offset: the first vertex to draw.
+        vertex_count: how many to draw; all by default.
+        index_offset: the first index to draw.
+        index_count: how many indices to draw; all by default.
+
+    Attributes:
+        shapes: what is drawn next.
+        lights: the points that light comes from.
+        ambient: the brightness without a light, from 0 to 1.
+        camera: where the scene is seen from.
+    """
 
     shapes: list[Shapes] = field(default_factory=list)
     lights: list[Array] = field(default_factory=list)
@@ -171,7 +195,7 @@ class Scene:
         self.ambient = float(np.mean(color))
 
     def point_light(self, pos: Any, color: Any) -> None:
-        """Light from a point."""
+        """Light from the point `pos`. It is white: `color` is ignored."""
         self.lights.append(np.asarray(pos, float))
 
     def particles(
@@ -184,7 +208,17 @@ class Scene:
         index_offset: int = 0,
         index_count: int | None = None,
     ) -> None:
-        """Balls at points of shape (n, 3)."""
+        """Balls at points.
+
+        Args:
+            centers: of shape (n, 3).
+            radius: of all, in units of the world.
+            color: the colour of all, of three floats.
+            per_vertex_color: the colours of the balls, of shape (n, 3), instead of `color`.
+            per_vertex_radius: the radii of the balls, of shape (n,), instead of `radius`.
+            index_offset: the first ball to draw.
+            index_count: how many to draw; all by default.
+        """
         points = rows(centers)
         shades = colours(color, per_vertex_color, len(points))
         radii = each(radius if per_vertex_radius is None else per_vertex_radius, len(points))
@@ -203,7 +237,11 @@ class Scene:
         index_offset: int = 0,
         index_count: int | None = None,
     ) -> None:
-        """Lines between pairs of points of shape (n, 3), or those that `indices` name."""
+        """Lines between pairs of vertices.
+
+        Args:
+            width: in pixels.
+        """
         every = rows(vertices)
         shades = colours(color, per_vertex_color, len(every))
         points = _some(every, vertex_offset, vertex_count)
@@ -224,7 +262,13 @@ class Scene:
         index_count: int | None = None,
         show_wireframe: bool = False,
     ) -> None:
-        """Triangles of points of shape (n, 3), or those that `indices` name."""
+        """Triangles of three vertices each.
+
+        Args:
+            normals: ignored; the light is that of flat triangles.
+            two_sided: ignored; both sides of a triangle are drawn.
+            show_wireframe: draw only the edges.
+        """
         every = rows(vertices)
         shades = colours(color, per_vertex_color, len(every))
         points = _some(every, vertex_offset, vertex_count)
@@ -239,7 +283,12 @@ class Scene:
     def mesh_instance(
         self, vertices: Any, *arguments: Any, transforms: Any = None, **named: Any
     ) -> None:
-        """A mesh drawn once for each of the transforms of shape (n, 4, 4), rows times matrix."""
+        """A mesh drawn once for each of the matrices `transforms`, of shape (n, 4, 4).
+
+        A vertex, as a row, times the matrix is where it is drawn. The other arguments are those of
+        `mesh`, with ``instance_offset`` and ``instance_count`` for the first matrix and the number
+        of matrices.
+        """
         first = named.pop("instance_offset", 0)
         count = named.pop("instance_count", None)
         if transforms is None:
@@ -250,6 +299,7 @@ class Scene:
         for matrix in matrices[first : None if count is None else first + count]:
             self.mesh(points @ matrix[:3, :3] + matrix[3, :3], *arguments, **named)
 
+    @internal
     def draw(self, picture: Picture) -> None:
         """Draw everything into a picture, and empty the scene for the next frame."""
         seen = Scene(self.shapes, self.lights, self.ambient, copy.deepcopy(self.camera))
@@ -257,6 +307,7 @@ class Scene:
         if seen.shapes:
             picture.later(lambda: seen.project(picture))
 
+    @internal
     def project(self, picture: Picture) -> None:
         """Add what the camera sees to a picture, the farthest first."""
         aspect = picture.width / picture.height

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from octants.internal_members import internal
 from octants.ui.frame_output import Frames
 from octants.ui.gui import colour_map
 from octants.ui.picture import Picture, from_floats, to_array
@@ -20,20 +21,21 @@ from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 class Window:
     """A window in which canvases and scenes are drawn; none opens, frames become files.
 
-    Args:
-        name: The title; it is not shown.
-        res: The size in pixels, (width, height).
-        vsync: As in programs with windows; nothing waits here.
-        show_window: Likewise.
-        fps_limit: Likewise.
-        pos: Likewise.
+    Example::
 
-    Example:
-        >>> window = qd.ui.Window("cloth", (640, 480))
-        >>> canvas = window.get_canvas()
-        >>> canvas.set_image(pixels)
-        >>> window.save_image("frame.png")
-        >>> window.show()
+        window = qd.ui.Window("cloth", (640, 480))
+        canvas = window.get_canvas()
+        canvas.set_image(pixels)
+        window.save_image("frame.png")
+        window.show()
+
+    Args:
+        name: the title; it is not shown.
+        res: the size in pixels, (width, height).
+        vsync: accepted for programs with windows; nothing waits here.
+        show_window: accepted and ignored, likewise.
+        fps_limit: accepted and ignored, likewise.
+        pos: accepted and ignored, likewise.
     """
 
     def __init__(
@@ -117,11 +119,18 @@ class Window:
 class Canvas:
     """What is drawn in a window.
 
-    Points are in the unit square, with y upwards; colours are floats from 0 to 1; radii and widths
-    are fractions of the height.
+    Points are in the unit square, with y upwards. Arguments that several methods have:
 
     Args:
-        res: The size in pixels.
+        res: the size in pixels.
+        color: the colour of all, of three floats from 0 to 1.
+        per_vertex_color: the colours of the points, of shape (n, 3), instead of `color`.
+        radius: of discs, as a fraction of the height.
+        per_vertex_radius: the radii of the discs, of shape (n,), instead of `radius`.
+        width: of lines, as a fraction of the height.
+        centers, vertices: points of shape (n, 2).
+        indices: the numbers of the vertices of each line or triangle; without it they are taken in
+            order.
     """
 
     def __init__(self, res: tuple[int, int]) -> None:
@@ -129,10 +138,12 @@ class Canvas:
         self._background: Any = (0, 0, 0)
         self._picture: Picture | None = None
 
+    @internal
     def begin(self) -> None:
         """Forget what was drawn."""
         self._picture = None
 
+    @internal
     def picture(self) -> Picture:
         """What was drawn so far."""
         if self._picture is None:
@@ -153,7 +164,11 @@ class Canvas:
     def contour(
         self, scalar_field: Any, cmap_name: str = "plasma", normalize: bool = False
     ) -> None:
-        """Fill the frame with a scalar field of two dimensions, in colours."""
+        """Fill the frame with `scalar_field`, of two dimensions, in colours.
+
+        `normalize` maps its range to the colours; without it, they stand for 0 to 1. `cmap_name` is
+        ignored: the colours are those of "plasma".
+        """
         self.picture().put(colour_map(to_array(scalar_field), normalize))
 
     def circles(
@@ -178,7 +193,7 @@ class Canvas:
         color: Any = GREY,
         per_vertex_color: Any = None,
     ) -> None:
-        """Lines between pairs of points of shape (n, 2), or those that `indices` name."""
+        """Lines between pairs of vertices."""
         positions = rows(vertices)
         shades = colours(color, per_vertex_color, len(positions))
         pairs = groups(indices, len(positions), 2)
@@ -188,7 +203,7 @@ class Canvas:
     def triangles(
         self, vertices: Any, color: Any = GREY, indices: Any = None, per_vertex_color: Any = None
     ) -> None:
-        """Filled triangles of points of shape (n, 2), or those that `indices` name."""
+        """Filled triangles of three vertices each."""
         positions = rows(vertices)
         shades = colours(color, per_vertex_color, len(positions))
         corners = groups(indices, len(positions), 3)
@@ -202,7 +217,15 @@ class Canvas:
         width: float = 0.002,
         color: Any = (0, 0, 0),
     ) -> None:
-        """Lines along a field of vectors of shape (columns, rows, 2)."""
+        """Lines along a field of vectors.
+
+        Args:
+            vector_field: of shape (columns, rows, 2).
+            arrow_spacing: how many elements there are for each line, in each direction.
+            scale: the length of the line of a vector of length 1, as a part of the square.
+            width: as a fraction of the height.
+            color: of three floats from 0 to 1.
+        """
         directions = to_array(vector_field)
         cells = np.indices(directions.shape[:2])[:, ::arrow_spacing, ::arrow_spacing]
         cells = cells.reshape(2, -1).T
@@ -220,7 +243,12 @@ class Canvas:
 
 
 class Gui:
-    """Sliders and buttons without a user: each returns its old value."""
+    """Sliders and buttons without a user: each returns its old value.
+
+    In the arguments, `name` and `text` are what a window would show, `x`, `y`, `width` and
+    `height` the part of the window in the unit square, `old_value` the present value, `minimum` and
+    `maximum` its range, and `color` that of the text.
+    """
 
     @contextlib.contextmanager
     def sub_window(

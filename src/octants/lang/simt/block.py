@@ -37,7 +37,7 @@ def dim() -> Any:
 
 @kernel_only
 def size() -> Any:
-    """How many work items the block has, an i32: less than `block_dim` in the last one, maybe."""
+    """How many work items the block has, an i32: fewer than `block_dim` in the last one, maybe."""
 
 
 # -- barriers and memory ---------------------------------------------------------------------------
@@ -61,25 +61,35 @@ def SharedArray(shape: Any, dtype: Any) -> Any:  # noqa: N802 - a word of the la
     """An array of which each block has its own: indexed as a field, undefined at first.
 
     `shape` is an extent or a tuple of extents that are known when the kernel is compiled, `dtype` a
-    scalar, vector or matrix type. `+=` on an element is atomic.
+    scalar, vector or matrix type. `+=` on an element is atomic. Example::
+
+        @qd.kernel
+        def reverse_blocks(x: qd.types.ndarray(qd.f32, 1)):
+            qd.loop_config(block_dim=64)
+            for i in x:
+                shared = qd.simt.block.SharedArray(64, qd.f32)
+                k = qd.simt.block.thread_idx()
+                shared[k] = x[i]
+                qd.simt.block.sync()
+                x[i] = shared[63 - k]
     """
 
 
 @library_function
 def sync_count_nonzero(predicate: Any) -> Any:
-    """Wait for the block; for how many of its work items the predicate is not 0."""
+    """Wait for the block; gives how many of its work items have a predicate that is not 0."""
     return _reduce(int(predicate != 0), _add, int)
 
 
 @library_function
 def sync_any_nonzero(predicate: Any) -> Any:
-    """Wait for the block; 1 if the predicate of some work item of it is not 0, else 0."""
+    """Wait for the block; 1 if the predicate of some work item is not 0, else 0."""
     return _reduce(int(predicate != 0), _max, int)
 
 
 @library_function
 def sync_all_nonzero(predicate: Any) -> Any:
-    """Wait for the block; 1 if the predicate of all work items of it is not 0, else 0."""
+    """Wait for the block; 1 if the predicate of no work item is 0, else 0."""
     return _reduce(int(predicate != 0), _min, int)
 
 
@@ -88,10 +98,15 @@ def sync_all_nonzero(predicate: Any) -> Any:
 
 @library_function
 def reduce(value: Any, block_dim: CompileTime, op: CompileTime, dtype: CompileTime) -> Any:
-    """What the values of the block make, by a function of two that is associative.
+    """Combine the values of all work items of a block by a function of two that is associative.
 
-    `op` is a `qd.func` of two values; it is given neighbours in their order. `block_dim` is that of
-    the loop, and `dtype` the type of the values. All work items of the block get the result.
+    All work items of the block get the result.
+
+    Args:
+        value: the value of the work item.
+        block_dim: that of the loop.
+        op: a `qd.func` of two values; it is passed neighbours in their order.
+        dtype: the type of the values.
     """
     static_assert(block_dim == dim(), f"`block_dim` must be that of the loop, which is {dim()}")
     return _reduce(value, op, dtype)
@@ -147,7 +162,7 @@ def _reduce(value: Any, op: CompileTime, dtype: CompileTime) -> Any:
 
 @library_function
 def inclusive_scan(value: Any, block_dim: CompileTime, op: CompileTime, dtype: CompileTime) -> Any:
-    """What the values up to the work item's own make, by a function of two that is associative.
+    """Combine the values of the work items up to the own one, by a function that is associative.
 
     The arguments are those of `reduce`.
     """
@@ -163,9 +178,11 @@ def inclusive_scan(value: Any, block_dim: CompileTime, op: CompileTime, dtype: C
 def exclusive_scan(
     value: Any, block_dim: CompileTime, op: CompileTime, identity: Any, dtype: CompileTime
 ) -> Any:
-    """What the values before the work item's own make; `identity` for the first one of a block.
+    """Combine the values of the work items before the own one, by a function that is associative.
 
-    The other arguments are those of `reduce`.
+    Args:
+        identity: the result of the first work item of a block. The other arguments are those
+            of `reduce`.
     """
     static_assert(block_dim == dim(), f"`block_dim` must be that of the loop, which is {dim()}")
     before, has_before, own = _scan(value, op, dtype)
@@ -182,37 +199,43 @@ def exclusive_scan(
 
 @library_function
 def inclusive_add(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The sum of the values up to the work item's own; see `inclusive_scan`."""
+    """The sum of the values up to the work item's own; see `reduce`."""
     return inclusive_scan(value, block_dim, _add, dtype)
 
 
 @library_function
 def inclusive_min(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The least of the values up to the work item's own; see `inclusive_scan`."""
+    """The least of the values up to the work item's own; see `reduce`."""
     return inclusive_scan(value, block_dim, _min, dtype)
 
 
 @library_function
 def inclusive_max(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The largest of the values up to the work item's own; see `inclusive_scan`."""
+    """The largest of the values up to the work item's own; see `reduce`."""
     return inclusive_scan(value, block_dim, _max, dtype)
 
 
 @library_function
 def exclusive_add(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The sum of the values before the work item's own, 0 for the first; see `exclusive_scan`."""
+    """The sum of the values before the work item's own, 0 for the first; see `reduce`."""
     return exclusive_scan(value, block_dim, _add, zero(value), dtype)
 
 
 @library_function
 def exclusive_min(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The least value before the work item's own, the largest number for the first."""
+    """The least value before the work item's own; see `reduce`.
+
+    For the first one it is the largest number of the type.
+    """
     return exclusive_scan(value, block_dim, _min, subgroup.identity("min", value), dtype)
 
 
 @library_function
 def exclusive_max(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any:
-    """The largest value before the work item's own, the least number for the first."""
+    """The largest value before the work item's own; see `reduce`.
+
+    For the first one it is the least number of the type.
+    """
     return exclusive_scan(value, block_dim, _max, subgroup.identity("max", value), dtype)
 
 

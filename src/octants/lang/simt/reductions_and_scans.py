@@ -16,7 +16,7 @@ def reduce_add(value: Any) -> Any:
 
 @kernel_only
 def reduce_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_add` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -26,7 +26,7 @@ def reduce_mul(value: Any) -> Any:
 
 @kernel_only
 def reduce_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_mul` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -36,7 +36,7 @@ def reduce_min(value: Any) -> Any:
 
 @kernel_only
 def reduce_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_min` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -46,7 +46,7 @@ def reduce_max(value: Any) -> Any:
 
 @kernel_only
 def reduce_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_max` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -56,7 +56,7 @@ def reduce_and(value: Any) -> Any:
 
 @kernel_only
 def reduce_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_and` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -66,7 +66,7 @@ def reduce_or(value: Any) -> Any:
 
 @kernel_only
 def reduce_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_or` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -76,7 +76,7 @@ def reduce_xor(value: Any) -> Any:
 
 @kernel_only
 def reduce_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`reduce_xor` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 # -- scans -----------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def inclusive_add(value: Any) -> Any:
 
 @kernel_only
 def inclusive_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_add` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -99,7 +99,7 @@ def inclusive_mul(value: Any) -> Any:
 
 @kernel_only
 def inclusive_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_mul` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -109,7 +109,7 @@ def inclusive_min(value: Any) -> Any:
 
 @kernel_only
 def inclusive_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_min` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -119,7 +119,7 @@ def inclusive_max(value: Any) -> Any:
 
 @kernel_only
 def inclusive_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_max` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -129,7 +129,7 @@ def inclusive_and(value: Any) -> Any:
 
 @kernel_only
 def inclusive_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_and` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -139,7 +139,7 @@ def inclusive_or(value: Any) -> Any:
 
 @kernel_only
 def inclusive_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_or` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -149,7 +149,7 @@ def inclusive_xor(value: Any) -> Any:
 
 @kernel_only
 def inclusive_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`inclusive_xor` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -159,7 +159,7 @@ def exclusive_add(value: Any) -> Any:
 
 @kernel_only
 def exclusive_add_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_add` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -169,7 +169,7 @@ def exclusive_mul(value: Any) -> Any:
 
 @kernel_only
 def exclusive_mul_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_mul` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -179,7 +179,7 @@ def exclusive_min(value: Any) -> Any:
 
 @kernel_only
 def exclusive_min_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_min` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -189,7 +189,7 @@ def exclusive_max(value: Any) -> Any:
 
 @kernel_only
 def exclusive_max_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_max` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -199,7 +199,7 @@ def exclusive_and(value: Any) -> Any:
 
 @kernel_only
 def exclusive_and_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_and` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -209,7 +209,7 @@ def exclusive_or(value: Any) -> Any:
 
 @kernel_only
 def exclusive_or_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_or` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -219,4 +219,4 @@ def exclusive_xor(value: Any) -> Any:
 
 @kernel_only
 def exclusive_xor_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`exclusive_xor` within each aligned group of ``2 ** log2_size`` lanes."""

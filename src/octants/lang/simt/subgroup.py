@@ -1,9 +1,18 @@
 """The work items of a subgroup: neighbours in a block that run in step, one in each lane.
 
-All lanes of a subgroup have to come to each of these functions, but for those that only tell
-numbers. A subgroup at the end of a loop may have fewer work items than lanes; lanes without one
-have no part. Functions that end in ``_tiled`` are for aligned groups of ``2 ** log2_size`` lanes,
-at most a subgroup. Floats are added and multiplied in an order that is the machine's.
+All lanes of a subgroup must reach each call of these functions, except calls of those that only
+return numbers of lanes. A subgroup at the end of a loop may have fewer work items than lanes; lanes
+without a work item take no part. Functions that end in ``_tiled`` do the same within each aligned
+group of ``2 ** log2_size`` lanes, at most a subgroup. The machine chooses the order in which floats
+are added and multiplied.
+
+Args:
+    value: the value of the work item, a scalar.
+    predicate: an integer or a boolean; 0 is false.
+    log2_size: the logarithm of the size of the groups to base 2, known when the kernel is compiled.
+    head_flag: not 0 in the first lane of each segment.
+    index: the number of a lane, an i32.
+    offset: a difference between numbers of lanes.
 """
 
 from __future__ import annotations
@@ -86,31 +95,31 @@ def elect() -> Any:
 
 @library_function
 def lanemask_eq(lane_id: Any) -> Any:
-    """A u32 with the bit of a lane."""
+    """A u32 in which the bit of lane `lane_id` is 1."""
     return u32(1) << u32(lane_id)
 
 
 @library_function
 def lanemask_lt(lane_id: Any) -> Any:
-    """A u32 with the bits of all lanes before one."""
+    """A u32 in which the bits of all lanes before `lane_id` are 1."""
     return lanemask_eq(lane_id) - u32(1)
 
 
 @library_function
 def lanemask_le(lane_id: Any) -> Any:
-    """A u32 with the bits of a lane and all before it."""
+    """A u32 in which the bits of lane `lane_id` and of all before it are 1."""
     return lanemask_lt(lane_id) | lanemask_eq(lane_id)
 
 
 @library_function
 def lanemask_gt(lane_id: Any) -> Any:
-    """A u32 with the bits of all lanes behind one."""
+    """A u32 in which the bits of all lanes after `lane_id` are 1."""
     return ~lanemask_le(lane_id)
 
 
 @library_function
 def lanemask_ge(lane_id: Any) -> Any:
-    """A u32 with the bits of a lane and all behind it."""
+    """A u32 in which the bits of lane `lane_id` and of all after it are 1."""
     return ~lanemask_lt(lane_id)
 
 
@@ -135,27 +144,27 @@ memory_barrier = mem_fence
 
 @kernel_only
 def shuffle(value: Any, index: Any) -> Any:
-    """The value of a lane; the own one where there is no such lane."""
+    """The value of lane `index`; the own one if there is no such lane."""
 
 
 @kernel_only
 def shuffle_up(value: Any, offset: Any) -> Any:
-    """The value of the lane so many before; the own one where there is no such lane."""
+    """The value of the lane `offset` before the own one; the own value if there is none."""
 
 
 @kernel_only
 def shuffle_down(value: Any, offset: Any) -> Any:
-    """The value of the lane so many behind; the own one where there is no such lane."""
+    """The value of the lane `offset` after the own one; the own value if there is none."""
 
 
 @kernel_only
 def shuffle_xor(value: Any, mask: Any) -> Any:
-    """The value of the lane whose number differs in these bits; the own one if there is none."""
+    """The value of the lane whose number differs in the bits `mask`; the own one if none does."""
 
 
 @kernel_only
 def broadcast(value: Any, index: Any) -> Any:
-    """The value of a lane, whose number all lanes agree on."""
+    """The value of lane `index`, which must be the same number in all lanes."""
 
 
 @library_function
@@ -174,7 +183,7 @@ def ballot(predicate: Any) -> Any:
 
 @library_function
 def ballot_first_n(predicate: Any, n: CompileTime) -> Any:
-    """A u32 with the bits of those of the first n lanes, at most 32, whose predicate is not 0."""
+    """A u32 with the bits of those of the first `n` lanes, at most 32, whose predicate is not 0."""
     return u32(ballot(predicate) & static((1 << n) - 1))
 
 
@@ -188,7 +197,7 @@ def any_true(predicate: Any) -> Any:
 
 @kernel_only
 def any_true_tiled(predicate: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`any_true` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -198,7 +207,7 @@ def all_true(predicate: Any) -> Any:
 
 @kernel_only
 def all_true_tiled(predicate: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`all_true` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 @kernel_only
@@ -208,7 +217,7 @@ def all_equal(value: Any) -> Any:
 
 @kernel_only
 def all_equal_tiled(value: Any, log2_size: int) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """`all_equal` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
 # -- reductions and scans --------------------------------------------------------------------------
@@ -220,7 +229,10 @@ reduce_all_max, reduce_all_max_tiled = reduce_max, reduce_max_tiled
 
 @kernel_only
 def identity(fn: str, value: Any) -> Any:
-    """What the function ``fn`` ("add", "mul", "min", ...) changes nothing with, as `value` is."""
+    """The number that changes no value by the function `fn`: 0 for "add", 1 for "mul", ...
+
+    It has the type of `value`; `fn` is "add", "mul", "min", "max", "and", "or" or "xor".
+    """
 
 
 # -- scans that start again ------------------------------------------------------------------------
@@ -228,37 +240,46 @@ def identity(fn: str, value: Any) -> Any:
 
 @library_function
 def segmented_reduce_add(value: Any, head_flag: Any) -> Any:
-    """The sum of the values from the last lane on, up to the own, whose `head_flag` is not 0."""
+    """The sum of the values of the own segment, up to the own lane.
+
+    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
+    """
     return _segmented(value, head_flag, _add, log2_group_size())
 
 
 @library_function
 def segmented_reduce_add_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    """`segmented_reduce_add` within each aligned group of ``2 ** log2_size`` lanes."""
     return _segmented(value, head_flag, _add, log2_size)
 
 
 @library_function
 def segmented_reduce_min(value: Any, head_flag: Any) -> Any:
-    """The least of the values from the last lane on, up to the own, whose flag is not 0."""
+    """The least of the values of the own segment, up to the own lane.
+
+    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
+    """
     return _segmented(value, head_flag, smaller, log2_group_size())
 
 
 @library_function
 def segmented_reduce_min_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    """`segmented_reduce_min` within each aligned group of ``2 ** log2_size`` lanes."""
     return _segmented(value, head_flag, smaller, log2_size)
 
 
 @library_function
 def segmented_reduce_max(value: Any, head_flag: Any) -> Any:
-    """The largest of the values from the last lane on, up to the own, whose flag is not 0."""
+    """The largest of the values of the own segment, up to the own lane.
+
+    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
+    """
     return _segmented(value, head_flag, larger, log2_group_size())
 
 
 @library_function
 def segmented_reduce_max_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them, which starts one, too."""
+    """`segmented_reduce_max` within each aligned group of ``2 ** log2_size`` lanes."""
     return _segmented(value, head_flag, larger, log2_size)
 
 
@@ -282,7 +303,7 @@ def _segmented(value: Any, head_flag: Any, op: CompileTime, log2_size: CompileTi
 
 @library_function
 def bitonic_sort_kv(key: Any, value: Any) -> Any:
-    """The pairs of all lanes in ascending order, by value where keys are equal: (key, value).
+    """The pairs (`key`, `value`) of all lanes in ascending order, by value where keys are equal.
 
     Each lane must have a work item, as in a whole subgroup, and no key or value be a NaN.
     """
@@ -291,7 +312,7 @@ def bitonic_sort_kv(key: Any, value: Any) -> Any:
 
 @library_function
 def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: CompileTime) -> Any:
-    """The same among ``2 ** log2_size`` lanes, an aligned group of them."""
+    """Sort the pairs (`key`, `value`) within each aligned group of ``2 ** log2_size`` lanes."""
     lane, k, v = invocation_id(), key, value
     for stage in static(range(1, log2_size + 1)):
         for step in static(range(stage - 1, -1, -1)):

@@ -1,6 +1,11 @@
 """The functions of `subgroup` by the names that they have for warps of 32 lanes.
 
-`mask` has to be 0xFFFFFFFF: the whole warp.
+Args:
+    mask: the constant 0xFFFFFFFF: the whole warp.
+    predicate: an integer or a boolean; 0 is false.
+    value: the value of the work item, a scalar.
+    val: the same.
+    offset: the number of a lane, a difference of such numbers, or the bits to flip in one.
 """
 
 from __future__ import annotations
@@ -100,34 +105,34 @@ def shfl_sync_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
 
 @library_function
 def shfl_up_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` before; the own one where there is none."""
+    """The value of the lane `offset` before the own one; the own value if there is none."""
     _check(mask)
     return subgroup.shuffle_up(i32(val), offset)
 
 
 @library_function
 def shfl_up_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` before; the own one where there is none."""
+    """The value of the lane `offset` before the own one; the own value if there is none."""
     _check(mask)
     return subgroup.shuffle_up(f32(val), offset)
 
 
 @library_function
 def shfl_down_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` behind; the own one where there is none."""
+    """The value of the lane `offset` after the own one; the own value if there is none."""
     _check(mask)
     return subgroup.shuffle_down(i32(val), offset)
 
 
 @library_function
 def shfl_down_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` behind; the own one where there is none."""
+    """The value of the lane `offset` after the own one; the own value if there is none."""
     _check(mask)
     return subgroup.shuffle_down(f32(val), offset)
 
 
 @library_function
 def shfl_xor_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane whose number differs in these bits."""
+    """The value of the lane whose number differs in the bits `offset`."""
     _check(mask)
     return subgroup.shuffle_xor(i32(val), offset)
