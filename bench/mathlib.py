@@ -17,10 +17,10 @@ import numpy as np
 from octants.artifact import parameters_of
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.llvm import cpu, operations
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.mathlib.functions import BINARY, FUNCTIONS, UNARY
+from octants.mathlib.function_registry import BINARY, FUNCTIONS, UNARY
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.native import linking
 from octants.types.scalars import DType, f32, f64, i32

@@ -14,7 +14,7 @@ import pytest
 
 import octants as qd
 from octants import passes, pipeline
-from octants.lowering import expand
+from octants.lowering import replacement_blocks
 from tests.page_paths import (
     PAGE,
     calls_of,
@@ -33,7 +33,7 @@ ON_CPU, ON_GPU = paths_of(SECTION)
 SHARED = ON_CPU[: ON_CPU.index("driver.compile_module") + 1]
 PACKAGES = (
     "ad|algorithms|analysis|api|artifact|autodiff|backends|cache|codegen|data|driver|frontend|graph"
-    "|fuzz|interpreter|ir|lang|launch|linalg|lockstep|lowering|mathlib|passes|pipeline|runtime"
+    "|fuzz|interpreter|ir|lang|launch|linalg|lockstep_interpreter|lowering|mathlib|passes|pipeline|runtime"
     "|simplify|target|types"
 )
 _numbers = itertools.count()
@@ -87,7 +87,7 @@ def made(init: Callable[[], None]) -> Callable[[], None]:
 
 
 def on_cpu() -> None:
-    expand.function.cache_clear()
+    replacement_blocks.function.cache_clear()
     qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
 
 

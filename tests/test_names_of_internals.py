@@ -117,8 +117,8 @@ def test_names_in_files_that_patch_exist() -> None:
 
 def test_a_wrong_name_is_found() -> None:
     text = """\
-from octants.autodiff import backward
-from octants.autodiff.backward import Backward
+from octants.autodiff import backward_sweep
+from octants.autodiff.backward_sweep import Backward
 from octants.ir import ops
 
 def stale(patch):
@@ -126,15 +126,15 @@ def stale(patch):
     patch.setattr(Backward, "_reverse_loop", None)
     patch.setattr(Backward, "depth", 0, raising=False)
     patch.setattr("octants.autodiff.reverse.nothing", None)
-    patch.setitem(backward._REVERSE, ops.Shape, None)
-    patch.setitem(backward._REVERSE, ops.Nothing, None)
+    patch.setitem(backward_sweep._REVERSE, ops.Shape, None)
+    patch.setitem(backward_sweep._REVERSE, ops.Nothing, None)
     return Backward._reversed_if
 """
     found = [problem.partition(": ")[2] for problem in wrong_names(Path("stale.py"), text)]
     assert sorted(found) == [
         "Backward._reverse_nothing",
         "Backward._reversed_if",
-        "backward._REVERSE[ops.Shape]",
+        "backward_sweep._REVERSE[ops.Shape]",
         "octants.autodiff.reverse.nothing",
         "ops.Nothing",
     ]

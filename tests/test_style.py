@@ -103,7 +103,7 @@ REPLACED_IN_NAMES = {
 
 
 IS_STANDARD = {
-    "place": re.compile(r"^(data/|fuzz/oracle/(sparse|quants))"),  # in trees of fields
+    "place": re.compile(r"^(data/|fuzz/oracle/(sparse|quantised)_fields)"),  # in trees of fields
     "turn": re.compile(r"^(mathlib/|lang/linear_algebra)"),  # an angle
 }
 """Files in which a word has its standard meaning."""

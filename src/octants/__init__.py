@@ -43,7 +43,6 @@ from octants.data.axes import jl as jl
 from octants.data.axes import k as k
 from octants.data.axes import kl as kl
 from octants.data.axes import l as l
-from octants.data.buffer_view import BufferView as BufferView
 from octants.data.field import Field as Field
 from octants.data.field import MatrixField as MatrixField
 from octants.data.field import ScalarField as ScalarField
@@ -55,6 +54,7 @@ from octants.data.ndarray import array as array
 from octants.data.ndarray import from_numpy as from_numpy
 from octants.data.ndarray import ndarray as ndarray
 from octants.data.ndarray import zeros as zeros
+from octants.data.ndarray_view import BufferView as BufferView
 from octants.data.struct_field import StructField as StructField
 from octants.data.tensor_factories import Backend as Backend
 from octants.data.tensor_factories import MatrixTensor as MatrixTensor
@@ -102,6 +102,7 @@ from octants.lang.atomics_and_random import rescale_index as rescale_index
 from octants.lang.atomics_and_random import volatile_load as volatile_load
 from octants.lang.composed_functions import frexp as frexp
 from octants.lang.composed_functions import randn as randn
+from octants.lang.directives import *  # noqa: F403
 from octants.lang.linear_algebra import eig as eig
 from octants.lang.linear_algebra import make_spd as make_spd
 from octants.lang.linear_algebra import outer as outer
@@ -162,7 +163,6 @@ from octants.lang.sparse import deactivate as deactivate
 from octants.lang.sparse import is_active as is_active
 from octants.lang.sparse import length as length
 from octants.lang.sparse import no_activate as no_activate
-from octants.lang.syntax import *  # noqa: F403
 from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event

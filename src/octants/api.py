@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import logging
 
     from octants import profiler
-    from octants.diagnostics import adjoint_errors, source_text
+    from octants.diagnostics import custom_adjoint_errors, source_text
     from octants.launch import segmented_kernel
-    from octants.launch.func_type import Func
+    from octants.launch.func_typing_stub import Func
 else:
     profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
-    adjoint_errors = Deferred("octants.diagnostics.adjoint_errors")
+    custom_adjoint_errors = Deferred("octants.diagnostics.custom_adjoint_errors")
     source_text = Deferred("octants.diagnostics.source_text")
     segmented_kernel = Deferred("octants.launch.segmented_kernel")
 
@@ -484,7 +484,7 @@ def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
     if not isinstance(adjoint, FunctionType):
         raise TypeError(f"`@{function.__name__}.adjoint` decorates functions, not {adjoint!r}")
     if getattr(function, "octants_is_compiled", False):
-        raise adjoint_errors.LateAdjoint(function.__name__).at(None)
+        raise custom_adjoint_errors.LateAdjoint(function.__name__).at(None)
     function.octants_adjoint = adjoint
     return _mark(adjoint)
 

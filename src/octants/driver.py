@@ -35,7 +35,7 @@ from octants.slow_compiles import compiling
 from octants.target import Capabilities
 from octants.types.compile_time_reads import ReadKey
 from octants.types.default_types import default_float, default_int
-from octants.types.signature import ArgumentType, ReturnType
+from octants.types.specialisation_signature import ArgumentType, ReturnType
 
 if TYPE_CHECKING:
     import pathlib

@@ -25,9 +25,9 @@ from octants.diagnostics.graph_errors import (
     NestedCapture,
     NotCaptured,
 )
-from octants.lang.syntax import do_while as do_while
-from octants.lang.syntax import parallel as parallel
-from octants.lang.syntax import parallel_context as parallel_context
+from octants.lang.directives import do_while as do_while
+from octants.lang.directives import parallel as parallel
+from octants.lang.directives import parallel_context as parallel_context
 from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.capture import Capture, CommandReplay, captures, thread_capture
 

@@ -1,7 +1,7 @@
 """Runs a module in plain Python: the living definition of every operation.
 
 Slow and simple on purpose. Parallel loops run in order; a backend may run them in any order. Work
-items that work together run side by side, in `lockstep`.
+items that work together run side by side, in `lockstep_interpreter`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from octants.ir.core import (
     Value,
 )
 from octants.ir.random_draws import drawn, stream
-from octants.lockstep import EndOfItem, run_blocks, undefined_arrays
-from octants.mathlib.evaluate import evaluate
-from octants.mathlib.functions import function
+from octants.lockstep_interpreter import EndOfItem, run_blocks, undefined_arrays
+from octants.mathlib.evaluate_with_numpy import evaluate
+from octants.mathlib.function_registry import function
 from octants.types.scalars import convert
 
 Storage = dict[ArrayRef, "np.ndarray[Any, Any]"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from octants.analysis.lanes.choice import choose, may_run
+from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.autodiff.forward import forward, with_tangent_arrays
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
@@ -24,12 +24,11 @@ from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
 from octants.passes.check_bounds import check_bounds
 from octants.passes.check_finite import check_finite
-from octants.passes.collect_sums import collect_sums
-from octants.passes.contract import contract
+from octants.passes.contract_to_fma import contract_to_fma
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_custom_derivatives import drop_custom_derivatives
 from octants.passes.expand_powers import expand_powers
-from octants.passes.fix_order import fix_order
+from octants.passes.fix_summation_order import fix_summation_order
 from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_product_sums import fuse_product_sums
@@ -42,6 +41,7 @@ from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_unchanged_updates import skip_unchanged_updates
 from octants.passes.spill_vectors import spill_vectors
 from octants.passes.split_sums import SHARERS, split_sums
+from octants.passes.sum_in_registers import sum_in_registers
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
 
@@ -111,8 +111,8 @@ LOWER = (
         _contracts,
     ),
     Pass(
-        "contract",
-        lambda module, _: contract(module),
+        "contract_to_fma",
+        lambda module, _: contract_to_fma(module),
         "before derivatives are taken, whose replays must round as what they replay",
         _contracts,
     ),
@@ -130,8 +130,8 @@ def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     """The two passes that find cheaper updates."""
     return (
         Pass(
-            "collect_sums",
-            lambda m, machine: collect_sums(m, m.noalias, machine.deterministic),
+            "sum_in_registers",
+            lambda m, machine: sum_in_registers(m, m.noalias, machine.deterministic),
             reason,
             when,
         ),
@@ -165,8 +165,8 @@ FINISH = (
     Pass("gather_sums", _gather_sums, "before sums leave the loops that it interchanges", _is_gpu),
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     Pass(
-        "fix_order",
-        lambda m, machine: fix_order(m, m.noalias, many=machine.fills > 0),
+        "fix_summation_order",
+        lambda m, machine: fix_summation_order(m, m.noalias, many=machine.fills > 0),
         "when it is known which updates only one work item makes",
         _deterministic,
     ),

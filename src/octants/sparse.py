@@ -13,7 +13,7 @@ from octants.data.tree import SNode
 from octants.data.tree_roots import root
 from octants.diagnostics.sparse_block_errors import WrongBlock
 from octants.lang import sparse
-from octants.lang.syntax import grouped, template
+from octants.lang.directives import grouped, template
 from octants.types.structs import Struct
 
 __all__ = ["grid", "usage"]

@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.launch.explain_report import AdjointUpdate, Explanation, LoopTape, Storing
+from octants.launch.explain_gradient_report import AdjointUpdate, Explanation, LoopTape, Storing
 from tests.devices import on_cpu
 
 pytestmark = on_cpu

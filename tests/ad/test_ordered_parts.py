@@ -13,14 +13,16 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
-from octants.passes import order_private_copies
+from octants.passes import fix_summation_order_on_gpus
 from tests.machines import pretend
 
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pretend(monkeypatch, CpuBackend, fills=1000)
-    monkeypatch.setattr(order_private_copies, "MOST", 1 << 13)  # so that loops have several turns
+    monkeypatch.setattr(
+        fix_summation_order_on_gpus, "MOST", 1 << 13
+    )  # loops have several iterations
     start()
     yield
     qd.reset()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from octants.analysis.cost_model import ATOMIC
-from octants.analysis.lanes.choice import choose
-from octants.analysis.lanes.decision import LaneChoice
+from octants.analysis.lanes.choose_loops import choose
+from octants.analysis.lanes.lane_choice import LaneChoice
 from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.vector_capabilities import OPERATIONS

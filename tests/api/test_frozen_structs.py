@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.arguments import key_conditions
+from octants.runtime.arguments import argument_recognition
 
 
 @pytest.fixture(autouse=True)
@@ -106,13 +106,13 @@ def test_a_struct_that_is_known_is_not_compared(
     make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
-    define: Callable[..., Any] = key_conditions.define
+    define: Callable[..., Any] = argument_recognition.define
 
     def note(name: str, *rest: Any) -> Any:
         names.append(name)
         return define(name, *rest)
 
-    monkeypatch.setattr(key_conditions, "define", note)
+    monkeypatch.setattr(argument_recognition, "define", note)
     one, other = struct(make), struct(make, 10)
     for _ in range(5):
         assert total(one, 1) == expected()

@@ -12,12 +12,12 @@ from octants.abi import MAXIMUM_TAPE
 from octants.autodiff.forward import forward as with_tangents
 from octants.autodiff.reverse import Reversed
 from octants.interpreter import run
-from octants.ir import components
+from octants.ir import component_access
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module, split_tasks
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.verifier import verify
-from octants.passes.contract import contract
+from octants.passes.contract_to_fma import contract_to_fma
 from octants.simplify import simplify
 from octants.types.scalars import f64, i32, u1
 from tests.autodiff.reversing import differentiate
@@ -246,15 +246,15 @@ class VectorGenerator(Generator):
 
     def vector(self, floats: list[Value], ints: list[Value], depth: int) -> None:
         few = self.random.sample(floats, min(len(floats), self.random.randrange(1, 12)))
-        self.vectors.append(self.random.choices(few, k=components.LONG))
+        self.vectors.append(self.random.choices(few, k=component_access.LONG))
 
     def extract(self, floats: list[Value], ints: list[Value], depth: int) -> None:
         index, vector = self.random.choice(ints), self._any(floats)
-        floats.append(components.extract(self.builder, index, vector))
+        floats.append(component_access.extract(self.builder, index, vector))
 
     def insert(self, floats: list[Value], ints: list[Value], depth: int) -> None:
         index, vector = self.random.choice(ints), self._any(floats)
-        after = components.insert(self.builder, index, self.random.choice(floats), vector)
+        after = component_access.insert(self.builder, index, self.random.choice(floats), vector)
         if self.random.random() < 0.2:
             after = [*after[1:], self.random.choice([after[0], vector[0]])]
         self.vectors.append(after)
@@ -287,10 +287,12 @@ class VectorGenerator(Generator):
         with b.into(body):
             counter, total, *vector = body.args
             for _ in range(r.randrange(1, 4)):
-                one, other = (components.extract(b, self._walk(counter), vector) for _ in "ab")
+                one, other = (
+                    component_access.extract(b, self._walk(counter), vector) for _ in "ab"
+                )
                 value = b.unary("sin", b.binary("mul", one, b.binary("add", other, total)))
                 if r.random() < 0.7:
-                    vector = components.insert(b, self._walk(counter), value, vector)
+                    vector = component_access.insert(b, self._walk(counter), value, vector)
                 else:
                     total = b.unary("tanh", b.binary("add", total, value))
             following = b.binary("add", counter, b.index(1))
@@ -315,7 +317,7 @@ class VectorGenerator(Generator):
         moved = b.binary(
             "add", b.binary("mul", counter, b.index(r.randrange(4))), b.index(r.randrange(3))
         )
-        return b.binary("mod", moved, b.index(components.LONG + r.randrange(2)))
+        return b.binary("mod", moved, b.index(component_access.LONG + r.randrange(2)))
 
     def vector_if(self, floats: list[Value], ints: list[Value], depth: int) -> None:
         """An if that gives a vector."""
@@ -458,7 +460,7 @@ def check(seed: int, make: Callable[[int], Generator] = Generator) -> str:
         assert np.array_equal(value, forward(module, data)[name]), f"simplify changed {name}"
     contracts = seed % 2 == 1
     if contracts:
-        contract(module)
+        contract_to_fma(module)
         verify(module)
     exact, how = gradient(module, data, weights, contracts=contracts)
     direction = inputs(seed + 2)

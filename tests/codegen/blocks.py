@@ -13,9 +13,9 @@ from typing import Any
 from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.llvm import llvmlite_driver
+from octants.codegen.llvm.gpu.dispatch_functions import write
 from octants.codegen.llvm.gpu.emulated_on_cpu import Emulated
-from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.gpu.kernels import write
+from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu.native import linking as native

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from octants.codegen.llvm import llvmlite_driver
-from octants.codegen.llvm.amdgpu import code_objects, kernels
+from octants.codegen.llvm.amdgpu import amdgcn, code_objects
 from octants.codegen.llvm.amdgpu.targets import WAVES, processor_of, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import InternalError
@@ -47,7 +47,7 @@ def _tool(name: str) -> str | None:
 
 def checked(module: Module, processor: str, folder: Path, **options: Any) -> str:
     """The instructions of a module's code object, where a tool can read it; checks the object."""
-    artifact = compilation.compile_module(module, kernels.Amdgpu(target(processor)), **options)
+    artifact = compilation.compile_module(module, amdgcn.Amdgpu(target(processor)), **options)
     read = read_code(artifact.code)
     for dispatch in artifact.dispatches:
         assert read.symbols[f"{dispatch.entry}.kd"] % 64 == 0

@@ -20,8 +20,8 @@ from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
 from octants.ir.cooperation import cooperates
 from octants.ir.core import Companion
+from octants.lang.directives import loop_config, static
 from octants.lang.simt import block, grid, subgroup
-from octants.lang.syntax import loop_config, static
 from octants.pipeline import Stage, finish, lower
 from octants.target import Capabilities
 from octants.types.annotations import NdarrayAnnotation as Array

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.lanes.choice import choose
+from octants.analysis.lanes.choose_loops import choose
 from octants.analysis.lanes.row_major_loops import find_rows
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import Module, Task

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from octants.analysis.lanes.choice import LaneChoice, choose
+from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.codegen.llvm.lanes.operations import TABLE
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import OPERATIONS

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from octants.analysis.lanes.choice import choose
+from octants.analysis.lanes.choose_loops import choose
 from octants.autodiff import reverse
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of

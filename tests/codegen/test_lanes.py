@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.lanes.choice import choose
+from octants.analysis.lanes.choose_loops import choose
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import cpu
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of

@@ -16,7 +16,7 @@ from octants.codegen.llvm import cpu
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.launch.explain_report import AdjointUpdate
+from octants.launch.explain_gradient_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
 from tests.seeds import counts

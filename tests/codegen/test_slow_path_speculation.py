@@ -10,16 +10,16 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm import nvptx
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.codegen.llvm.gpu.approximations import computed, series
-from octants.codegen.llvm.literals import float_literal
 from octants.codegen.llvm.math_functions import Call
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
+from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
 from octants.launch.kernel import Kernel
-from octants.mathlib.functions import function
+from octants.mathlib.function_registry import function
 from octants.types.scalars import f32
 from tests.codegen.on_emulated_gpu import emulated_gpu
 

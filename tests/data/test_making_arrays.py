@@ -32,7 +32,7 @@ from octants.types.enums import Layout
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f16, f32, f64, i32, i64, u1
-from octants.types.signature import FieldHandle, NdarrayHandle, NdarrayType
+from octants.types.specialisation_signature import FieldHandle, NdarrayHandle, NdarrayType
 from tests.devices import shares_memory
 
 both = pytest.mark.parametrize("make", [field, ndarray])

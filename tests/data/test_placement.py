@@ -31,7 +31,7 @@ from octants.types.enums import SNodeGradType
 from octants.types.layouts import Layout, Term
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f16, f32, f64, i8, i32, i64, u1
-from octants.types.signature import FieldHandle
+from octants.types.specialisation_signature import FieldHandle
 from octants.types.structs import Struct
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT

@@ -21,7 +21,7 @@ from octants.types.enums import Layout
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, f64, i8, i32
-from octants.types.signature import FieldHandle, StructHandle
+from octants.types.specialisation_signature import FieldHandle, StructHandle
 from octants.types.structs import Struct, struct
 from tests.devices import shares_memory
 

@@ -20,7 +20,7 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, by_name, f64, i32
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     ArgumentType,
     FieldHandle,
     NdarrayType,

@@ -13,10 +13,15 @@ from octants.frontend import build
 from octants.ir import ops
 from octants.ir.core import Companion, Module
 from octants.ir.verifier import verify
-from octants.lang.syntax import grouped, loop_config, ndrange, static
+from octants.lang.directives import grouped, loop_config, ndrange, static
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32, i64, u8, u32
-from octants.types.signature import ArgumentSource, NdarrayType, ScalarType, StructArgument
+from octants.types.specialisation_signature import (
+    ArgumentSource,
+    NdarrayType,
+    ScalarType,
+    StructArgument,
+)
 from octants.types.structs import StructType
 from tests.frontend.frontend_programs import Field, agree, compile_kernel, define, func, launch, run
 

@@ -12,7 +12,7 @@ import pytest
 from octants.diagnostics.exceptions import OctantsCompilationError, OctantsTypeError
 from octants.frontend import build
 from octants.ir import ops
-from octants.lang.syntax import (
+from octants.lang.directives import (
     grouped,
     ndrange,
     static,
@@ -22,7 +22,7 @@ from octants.lang.syntax import (
 )
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, f64, i32, i64
-from octants.types.signature import ScalarType, TemplateValue
+from octants.types.specialisation_signature import ScalarType, TemplateValue
 from tests.frontend.frontend_programs import agree, compile_kernel, define, func, launch, run
 
 SIZE = 3

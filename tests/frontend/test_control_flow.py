@@ -7,7 +7,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsNameError, OctantsSyntaxError
 from octants.ir import ops
-from octants.lang.syntax import loop_config, ndrange, static
+from octants.lang.directives import loop_config, ndrange, static
 from tests.frontend.frontend_programs import agree, compile_kernel, define, func, run
 
 
@@ -348,7 +348,7 @@ def kernel(n):
             add(s, -3.0)
     return s * 10.0 + b
 """
-    from octants.lang.syntax import template
+    from octants.lang.directives import template
 
     given = run(define(text, template=template), 4)
     s = 0.0
@@ -551,7 +551,7 @@ def kernel(x, n):
         scale(s, 2.0)
     return s
 """
-    from octants.lang.syntax import template
+    from octants.lang.directives import template
 
     kernel = define(text, template=template)
     assert run(kernel, numbers(5), 5) == pytest.approx(32 * (2 * numbers(5).sum() + 2.5))
@@ -582,7 +582,7 @@ def kernel(x, y, n):
     both(x, y, total, n)
     return v[0] + 10.0 * v[1] + 100.0 * total
 """
-    from octants.lang.syntax import template
+    from octants.lang.directives import template
     from octants.types.matrix_values import Vector
 
     kernel = define(text, template=template, Vector=Vector)

@@ -11,11 +11,11 @@ import pytest
 from octants.diagnostics import errors
 from octants.diagnostics.exceptions import OctantsError
 from octants.frontend import build
-from octants.lang import syntax
+from octants.lang import directives
 from octants.types.matrix_types import vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 from octants.types.structs import StructType
 from tests.frontend.frontend_programs import Field, compile_kernel, define, type_of
 from tests.golden_files import check_golden
@@ -66,7 +66,7 @@ PROGRAMS: dict[str, str] = {
     "OCT113_loop": "for i in range(n):\n    y = x[i]\nx[0] = y",
     "OCT114_index": "for i in range(n):\n    x[i] = 1\nx[i] = 2",
     "OCT115_attribute": "y = x.shap",
-    "OCT115_module": "y = syntax.statik(n)",
+    "OCT115_module": "y = directives.statik(n)",
     "OCT115_method": "y = Vector([1.0, a]).nrom()",
     "OCT116_global": "CONSTANTS[0] = n",
     "OCT116_attribute": "OBJECT.value = n",
@@ -144,24 +144,26 @@ PROGRAMS: dict[str, str] = {
     "OCT155_mixed": "y = mixed(n)",
     "OCT156_spec": "print(f'{n:.3q}')",
     "OCT156_field": "print('{} {}'.format(n))",
-    "OCT157_loop": "for i in range(n):\n    with syntax.stream_parallel():\n        x[i] = 1",
+    "OCT157_loop": "for i in range(n):\n    with directives.stream_parallel():\n        x[i] = 1",
     "OCT157_nested": (
-        "with syntax.stream_parallel():\n    with syntax.stream_parallel():\n        x[0] = 1"
+        "with directives.stream_parallel():\n    with directives.stream_parallel():\n"
+        "        x[0] = 1"
     ),
     "OCT157_region": (
-        "with syntax.parallel_context():\n    with syntax.parallel():\n"
-        "        with syntax.parallel_context():\n            x[0] = 1"
+        "with directives.parallel_context():\n    with directives.parallel():\n"
+        "        with directives.parallel_context():\n            x[0] = 1"
     ),
-    "OCT160_alone": "with syntax.parallel():\n    x[0] = 1",
-    "OCT160_other": "with syntax.parallel_context():\n    x[0] = 1",
+    "OCT160_alone": "with directives.parallel():\n    x[0] = 1",
+    "OCT160_other": "with directives.parallel_context():\n    x[0] = 1",
     "OCT160_stream": (
-        "with syntax.parallel_context():\n    with syntax.stream_parallel():\n        x[0] = 1"
+        "with directives.parallel_context():\n    with directives.stream_parallel():\n"
+        "        x[0] = 1"
     ),
     "OCT162_key": "d = {'one': n, 'two': 2}\nd['three'] = 3",
     "OCT162_suggestion": "d = {'one': n, 'two': 2}\nx[0] = d['on']",
-    "OCT161_loop": "for i in range(n):\n    with syntax.checkpoint(0, x):\n        x[i] = 1",
-    "OCT157_given": "with syntax.stream_parallel(2):\n    x[0] = 1",
-    "OCT101_other_with": "with syntax.ndrange(3):\n    x[0] = 1",
+    "OCT161_loop": "for i in range(n):\n    with directives.checkpoint(0, x):\n        x[i] = 1",
+    "OCT157_given": "with directives.stream_parallel(2):\n    x[0] = 1",
+    "OCT101_other_with": "with directives.ndrange(3):\n    x[0] = 1",
 }
 
 PROGRAM_OF_HELPERS = """
@@ -199,11 +201,11 @@ def environment() -> dict[str, Any]:
     import math
     import types
 
-    names: dict[str, Any] = {name: getattr(syntax, name) for name in syntax.__all__}
+    names: dict[str, Any] = {name: getattr(directives, name) for name in directives.__all__}
     helpers = define(PROGRAM_OF_HELPERS, "plain", file="helpers.py", Vector=Vector).__globals__
     names.update(
         {name: helpers[name] for name in ("plain", "half2", "sometimes", "mixed")},
-        syntax=syntax,
+        directives=directives,
         math=math,
         f32=f32,
         vec3=vector(3, f32),

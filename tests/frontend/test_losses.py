@@ -13,7 +13,7 @@ from octants.diagnostics.exceptions import OctantsTypeError, OctantsWarning
 from octants.diagnostics.render import render
 from octants.frontend import build
 from octants.types.scalars import f32, f64, i32, i64, u8, u32
-from octants.types.signature import NdarrayType, ScalarType
+from octants.types.specialisation_signature import NdarrayType, ScalarType
 from tests.frontend.frontend_programs import define
 from tests.golden_files import check_golden
 

@@ -10,7 +10,7 @@ import pytest
 
 from octants.ir.printer import to_text
 from octants.lang.atomics_and_random import random
-from octants.lang.syntax import grouped, loop_config, ndrange, static
+from octants.lang.directives import grouped, loop_config, ndrange, static
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f64
 from tests.frontend.frontend_programs import Field, compile_kernel, func

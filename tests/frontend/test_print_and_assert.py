@@ -8,7 +8,7 @@ import pytest
 from octants import interpreter
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
-from octants.lang.syntax import static
+from octants.lang.directives import static
 from octants.types.matrix_values import Vector
 from tests.frontend.frontend_programs import compile_kernel, define, launch, printed, run
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from octants.lang.syntax import static
+from octants.lang.directives import static
 from tests.frontend.frontend_programs import agree, define
 from tests.seeds import seeds
 

@@ -10,7 +10,7 @@ import octants as qd
 from octants.diagnostics.exceptions import OctantsCompilationError, OctantsSyntaxError
 from octants.frontend import build
 from octants.types.scalars import f32, f64, i32, i64, u1, u64
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 from tests.frontend.frontend_programs import define, launch
 
 IV = qd.types.vector(2, i32)

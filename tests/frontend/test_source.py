@@ -17,7 +17,7 @@ from octants.diagnostics.exceptions import OctantsCompilationError, OctantsError
 from octants.frontend import build
 from octants.frontend.source import find_source
 from octants.types.scalars import i32
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 from tests.frontend.frontend_programs import compile_kernel, define, func, launch
 
 

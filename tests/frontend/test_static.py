@@ -12,11 +12,11 @@ import pytest
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.frontend import build
 from octants.ir import ops
+from octants.lang.directives import ndrange, static, template
 from octants.lang.scalar_functions import cast, select
-from octants.lang.syntax import ndrange, static, template
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32, i64
-from octants.types.signature import NdarrayType, ScalarType
+from octants.types.specialisation_signature import NdarrayType, ScalarType
 from tests.frontend.frontend_programs import compile_kernel, define, func, launch
 
 N, F, T, V = 3, False, (4, 7), 2.5

@@ -10,8 +10,8 @@ import pytest
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.analysis.access_aliasing import ElementAliasing
-from octants.autodiff import backward
-from octants.autodiff.backward import Backward, LoopIterations
+from octants.autodiff import backward_sweep
+from octants.autodiff.backward_sweep import Backward, LoopIterations
 from octants.autodiff.loop_recording import Checkpoints
 from octants.autodiff.primal_operations import PrimalMemory
 from octants.interpreter import HANDLERS, Interpreter
@@ -58,7 +58,7 @@ def forget_to_zero(patch: pytest.MonkeyPatch) -> None:
         ops_here.remove(next(o for o in reversed(ops_here) if isinstance(o, ops.Store)))
 
     original = Backward._reverse_store
-    patch.setitem(backward._REVERSE, ops.Store, reverse_store)
+    patch.setitem(backward_sweep._REVERSE, ops.Store, reverse_store)
 
 
 def swap_record_slots(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def stale_branches(patch: pytest.MonkeyPatch) -> None:
         self.values[op.condition] = condition
 
     original = Backward._reverse_if
-    patch.setitem(backward._REVERSE, ops.If, reverse_if)
+    patch.setitem(backward_sweep._REVERSE, ops.If, reverse_if)
     _count_depth(patch)
 
 
@@ -134,7 +134,7 @@ def overwrite_adjoints_of_loads(patch: pytest.MonkeyPatch) -> None:
                 self.builder.block.ops[k] = store
 
     original = Backward._reverse_load
-    patch.setitem(backward._REVERSE, ops.Load, reverse_load)
+    patch.setitem(backward_sweep._REVERSE, ops.Load, reverse_load)
 
 
 def one_iteration_less(patch: pytest.MonkeyPatch) -> None:
@@ -155,15 +155,15 @@ def one_iteration_less(patch: pytest.MonkeyPatch) -> None:
 
 def untaken_selects(patch: pytest.MonkeyPatch) -> None:
     """The first side of a select gets the adjoint even if the second was taken."""
-    from octants.autodiff import rules
+    from octants.autodiff import derivative_rules
 
-    _, _, second = rules._SELECT
-    patch.setattr(rules, "_SELECT", (None, rules._through, second))
+    _, _, second = derivative_rules._SELECT
+    patch.setattr(derivative_rules, "_SELECT", (None, derivative_rules._through, second))
 
 
 def _patch_loops(patch: pytest.MonkeyPatch, new: Callable[[Backward, Any], None]) -> None:
-    patch.setitem(backward._REVERSE, ops.For, new)
-    patch.setitem(backward._REVERSE, ops.While, new)
+    patch.setitem(backward_sweep._REVERSE, ops.For, new)
+    patch.setitem(backward_sweep._REVERSE, ops.While, new)
 
 
 def _count_depth(patch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import pytest
 import octants as qd
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import captures
-from octants.runtime.cuda.graphs.captured import CudaGraph
+from octants.runtime.cuda.graphs.captured_commands import CudaGraph
 from octants.runtime.cuda.streams import Streams
-from octants.runtime.gpu import tape_growth
+from octants.runtime.gpu import record_buffer_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 from tests.graphs import test_graphs, test_races, test_replays_out_of_tape
 from tests.graphs.test_graphs import SIZE, World, differences
@@ -30,7 +30,7 @@ _ELSEWHERE = (
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
     monkeypatch.setattr(qd, "cpu", qd.cuda)
     monkeypatch.setattr(test_graphs, "DISCRETE", True)
-    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
+    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)
     with emulated_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.cuda)
         yield fake

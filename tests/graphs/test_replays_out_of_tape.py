@@ -16,14 +16,14 @@ import pytest
 
 import octants as qd
 from octants.runtime.capture import captures
-from octants.runtime.gpu import tape_growth
+from octants.runtime.gpu import record_buffer_growth
 
 SIZE = 40
 
 
 @pytest.fixture(autouse=True)
 def _start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)  # bytes that tapes begin with
+    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)  # bytes that tapes begin with
     qd.init(arch=qd.cpu)
     yield
     assert not captures

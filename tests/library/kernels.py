@@ -13,7 +13,7 @@ from octants.ir.core import Companion
 from octants.ir.verifier import verify
 from octants.pipeline import Stage, lower
 from octants.types.scalars import DType, f64, from_numpy, i32
-from octants.types.signature import NdarrayType, ScalarType, TemplateValue
+from octants.types.specialisation_signature import NdarrayType, ScalarType, TemplateValue
 from tests.autodiff.reversing import differentiate
 
 

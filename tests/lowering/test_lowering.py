@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.codegen.llvm import code_writer as llvm
+from octants.codegen.llvm import instruction_writer as llvm
 from octants.codegen.metal import library_text as metal
 from octants.codegen.structured import legal_operations as structured
 from octants.interpreter import Interpreter, run
@@ -19,10 +19,10 @@ from octants.ir.ops.arithmetic import COMPARE, FLOAT_FUNCTIONS, PARTIAL, UNARY
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.lowering import expand
+from octants.lowering import replacement_blocks
 from octants.lowering.legal_operations import Legal, casts, table
-from octants.lowering.module import lower
-from octants.mathlib.evaluate import evaluate
+from octants.lowering.math_function_bodies import lower
+from octants.mathlib.evaluate_with_numpy import evaluate
 from octants.types import scalars
 from octants.types.scalars import DType, convert, f16, f32, f64, i32, i64, integer_range, u1, u32
 from tests.codegen.compiled import for_, if_, ndarray, parallel
@@ -93,7 +93,7 @@ def test_functions_and_comparisons(dtype: DType) -> None:
         if (fn, dtype) in legal.functions:
             continue
         count = 1 if fn in UNARY else 2
-        block = expand.function(legal, fn, dtype, count)
+        block = replacement_blocks.function(legal, fn, dtype, count)
         check_legal(block, legal)
         if (text := (fn, written(block))) in seen:
             continue
@@ -126,8 +126,8 @@ def _is_extreme(*operands: float) -> bool:
 @pytest.mark.parametrize("dtype", structured.INTEGERS, ids=str)
 def test_where_the_second_operand_is_known(dtype: DType) -> None:
     wrong = []
-    for fn, known in itertools.product(sorted(expand.BY_CONSTANT), edges(dtype)):
-        block = expand.function(TARGETS["vulkan"], fn, dtype, 2, known)
+    for fn, known in itertools.product(sorted(replacement_blocks.BY_CONSTANT), edges(dtype)):
+        block = replacement_blocks.function(TARGETS["vulkan"], fn, dtype, 2, known)
         check_legal(block, TARGETS["vulkan"])
         for x in edges(dtype):
             expected = scalar_semantics.evaluate(fn, dtype, x, known)
@@ -140,11 +140,13 @@ def test_where_the_second_operand_is_known(dtype: DType) -> None:
 def test_known_powers_of_two_need_no_division(legal: Legal) -> None:
     for fn, dtype in itertools.product(("floordiv", "mod"), (i32, i64)):
         (op,) = [
-            op for op in expand.function(legal, fn, dtype, 2, 8).ops if isinstance(op, ops.Binary)
+            op
+            for op in replacement_blocks.function(legal, fn, dtype, 2, 8).ops
+            if isinstance(op, ops.Binary)
         ]
         assert op.fn == {"floordiv": "asr", "mod": "and"}[fn]
     for fn in ("truncdiv", "truncmod", "floordiv", "mod"):
-        found = expand.function(legal, fn, u32, 2, 7).ops
+        found = replacement_blocks.function(legal, fn, u32, 2, 7).ops
         assert not any(isinstance(op, (ops.Compare, ops.Select)) for op in found)
 
 
@@ -153,7 +155,7 @@ def test_known_powers_of_two_need_no_division(legal: Legal) -> None:
 def test_casts(source: DType, legal: Legal) -> None:
     numbers = samples(source) + [convert(x, source) for x in CAST_SAMPLES.get(source, [])]
     for target in scalars.ALL:
-        block = expand.cast(legal, source, target)
+        block = replacement_blocks.cast(legal, source, target)
         check_legal(block, legal)
         for x in numbers:
             found, expected = interpreted(block, x), convert(x, target)
@@ -162,7 +164,7 @@ def test_casts(source: DType, legal: Legal) -> None:
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_products_and_sums_rounded_once(dtype: DType) -> None:
-    block = expand.fma(TARGETS["vulkan"], dtype)
+    block = replacement_blocks.fma(TARGETS["vulkan"], dtype)
     check_legal(block, TARGETS["vulkan"])
     rng = np.random.default_rng(5)
     triples = [[convert(x, dtype) for x in rng.uniform(-2, 2, 3)] for _ in range(100)]
@@ -174,7 +176,7 @@ def test_products_and_sums_rounded_once(dtype: DType) -> None:
 @all_targets
 def test_functions_of_f16_are_those_of_f32_rounded(legal: Legal) -> None:
     for fn in sorted(FLOAT_FUNCTIONS):
-        block = expand.function(legal, fn, f16, 1)
+        block = replacement_blocks.function(legal, fn, f16, 1)
         check_legal(block, legal)
         for x in edges(f16):
             assert same(interpreted(block, x), evaluate(fn, f16, x)), (fn, x)
@@ -183,7 +185,7 @@ def test_functions_of_f16_are_those_of_f32_rounded(legal: Legal) -> None:
 @all_targets
 @pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
 def test_draws(dtype: DType, legal: Legal) -> None:
-    block = expand.random(legal, dtype)
+    block = replacement_blocks.random(legal, dtype)
     check_legal(block, legal)
     for begin, number in itertools.product((0, 1, 2**63, 2**64 - 1), (0, 1, 2**31 - 1, -2)):
         assert same(interpreted(block, begin, number), random_draws.drawn(dtype, begin, number))
@@ -193,7 +195,7 @@ def test_draws(dtype: DType, legal: Legal) -> None:
 def test_random_streams(legal: Legal) -> None:
     seed, launch = 0x1234_5678_9ABC_DEF0, 2**40 + 7
     for item_type, task in ((i32, 0), (i64, -3)):
-        block = expand.random_stream(legal, task, item_type)
+        block = replacement_blocks.random_stream(legal, task, item_type)
         check_legal(block, legal)
         for item in (0, 5, -1, 2**31 - 1):
             found = interpreted(block, item, seed=seed, launch=launch)

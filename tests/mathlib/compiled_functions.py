@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from octants.ir.core import Module
-from octants.mathlib.functions import UNARY
+from octants.mathlib.function_registry import UNARY
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import DType
 from tests.codegen.compiled import Compiled, ndarray, parallel

@@ -16,7 +16,7 @@ from octants.ir.core import Module
 from octants.ir.ops import arithmetic as fns
 from octants.ir.verifier import verify
 from octants.mathlib import coefficients
-from octants.mathlib.functions import BINARY, FAST, FUNCTIONS, UNARY, function
+from octants.mathlib.function_registry import BINARY, FAST, FUNCTIONS, UNARY, function
 from octants.types.scalars import DType, f16, f32, f64
 from tests.codegen.compiled import TARGET, ndarray, parallel
 

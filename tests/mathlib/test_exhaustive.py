@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from octants.ir.core import Module
-from octants.mathlib.functions import FAST, UNARY
+from octants.mathlib.function_registry import FAST, UNARY
 from octants.mathlib.ir_number import Number, select
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f32, f64, u32, u64

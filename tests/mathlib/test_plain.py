@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from octants.mathlib.argument_reduction import USUAL
-from octants.mathlib.evaluate import evaluate_arrays
-from octants.mathlib.functions import PLAIN
+from octants.mathlib.evaluate_with_numpy import evaluate_arrays
+from octants.mathlib.function_registry import PLAIN
 from octants.types.scalars import f32
 from tests.mathlib import bounds
 from tests.mathlib.compiled_functions import bits, units

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from octants.codegen.code_writer import Element, Pointer
+from octants.codegen.instruction_writer import Element, Pointer
 from octants.codegen.metal import compile as compiling
-from octants.codegen.metal.code_writer import MetalCode
+from octants.codegen.metal.instruction_writer import MetalCode
 from octants.codegen.metal.library_text import LibraryText, Literal
 from octants.runtime.metal.context import Hardware
 from octants.types.scalars import DType, f64

@@ -24,10 +24,10 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.taped_memory import memories_of
-from octants.passes import order_private_copies
-from octants.passes.collect_sums import collect_sums
+from octants.passes import fix_summation_order_on_gpus
 from octants.passes.demote_atomics import demote_atomics
-from octants.passes.fix_order import fix_order
+from octants.passes.fix_summation_order import fix_summation_order
+from octants.passes.sum_in_registers import sum_in_registers
 from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.target import Capabilities
@@ -477,7 +477,7 @@ def test_what_is_summed_up(name: str, dtype: Any) -> None:
     before = {n: np.arange(1, 6).astype(dtype.numpy) for n in "xy"}
     after = {n: v.copy() for n, v in before.items()}
     interpreter.run(module, before)
-    collect_sums(module)
+    sum_in_registers(module)
     verify(module)
     loop = next(op for op in module.walk() if isinstance(op, ops.For))
     assert bool(loop.inits) is collects
@@ -489,7 +489,7 @@ def test_what_is_summed_up(name: str, dtype: Any) -> None:
 def test_a_place_need_not_exist_if_nothing_is_added() -> None:
     step = "%a: f32 = atomic<add, @x, primal>(%v, %half)"
     module = parse(LOOP.format(dtype=f32, step=step).replace("floordiv", "shl"))
-    collect_sums(module)
+    sum_in_registers(module)
     data = {"x": np.zeros(5, np.float32), "y": np.ones(5, np.float32)}
     module.tasks[0].domain.ops[1].value = 1  # type: ignore[union-attr,attr-defined]
     data["x"] = np.zeros(0, np.float32)
@@ -547,19 +547,19 @@ def test_a_parameter_among_array_arguments() -> None:
 # -- the passes change nothing ---------------------------------------------------------------------
 
 PASSES: list[tuple[str, Callable[[Module, bool], None]]] = [
-    ("collect_sums", collect_sums),
+    ("sum_in_registers", sum_in_registers),
     ("demote_atomics", demote_atomics),
-    ("fix_order", fix_order),
-    ("ordered_parts", partial(fix_order, many=True)),
+    ("fix_summation_order", fix_summation_order),
+    ("ordered_parts", partial(fix_summation_order, many=True)),
 ]
 
 
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter runs them one by one."""
-    monkeypatch.setattr(order_private_copies, "MOST", 16)
-    monkeypatch.setattr(order_private_copies, "LEAST", 2)
-    monkeypatch.setattr(order_private_copies, "_BRANCHES", 4)
+    monkeypatch.setattr(fix_summation_order_on_gpus, "MOST", 16)
+    monkeypatch.setattr(fix_summation_order_on_gpus, "LEAST", 2)
+    monkeypatch.setattr(fix_summation_order_on_gpus, "_BRANCHES", 4)
 
 
 @pytest.mark.parametrize("count", counts(20, 60))

@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from octants.interpreter import run
-from octants.ir import components, ops
+from octants.ir import component_access, ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.parser import parse
@@ -20,7 +20,7 @@ from tests.autodiff.random_ir import VectorGenerator, forward, inputs
 from tests.autodiff.reversing import differentiate
 from tests.seeds import counts
 
-LONG = components.LONG
+LONG = component_access.LONG
 N, STEPS = 37, 11
 
 

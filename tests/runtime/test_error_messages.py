@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.kernel_errors import UntrackedWrite
+from octants.diagnostics.kernel_run_time_errors import UntrackedWrite
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record

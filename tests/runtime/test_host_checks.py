@@ -13,8 +13,8 @@ import octants as qd
 from octants import driver
 from octants.artifact import MemoryRange
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.runtime.gpu import tape_growth
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu import record_buffer_growth
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.memory.versions import Versions
 from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
@@ -368,7 +368,7 @@ class Mixture(World):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes(checks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
+    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)
     rng, world = np.random.default_rng(seed), Mixture()
     spared = 0
     for _ in range(60):

@@ -15,7 +15,12 @@ from octants.ir.verifier import verify
 from octants.pipeline import Stage, finish, lower
 from octants.target import Blocks, Capabilities
 from octants.types.scalars import f64, from_numpy, i32
-from octants.types.signature import ArgumentType, NdarrayType, ScalarType, TemplateValue
+from octants.types.specialisation_signature import (
+    ArgumentType,
+    NdarrayType,
+    ScalarType,
+    TemplateValue,
+)
 
 
 def type_of(x: Any) -> ArgumentType:

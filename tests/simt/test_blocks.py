@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from octants.lang.directives import loop_config, ndrange, static, template
 from octants.lang.function_marks import library_function
 from octants.lang.simt import block, grid
-from octants.lang.syntax import loop_config, ndrange, static, template
 from octants.target import Blocks
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.matrix_types import vector

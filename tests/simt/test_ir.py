@@ -12,11 +12,11 @@ from octants.ir.core import InvalidIR, Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.lockstep import Divergence
+from octants.lockstep_interpreter import Divergence
 from octants.passes.check_bounds import check_bounds
-from octants.passes.collect_sums import collect_sums
 from octants.passes.demote_atomics import demote_atomics
-from octants.passes.fix_order import fix_order
+from octants.passes.fix_summation_order import fix_summation_order
+from octants.passes.sum_in_registers import sum_in_registers
 from octants.pipeline import Stage, serialise
 from octants.simplify import simplify
 
@@ -203,7 +203,7 @@ def test_barriers_are_no_dead_code():
 def test_sums_stay_in_loops_with_barriers():
     def collected(body: str) -> bool:
         result = module(body)
-        collect_sums(result)
+        sum_in_registers(result)
         return "atomic<" not in to_text(result).split("for(")[1].split("yield")[0]
 
     body = LOOP.format("").replace("%t)\n    yield", "%zero)\n    yield")
@@ -238,10 +238,10 @@ UPDATES += "  %old: f32 = atomic<mul, @x, primal>(%a, %t)\n"
 
 def test_work_items_that_work_together_have_no_order():
     with pytest.raises(OctantsRuntimeError, match="OCT245"):
-        fix_order(module(UPDATES))
+        fix_summation_order(module(UPDATES))
     with pytest.raises(OctantsRuntimeError, match="OCT245"):
         serialise(module(UPDATES), Stage())
-    fix_order(module(UPDATES.replace("(%a, %t)", "(%a, %2)")))
+    fix_summation_order(module(UPDATES.replace("(%a, %t)", "(%a, %2)")))
 
 
 def test_values_of_lanes_vary():

@@ -16,9 +16,9 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.ir.core import Companion
+from octants.lang.directives import loop_config
 from octants.lang.scalar_functions import cos, sin
 from octants.lang.simt import block, subgroup
-from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
 from octants.target import Blocks, Capabilities
 from octants.types.scalars import f64, i32

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.lang.directives import loop_config
 from octants.lang.scalar_functions import sin
 from octants.lang.simt import block, subgroup
-from octants.lang.syntax import loop_config
 from octants.passes.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities

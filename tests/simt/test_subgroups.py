@@ -7,9 +7,9 @@ import functools
 import numpy as np
 import pytest
 
+from octants.lang.directives import loop_config
 from octants.lang.scalar_functions import popcnt
 from octants.lang.simt import subgroup, warp
-from octants.lang.syntax import loop_config
 from octants.target import Blocks
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.matrix_values import Vector

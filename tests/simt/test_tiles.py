@@ -7,10 +7,10 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.exceptions import OctantsError
+from octants.lang.directives import loop_config, static, template
 from octants.lang.linear_algebra import outer
 from octants.lang.scalar_functions import min as smaller
 from octants.lang.simt import Tile16x16, Tile32x32, block
-from octants.lang.syntax import loop_config, static, template
 from octants.target import Blocks
 from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f32, f64

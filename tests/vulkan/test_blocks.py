@@ -17,8 +17,8 @@ from octants.codegen.spirv.compile import compile_module
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsTypeError
 from octants.ir import ops
 from octants.ir.core import Companion, Module
+from octants.lang.directives import loop_config
 from octants.lang.simt import block, subgroup
-from octants.lang.syntax import loop_config
 from octants.pipeline import Stage, finish
 from octants.runtime.vulkan import structures as vk
 from octants.target import Blocks, Target

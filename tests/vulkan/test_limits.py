@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.codegen.spirv.assembly import Assembly
-from octants.codegen.spirv.code_writer import SpirvCode
 from octants.codegen.spirv.control_flow import EntryPoint
+from octants.codegen.spirv.instruction_writer import SpirvCode
+from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.spirv.nesting_depth import MOST
 from octants.codegen.structured.features import Features
 from octants.diagnostics.exceptions import OctantsRuntimeError

@@ -19,7 +19,7 @@ from octants.runtime.arguments.signatures import bind_arguments
 from octants.types.annotations import NdarrayAnnotation
 from octants.types.default_types import resolve
 from octants.types.scalars import DType
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 
 RETURNED = "return"
 """The name of the number that a kernel returns, among the results."""

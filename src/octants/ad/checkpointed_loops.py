@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.ad.checkpoint_steps import StepRecorder, StepRunner, next_launch_number
+from octants.ad.checkpointed_steps import StepRecorder, StepRunner, next_launch_number
 from octants.ad.memory_versions import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.ad.snapshot_schedule import (

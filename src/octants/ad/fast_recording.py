@@ -20,7 +20,7 @@ from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import StructAnnotation
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 
 _MAX_KEYS = 4096
 

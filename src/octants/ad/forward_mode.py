@@ -31,7 +31,7 @@ from octants.launch.derivative_variants import merge_aliases, tangent_program
 from octants.launch.race_checks import check_before_gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
-from octants.types.signature import FieldHandle
+from octants.types.specialisation_signature import FieldHandle
 
 if TYPE_CHECKING:
     from typing_extensions import Self

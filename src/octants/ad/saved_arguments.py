@@ -7,7 +7,7 @@ from typing import Any
 from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments.conversions import to_array
 from octants.runtime.arguments.parameters import Annotation, StructAnnotation
-from octants.types.signature import ScalarType
+from octants.types.specialisation_signature import ScalarType
 
 
 class FrozenStruct:

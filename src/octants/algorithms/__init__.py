@@ -13,8 +13,8 @@ from octants.algorithms.compaction import reduce_by_key_add as reduce_by_key_add
 from octants.algorithms.compaction import reduce_by_key_scratch_slots as reduce_by_key_scratch_slots
 from octants.algorithms.compaction import select as select
 from octants.algorithms.compaction import select_scratch_slots as select_scratch_slots
-from octants.algorithms.host_calls import PrefixSumExecutor as PrefixSumExecutor
-from octants.algorithms.host_calls import parallel_sort as parallel_sort
+from octants.algorithms.host_entry_points import PrefixSumExecutor as PrefixSumExecutor
+from octants.algorithms.host_entry_points import parallel_sort as parallel_sort
 from octants.algorithms.prefix_sums import exclusive_scan_add as exclusive_scan_add
 from octants.algorithms.prefix_sums import exclusive_scan_max as exclusive_scan_max
 from octants.algorithms.prefix_sums import exclusive_scan_min as exclusive_scan_min

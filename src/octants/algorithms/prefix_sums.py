@@ -14,10 +14,10 @@ from typing import Any
 
 from octants.algorithms.chunks import count_of, last_of, size_of
 from octants.algorithms.reductions import GREATEST, LEAST, NUMBERS
+from octants.lang.directives import static_assert
 from octants.lang.function_marks import library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
-from octants.lang.syntax import static_assert
 from octants.types.annotations import CompileTime
 
 

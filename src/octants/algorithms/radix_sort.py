@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from octants.algorithms.chunks import count_of, last_of, size_of
+from octants.lang.directives import static, static_assert
 from octants.lang.function_marks import library_function
 from octants.lang.scalar_functions import bit_cast
 from octants.lang.scalar_functions import select as choose
-from octants.lang.syntax import static, static_assert
 from octants.types.annotations import CompileTime
 from octants.types.scalars import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 

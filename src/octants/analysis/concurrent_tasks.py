@@ -1,7 +1,7 @@
 """Finds the tasks of a kernel that may run concurrently, as the program allows.
 
-The program allows it by blocks of `lang.syntax.stream_parallel`, whose numbers are options of
-tasks, and by the sections of a `lang.syntax.parallel_context`, which have the number of their
+The program allows it by blocks of `lang.directives.stream_parallel`, whose numbers are options of
+tasks, and by the sections of a `lang.directives.parallel_context`, which have the number of their
 region as well. The tasks must not run concurrently if one writes what another reads or writes,
 which is common in reverse kernels: several loops that read an array add to one adjoint.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from octants.analysis.reachability import reachable
-from octants.autodiff.rules import rules_of
+from octants.autodiff.derivative_rules import rules_of
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from octants.autodiff.rules import adjoint_type
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.derivative_rules import adjoint_type
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.ir.core import Value
 
 

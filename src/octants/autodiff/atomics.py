@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from octants.autodiff.adjoint_values import Adjoints
+from octants.autodiff.derivative_rules import adjoint_type
 from octants.autodiff.errors import no_rule_of_exchange
 from octants.autodiff.primal_operations import PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.rules import adjoint_type
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Value

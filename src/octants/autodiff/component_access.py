@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from octants.autodiff.adjoint_values import Adjoints
+from octants.autodiff.derivative_rules import adjoint_type
 from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.rules import adjoint_type
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
-from octants.ir.components import extract, insert, is_inside, or_first
+from octants.ir.component_access import extract, insert, is_inside, or_first
 from octants.ir.core import Value
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from octants.autodiff.adjoint_values import Adjoints
+from octants.autodiff.derivative_rules import adjoint_type
 from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.rules import adjoint_type
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
-from octants.diagnostics.adjoint_errors import NonlinearAdjoint
+from octants.diagnostics.custom_adjoint_errors import NonlinearAdjoint
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit

@@ -44,13 +44,13 @@ from typing import Any
 from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.cooperative_tasks import LINEAR, REMEDY
 from octants.autodiff.custom_derivatives import tangents_of
+from octants.autodiff.derivative_rules import Point, adjoint_type, rules_of
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.order_dependent_updates import ordering_of
-from octants.autodiff.rules import Point, adjoint_type, rules_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_arrays, copy_block, serialise
-from octants.ir.components import extract, insert
+from octants.ir.component_access import extract, insert
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
 from octants.simplify import simplify
 

@@ -16,7 +16,7 @@ Work items that run in step have the same blocks, those of the item with the mos
 last blocks of other items are empty. So they agree on the positions of records. The records of a
 block begin at `base`, the checkpoints at `checkpoint_base`, and the tape is free from `end`. The
 loops inside are recorded later: the first sweep computes their high-water marks and reserves the
-space, so that nothing later needs more memory (`tape_high_water`).
+space, so that nothing later needs more memory (`record_high_water`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Record, Space, Value, rebuild

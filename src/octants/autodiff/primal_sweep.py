@@ -8,11 +8,11 @@ from typing import Any
 
 from octants.autodiff.primal_operations import OnRead, PrimalMemory
 from octants.autodiff.primal_values import PrimalValues
+from octants.autodiff.record_high_water import HighWaterMarks
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import Records
-from octants.autodiff.tape_high_water import HighWaterMarks
-from octants.autodiff.task_builder import EntryBuilder
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.autodiff.recording_plan import RecordingPlan
+from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.stored_nests import ForOrWhile
-from octants.autodiff.task_builder import EntryBuilder
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, LOG, REST, Operation, Record, Value
 from octants.lazy_dataclass import dataclass

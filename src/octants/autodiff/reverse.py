@@ -52,12 +52,12 @@ from octants.analysis.replay_strictness import (
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperative_tasks import has_no_reverse, refuse_order, refuse_records
-from octants.autodiff.emit import Emitted, emit
 from octants.autodiff.errors import Hazard
 from octants.autodiff.loop_unswitching import make_versions
 from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.recorded_results import record_results
 from octants.autodiff.recording_plan import RecordingPlan, plan
+from octants.autodiff.reverse_task import Emitted, emit
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task

@@ -18,13 +18,13 @@ from octants.runtime.device import Device
 from octants.target import Arch, Target
 
 if TYPE_CHECKING:
-    from octants.codegen.llvm.amdgpu import abortable_copy_kernels, kernels
+    from octants.codegen.llvm.amdgpu import abortable_copy_kernels, amdgcn
     from octants.codegen.llvm.gpu import compilation
     from octants.runtime.hip import device, library
 else:
     abortable_copy_kernels = Deferred("octants.codegen.llvm.amdgpu.abortable_copy_kernels")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
-    kernels = Deferred("octants.codegen.llvm.amdgpu.kernels")
+    amdgcn = Deferred("octants.codegen.llvm.amdgpu.amdgcn")
     device = Deferred("octants.runtime.hip.device")
     library = Deferred("octants.runtime.hip.library")
 
@@ -65,8 +65,8 @@ class AmdgpuBackend(LlvmGpuBackend):
     def target(self, chosen: Options) -> Target:
         return targets.target(self.context(chosen.device).processor)
 
-    def gpu(self, chosen: Options) -> kernels.Amdgpu:
-        return kernels.Amdgpu(self.target(chosen))
+    def gpu(self, chosen: Options) -> amdgcn.Amdgpu:
+        return amdgcn.Amdgpu(self.target(chosen))
 
     # -- code -----------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis import privatisation, reductions
-    from octants.analysis.lanes import choice
+    from octants.analysis.lanes import choose_loops
 else:
     privatisation = Deferred("octants.analysis.privatisation")
     reductions = Deferred("octants.analysis.reductions")
-    choice = Deferred("octants.analysis.lanes.choice")
+    choose_loops = Deferred("octants.analysis.lanes.choose_loops")
 
 Run = Callable[[int], None]
 
@@ -143,9 +143,9 @@ class Backend(ABC):
 
     # -- how code runs ---------------------------------------------------------------------------
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
+    def choices(self, module: Module, chosen: Options) -> list[choose_loops.LaneChoice]:
         """How the tasks of a finished module are run, as far as that depends on its code."""
-        return [choice.LaneChoice("each has a thread") for _ in module.tasks]
+        return [choose_loops.LaneChoice("each has a thread") for _ in module.tasks]
 
     def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
         """How workers update what they share; ``noalias``: no two arrays share memory."""

@@ -21,12 +21,12 @@ from octants.runtime.device import Device
 from octants.target import HOST, NEVER, Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis.lanes import choice
+    from octants.analysis.lanes import choose_loops
     from octants.codegen.llvm import cpu
     from octants.runtime.cpu import discrete_device
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
-    choice = Deferred("octants.analysis.lanes.choice")
+    choose_loops = Deferred("octants.analysis.lanes.choose_loops")
     discrete_device = Deferred("octants.runtime.cpu.discrete_device")
 
 
@@ -83,9 +83,9 @@ class CpuBackend(Backend):
             tape_sharers=max(1, in_step),
         )
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
+    def choices(self, module: Module, chosen: Options) -> list[choose_loops.LaneChoice]:
         vectors = vectors_of(host_target(), chosen.simd)
-        return [choice.choose(task, vectors, module.noalias) for task in module.tasks]
+        return [choose_loops.choose(task, vectors, module.noalias) for task in module.tasks]
 
     def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
         fixed = FIXED_PARTS if task.options.get("fixed_order") else 0

@@ -16,11 +16,11 @@ from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.analysis import privatisation
-    from octants.analysis.lanes import choice
+    from octants.analysis.lanes import choose_loops
     from octants.runtime.devices import interpreter as interpreter_device
 else:
     privatisation = Deferred("octants.analysis.privatisation")
-    choice = Deferred("octants.analysis.lanes.choice")
+    choose_loops = Deferred("octants.analysis.lanes.choose_loops")
     interpreter_device = Deferred("octants.runtime.devices.interpreter")
 
 
@@ -49,8 +49,8 @@ class PythonBackend(Backend):
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         return Capabilities(blocks=Blocks(), memory_bytes=memory_of_the_machine())
 
-    def choices(self, module: Module, chosen: Options) -> list[choice.LaneChoice]:
-        return [choice.LaneChoice("the interpreter has no lanes") for _ in module.tasks]
+    def choices(self, module: Module, chosen: Options) -> list[choose_loops.LaneChoice]:
+        return [choose_loops.LaneChoice("the interpreter has no lanes") for _ in module.tasks]
 
     def updates(self, task: Task, noalias: bool, device: Device | None) -> Updates:
         return Updates(set(), privatisation.PrivatisedSums())

@@ -27,7 +27,7 @@ from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,
     NdarrayType,

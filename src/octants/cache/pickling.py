@@ -15,7 +15,7 @@ _FUNCTIONS = {
     ("octants.types.scalars", "by_name"),
     ("octants.analysis.index_ranges", "Regions"),
     ("octants.launch.bound_code", "bind"),
-    ("octants.types.signature", "FieldSource"),
+    ("octants.types.specialisation_signature", "FieldSource"),
 }
 Name = Callable[[Any], Any]
 

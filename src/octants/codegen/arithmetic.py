@@ -9,14 +9,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from octants.codegen.code_writer import Operand, register
 from octants.codegen.function import FunctionEmitter
+from octants.codegen.instruction_writer import Operand, register
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.ir.ops.arithmetic import COMPARE
 from octants.lazy_dataclass import dataclass
-from octants.lowering import expand
-from octants.mathlib.functions import ALL
+from octants.lowering import replacement_blocks
+from octants.mathlib.function_registry import ALL
 from octants.types.scalars import DType, f16, f32, u32
 
 _CODE = {"lsl": "shl", "lsr": "ushr", "asr": "shr"}
@@ -67,11 +67,11 @@ def _writer(f: FunctionEmitter, fn: str, dtype: DType, count: int) -> Callable[.
         if fn in ALL and dtype.is_float:
             return functools.partial(call_library, f, fn, dtype)
         return code.instruction(_CODE.get(fn, fn), register(dtype))
-    if fn in expand.BY_CONSTANT and dtype.is_integer:
+    if fn in replacement_blocks.BY_CONSTANT and dtype.is_integer:
         return lambda a, b: _lowered(
-            f, expand.function(code.legal, fn, dtype, 2, code.known(b)), a, b
+            f, replacement_blocks.function(code.legal, fn, dtype, 2, code.known(b)), a, b
         )
-    return functools.partial(_lowered, f, expand.function(code.legal, fn, dtype, count))
+    return functools.partial(_lowered, f, replacement_blocks.function(code.legal, fn, dtype, count))
 
 
 def _lowered(f: FunctionEmitter, block: Block, *operands: Operand) -> Operand:
@@ -85,7 +85,7 @@ def fma(f: FunctionEmitter, op: ops.Fma) -> None:
     if dtype in f.code.legal.fma:
         f.bind(op.result, f.code.apply("fma", dtype, *operands))
     else:
-        f.bind(op.result, _lowered(f, expand.fma(f.code.legal, dtype), *operands))
+        f.bind(op.result, _lowered(f, replacement_blocks.fma(f.code.legal, dtype), *operands))
 
 
 def select(f: FunctionEmitter, op: ops.Select) -> None:
@@ -105,7 +105,7 @@ def cast(f: FunctionEmitter, op: ops.Cast) -> None:
     elif (source, target) in f.code.legal.casts:
         found = f.code.convert(x, source, target)
     else:
-        found = _lowered(f, expand.cast(f.code.legal, source, target), x)
+        found = _lowered(f, replacement_blocks.cast(f.code.legal, source, target), x)
     f.bind(op.result, found)
 
 
@@ -143,13 +143,13 @@ def call_library(f: FunctionEmitter, fn: str, dtype: DType, *operands: Operand) 
 
 def random_stream(f: FunctionEmitter, op: ops.RandomStream) -> None:
     """Compute the stream's key from the launch and the work item."""
-    block = expand.random_stream(f.code.legal, op.task, op.item.type)
+    block = replacement_blocks.random_stream(f.code.legal, op.task, op.item.type)
     f.bind(op.result, _lowered(f, block, f.use(op.item)))
 
 
 def random(f: FunctionEmitter, op: ops.Random) -> None:
     """Compute a random number from the stream and the number of the draw."""
-    block = expand.random(f.code.legal, op.result.type)
+    block = replacement_blocks.random(f.code.legal, op.result.type)
     f.bind(op.result, _lowered(f, block, f.use(op.stream), f.use(op.draw)))
 
 

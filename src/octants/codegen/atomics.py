@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from octants.codegen import arithmetic
 from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.code_writer import Element, Operand, Pointer, register
 from octants.codegen.function import FunctionEmitter
+from octants.codegen.instruction_writer import Element, Operand, Pointer, register
 from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64

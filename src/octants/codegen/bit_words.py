@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.code_writer import Code, Operand
+from octants.codegen.instruction_writer import Code, Operand
 from octants.types.scalars import DType, f16, u1, u32, u64
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from octants.codegen import atomics, memory
 from octants.codegen.bit_words import word_of
 from octants.codegen.block_shared_candidates import count
-from octants.codegen.code_writer import Element, Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
+from octants.codegen.instruction_writer import Element, Operand, ThreadCode
 from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, i64, u32
 

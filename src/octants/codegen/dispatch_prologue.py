@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from octants import abi
 from octants.artifact import ParameterLayout, TapeSizeInputs
-from octants.codegen.code_writer import Operand, ThreadCode
 from octants.codegen.function import ThreadFunction
-from octants.codegen.interleaved_tape import retry_bit
-from octants.codegen.tape_facts import can_fail, can_retry, may_exceed_tape
-from octants.codegen.tape_size_inputs import find_domain_inputs, find_size_inputs
+from octants.codegen.instruction_writer import Operand, ThreadCode
+from octants.codegen.interleaved_record_buffer import retry_bit
+from octants.codegen.record_buffer_size_inputs import find_domain_inputs, find_size_inputs
+from octants.codegen.recording_facts import can_fail, can_retry, may_exceed_tape
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32
 

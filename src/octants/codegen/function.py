@@ -1,7 +1,7 @@
 """The interfaces of a function under construction, for the code generation that targets share.
 
-`codegen.llvm.function.FunctionText` and `codegen.structured.function.StructuredFunction` implement
-`FunctionEmitter`.
+`codegen.llvm.function_text.FunctionText` and `codegen.structured.function.StructuredFunction`
+implement `FunctionEmitter`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from octants.codegen.code_writer import Code, Operand, Pointer, ThreadCode
+from octants.codegen.instruction_writer import Code, Operand, Pointer, ThreadCode
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType

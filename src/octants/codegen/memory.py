@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.code_writer import Code, Element, Operand, Pointer, ThreadCode
 from octants.codegen.function import FunctionEmitter
+from octants.codegen.instruction_writer import Code, Element, Operand, Pointer, ThreadCode
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words

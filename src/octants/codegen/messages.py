@@ -11,8 +11,8 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
-from octants.codegen.code_writer import Code, Kind, Operand, Pointer, register
 from octants.codegen.function import FunctionEmitter
+from octants.codegen.instruction_writer import Code, Kind, Operand, Pointer, register
 from octants.codegen.message_formats import parts_of, shortened
 from octants.ir import ops
 from octants.ir.core import Operation, Record, Value

@@ -7,8 +7,8 @@ from typing import Any
 
 from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
-from octants.codegen.code_writer import Operand
 from octants.codegen.function import FunctionEmitter
+from octants.codegen.instruction_writer import Operand
 from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.types.scalars import u1

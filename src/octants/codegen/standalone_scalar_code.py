@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octants.codegen import arithmetic
-from octants.codegen.code_writer import Code, Operand
+from octants.codegen.instruction_writer import Code, Operand
 from octants.ir.core import Block, Value
 from octants.ir.ops import Yield
 from octants.types.scalars import DType

@@ -1,9 +1,10 @@
 """Fields and ndarrays: the memory that kernels and the host share.
 
-`tree_roots`, `tree` and `placement` describe trees of fields and lay them out; `allocation` and
-`storage` allocate their memory. `array_base` is what the host does with arrays of either kind, by
-`host_windows` on their memory. `host_access_events` tells listeners of every read and write by the
-host. `current_runtime` knows all arrays that are alive.
+`tree_roots`, `tree` and `field_offsets` describe trees of fields and lay them out;
+`tree_allocation` and `zeroed_device_memory` allocate their memory. `array_base` is what the host
+does with arrays of either kind, by `host_element_access` on their memory. `host_access_events`
+tells listeners of every read and write by the host. `current_runtime` knows all arrays that are
+alive.
 """
 
 from __future__ import annotations

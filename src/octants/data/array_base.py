@@ -26,8 +26,8 @@ from octants.data.errors import (
     WrongNumberOfIndices,
     describe,
 )
-from octants.data.host_values import check_shape, convert_array, convert_element, is_ready
-from octants.data.host_windows import ElementRange, Window
+from octants.data.host_element_access import ElementRange, Window
+from octants.data.host_value_conversion import check_shape, convert_array, convert_element, is_ready
 from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError

@@ -13,7 +13,7 @@ from octants.data.quant_field import QuantField, WordSlots
 from octants.data.tree import SNode
 from octants.diagnostics.quant_errors import WrongPacking
 from octants.internal_members import internal
-from octants.types.quantised import Packing, QuantFloat, QuantType, Slot
+from octants.types.quantised_types import Packing, QuantFloat, QuantType, Slot
 from octants.types.scalars import DType, u32, u64
 
 

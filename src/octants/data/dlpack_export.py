@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.errors import CannotShare
-from octants.data.host_windows import Window
+from octants.data.host_element_access import Window
 from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:

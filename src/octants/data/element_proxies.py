@@ -9,7 +9,7 @@ import numpy as np
 from octants.data import host_access_events
 from octants.data.axes import is_integer
 from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
-from octants.data.host_values import convert_element
+from octants.data.host_value_conversion import convert_element
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.types.matrix_values import Matrix, Vector
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.data import current_runtime, other_libraries, tree
-from octants.data.allocation import allocate
 from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
-from octants.data.components import ComponentField, check_component
+from octants.data.component_fields import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
-from octants.data.host_windows import ElementRange, Window
+from octants.data.host_element_access import ElementRange, Window
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
+from octants.data.tree_allocation import allocate
 from octants.deferred_import import Deferred
 from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, i32
-from octants.types.signature import FieldHandle
 from octants.types.sparsity import Sparsity
+from octants.types.specialisation_signature import FieldHandle
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -21,7 +21,7 @@ from octants.data.tree_roots import root
 from octants.deferred_import import Deferred
 from octants.types.companions import Companion
 from octants.types.enums import Layout
-from octants.types.quantised import QuantType
+from octants.types.quantised_types import QuantType
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from octants.data import host_access_events
 from octants.data.errors import WrongArrayShape, WrongIndex, WrongNumberOfIndices, describe
-from octants.data.host_values import convert_array, convert_element
+from octants.data.host_value_conversion import convert_array, convert_element
 from octants.types.matrix_values import Matrix
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,6 @@ import numpy as np
 from octants.data import current_runtime, other_libraries
 from octants.data.array_base import E, Tensor
 from octants.data.axes import check_shape
-from octants.data.buffer_view import BufferView, bounds_of
 from octants.data.element_types import (
     check_dtype,
     check_element_shape,
@@ -20,9 +19,10 @@ from octants.data.element_types import (
     require_differentiable,
 )
 from octants.data.errors import MissingCompanion
-from octants.data.host_windows import Window, make_window
-from octants.data.storage import Storage
+from octants.data.host_element_access import Window, make_window
+from octants.data.ndarray_view import BufferView, bounds_of
 from octants.data.tree import COMPANION_WORDS
+from octants.data.zeroed_device_memory import Storage
 from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
 from octants.types import enums
@@ -30,7 +30,7 @@ from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term, row_major
 from octants.types.matrix_types import matrix, vector
 from octants.types.scalars import DType
-from octants.types.signature import NdarrayHandle, NdarrayType
+from octants.types.specialisation_signature import NdarrayHandle, NdarrayType
 
 if TYPE_CHECKING:
     from octants.runtime.interop.dlpack import DlpackView

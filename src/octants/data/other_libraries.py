@@ -9,7 +9,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.errors import WrongArray, describe
-from octants.data.host_windows import Window
+from octants.data.host_element_access import Window
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import view_at

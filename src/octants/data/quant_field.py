@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.array_base import Array, Tensor
-from octants.data.components import check_component
+from octants.data.component_fields import check_component
 from octants.data.errors import (
     CannotShare,
     NotDifferentiable,
@@ -19,15 +19,15 @@ from octants.data.errors import (
     WrongOption,
 )
 from octants.data.field import Field
-from octants.data.host_windows import ElementRange, Window
+from octants.data.host_element_access import ElementRange, Window
 from octants.data.tree import SNode
 from octants.deferred_import import Deferred
 from octants.diagnostics.quant_errors import NotPacked
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion
-from octants.types.quantised import Packing, QuantType
+from octants.types.quantised_types import Packing, QuantType
 from octants.types.scalars import convert_values
-from octants.types.signature import QuantHandle
+from octants.types.specialisation_signature import QuantHandle
 
 if TYPE_CHECKING:
     from octants.mathlib import packed_arrays

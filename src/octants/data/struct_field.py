@@ -12,13 +12,13 @@ from octants.data.element_types import needed_companions
 from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
 from octants.data.field import Field
 from octants.data.field_factories import check_layout, dense_blocks, make_field
-from octants.data.host_values import convert_element
+from octants.data.host_value_conversion import convert_element
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
 from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.enums import Layout
-from octants.types.signature import StructHandle
+from octants.types.specialisation_signature import StructHandle
 from octants.types.structs import Struct, StructType
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey
 from octants.types.scalars import DType, f32, i32
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     ArgumentSource,
     ArgumentType,
     ArraySource,

@@ -21,7 +21,6 @@ from octants.diagnostics.errors import (
 from octants.diagnostics.library_errors import KernelOnly
 from octants.diagnostics.suggestions import suggest
 from octants.frontend import (
-    buffer_views,
     builtins,
     compile_time_evaluation,
     fill_loops,
@@ -29,6 +28,7 @@ from octants.frontend import (
     language_calls,
     matrices,
     name_resolution,
+    ndarray_views,
     operator_functions,
     python_functions,
     sparse_functions,
@@ -253,7 +253,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     if method.name == "parent":
         return sparse_functions.parent(context, node, method.owner, [*args, *named.values()])
     if is_view(method.owner):
-        return buffer_views.subview(context, node, method.owner, args, named)
+        return ndarray_views.subview(context, node, method.owner, args, named)
     if isinstance(method.owner, str):
         if method.name == "format":
             return language_calls.format_string(context, node, method.owner, args, named)

@@ -44,7 +44,7 @@ from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned
 from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
-from octants.types.signature import ArgumentSource, ScalarType
+from octants.types.specialisation_signature import ArgumentSource, ScalarType
 
 NOT_FOUND = object()
 """What a lookup of the library gives where there is no such name."""

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from octants.diagnostics.adjoint_errors import ImpureAdjoint, WrongAdjoint
+from octants.diagnostics.custom_adjoint_errors import ImpureAdjoint, WrongAdjoint
 from octants.diagnostics.render import Label
 from octants.frontend import arithmetic, flattening
 from octants.frontend.context import Context

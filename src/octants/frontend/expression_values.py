@@ -206,7 +206,7 @@ def is_run_time(value: Any) -> bool:
 
 
 def is_view(value: Any) -> bool:
-    """Whether this is a view of an ndarray; see `frontend.buffer_views`."""
+    """Whether this is a view of an ndarray; see `frontend.ndarray_views`."""
     return isinstance(value, StructValue) and isinstance(value.python_type, BufferViewAnnotation)
 
 

@@ -15,7 +15,7 @@ from octants.diagnostics.errors import (
     WrongIndexCount,
 )
 from octants.diagnostics.linalg_errors import BuilderAccess
-from octants.frontend import buffer_views, compile_time_evaluation, references, tiles
+from octants.frontend import compile_time_evaluation, ndarray_views, references, tiles
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
     ArrayReference,
@@ -46,7 +46,7 @@ def subscript(context: Context, node: ast.Subscript) -> Any:
     """``base[indices]`` as a reference where it is one, else as a value."""
     base = context.evaluate_reference(node.value)
     if isinstance(node.slice, ast.Slice) and is_view(view := context.load(base)):
-        return buffer_views.part(context, view, node.slice)
+        return ndarray_views.part(context, view, node.slice)
     if tiles.has_slices(node) and isinstance(array := context.load(base), ArrayReference):
         return tiles.slice_of(context, array, node)
     return element(context, base, evaluate_indices(context, node.slice), node)
@@ -88,7 +88,7 @@ def element(context: Context, base: Any, index: Any, node: ast.Subscript) -> Any
     if isinstance(base, ArrayReference):
         return _array_element(context, base, index, node)
     if is_view(base):
-        return buffer_views.element(context, base, _view_index(context, base, index, node))
+        return ndarray_views.element(context, base, _view_index(context, base, index, node))
     if isinstance(base, StructValue) and base.members and _holds_arrays(base):
         if is_builder(base):
             context.fail(BuilderAccess(), node)

@@ -11,7 +11,7 @@ from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 from octants.types.layouts import STRIDED, Layout, Term
 from octants.types.scalars import DType
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     ArgumentSource,
     ArgumentType,
     ArraySource,

@@ -34,7 +34,7 @@ from octants.frontend.expression_values import (
 from octants.frontend.print_and_assert import format_string
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Value
-from octants.lang import syntax
+from octants.lang import directives
 from octants.lang.function_marks import is_library_function
 from octants.types.matrix_values import Matrix
 
@@ -156,7 +156,7 @@ def ndrange(context: Context, node: ast.Call) -> Any:
     axes = _axes(context, node, len(bounds))
     if any(is_run_time(pair) for pair in bounds):
         return ProductDomain(bounds, axes)
-    return syntax.ndrange(*bounds, axes=axes)
+    return directives.ndrange(*bounds, axes=axes)
 
 
 def _axes(context: Context, node: ast.Call, count: int) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ def _axes(context: Context, node: ast.Call, count: int) -> tuple[int, ...]:
         context, context.evaluate(at), at, "the order of the axes"
     )
     try:
-        return syntax.nesting_order(given, count)
+        return directives.nesting_order(given, count)
     except ValueError as error:
         context.fail(WrongArguments("ndrange", str(error)), at)
 
@@ -360,19 +360,19 @@ def do_while(context: Context, node: ast.Call) -> Any:
 
 
 WORDS: dict[Any, Callable[[Context, ast.Call], Any]] = {
-    syntax.do_while: do_while,
-    syntax.static: static,
-    syntax.static_assert: static_assert,
-    syntax.static_print: static_print,
-    syntax.ndrange: ndrange,
-    syntax.grouped: grouped,
-    syntax.loop_config: loop_config,
-    syntax.block_local: block_local,
-    syntax.cache_read_only: block_local,
-    syntax.block_dim: older_option("block_dim"),
-    syntax.parallelize: older_option("parallelize"),
-    syntax.serialize: older_option("serialize", default=True),
-    syntax.strictly_serialize: older_option("serialize", default=True),
+    directives.do_while: do_while,
+    directives.static: static,
+    directives.static_assert: static_assert,
+    directives.static_print: static_print,
+    directives.ndrange: ndrange,
+    directives.grouped: grouped,
+    directives.loop_config: loop_config,
+    directives.block_local: block_local,
+    directives.cache_read_only: block_local,
+    directives.block_dim: older_option("block_dim"),
+    directives.parallelize: older_option("parallelize"),
+    directives.serialize: older_option("serialize", default=True),
+    directives.strictly_serialize: older_option("serialize", default=True),
     builtins.range: range_,
     builtins.print: print_,
     builtins.len: len_,

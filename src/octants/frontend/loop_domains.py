@@ -24,7 +24,7 @@ from octants.frontend.expression_values import (
 )
 from octants.frontend.flattening import common_type
 from octants.ir.core import Value
-from octants.lang import syntax
+from octants.lang import directives
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, Kind, convert, i32, i64, integer_range, u32, u64
 
@@ -61,7 +61,7 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, RangeDomain):
         return _range(context, value.start, value.stop, value.step)
-    if isinstance(value, (syntax.ndrange, ProductDomain)):
+    if isinstance(value, (directives.ndrange, ProductDomain)):
         return product(context, list(value.bounds), value.axes)
     if is_view(value):
         return product(context, [(0, value.members["size"])])
@@ -220,7 +220,7 @@ def product(
     if axes is None or axes == tuple(range(len(axes))):
         return Domain(levels, lambda counters: counters)
     nest = [levels[axis] for axis in axes]
-    return Domain(nest, lambda counters: list(syntax.in_order_of_ranges(counters, axes)))
+    return Domain(nest, lambda counters: list(directives.in_order_of_ranges(counters, axes)))
 
 
 def _is_small(bound: Any) -> bool:

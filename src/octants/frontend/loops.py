@@ -33,7 +33,7 @@ from octants.frontend.loop_domains import Domain
 from octants.frontend.scope import LoopExits, Plan, VariableRegion
 from octants.ir import ops
 from octants.ir.core import Block, Value
-from octants.lang import syntax
+from octants.lang import directives
 from octants.types.scalars import u1
 
 # -- for -------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def _is_do_while(context: Context, test: ast.expr) -> bool:
     """Whether a condition is looked at only when the body has run; see `syntax.do_while`."""
     if not isinstance(test, ast.Call) or not ast.unparse(test.func).endswith("do_while"):
         return False
-    return context.evaluate_reference(test.func) is syntax.do_while
+    return context.evaluate_reference(test.func) is directives.do_while
 
 
 def _condition_is_pure(context: Context, node: ast.While) -> bool:

@@ -22,7 +22,12 @@ from octants.frontend.name_resolution import BoundFunction
 from octants.frontend.python_object_conversion import wrap
 from octants.lang.function_marks import home_of
 from octants.types.compile_time_reads import Read
-from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
+from octants.types.specialisation_signature import (
+    FieldHandle,
+    NdarrayHandle,
+    QuantHandle,
+    StructHandle,
+)
 
 LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "scipy", "torch")
 """Packages whose functions are not inlined."""

@@ -11,7 +11,12 @@ from octants.frontend.context import Context
 from octants.frontend.expression_values import ArrayReference, StructValue
 from octants.ir.core import Companion
 from octants.types.compile_time_reads import Read
-from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
+from octants.types.specialisation_signature import (
+    FieldHandle,
+    NdarrayHandle,
+    QuantHandle,
+    StructHandle,
+)
 from octants.types.structs import Struct
 
 

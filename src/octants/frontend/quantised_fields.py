@@ -21,9 +21,9 @@ from octants.ir.core import Array, Block, Companion, Space, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import packed_numbers
 from octants.types.layouts import Layout
-from octants.types.quantised import Slot
+from octants.types.quantised_types import Slot
 from octants.types.scalars import u1
-from octants.types.signature import QuantHandle
+from octants.types.specialisation_signature import QuantHandle
 
 
 @dataclass(eq=False, slots=True)

@@ -33,7 +33,7 @@ from octants.frontend.expression_values import (
     is_number,
 )
 from octants.frontend.quantised_fields import PackedArray
-from octants.ir import components
+from octants.ir import component_access
 from octants.ir.core import Array, Value
 from octants.types import scalars
 from octants.types.matrix_values import Matrix
@@ -209,10 +209,12 @@ def _read_component(context: Context, matrix: MatrixValue, index: tuple[int | Va
     builder, shape = context.builder, matrix.shape
     if len(index) == 2 and _is_long(shape) and any(isinstance(axis, Value) for axis in index):
         row, column = (
-            axis if isinstance(axis, int) else components.or_first(builder, axis, extent)
+            axis if isinstance(axis, int) else component_access.or_first(builder, axis, extent)
             for axis, extent in zip(index, shape, strict=True)
         )
-        return components.extract(builder, _position(context, row, column, shape), matrix.elements)
+        return component_access.extract(
+            builder, _position(context, row, column, shape), matrix.elements
+        )
     columns = shape[1] if len(shape) == 2 else 1
     rows = [matrix.elements[k : k + columns] for k in range(0, len(matrix.elements), columns)]
     if len(index) == 1:
@@ -247,7 +249,7 @@ def _position(
 def _pick(context: Context, values: list[Value], index: int | Value) -> Value:
     if isinstance(index, int):
         return values[index]
-    return components.extract(context.builder, index, values)
+    return component_access.extract(context.builder, index, values)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -389,7 +391,7 @@ def _set_component(
     new = builder.cast(new, elements[0].type)
     position = _run_time_position(context, shape, index)
     if position is not None:
-        elements[:] = components.insert(builder, position, new, elements)
+        elements[:] = component_access.insert(builder, position, new, elements)
         return
     for k, each in enumerate(itertools.product(*map(range, shape))):
         hit = _matches(context, index, each)
@@ -411,7 +413,7 @@ def _run_time_position(
         return None
     row, column = index
     position = _position(context, row, column, shape)
-    inside = [components.is_inside(builder, axis, extent) for axis, extent in axes]
+    inside = [component_access.is_inside(builder, axis, extent) for axis, extent in axes]
     is_inside = functools.reduce(functools.partial(builder.binary, "and"), inside)
     return builder.select(is_inside, position, builder.constant(-1, position.type))
 
@@ -422,7 +424,7 @@ def _matches(
     if any(isinstance(axis, int) and axis != k for axis, k in zip(index, position, strict=True)):
         return False
     hits = [
-        components.is_equal(context.builder, axis, k)
+        component_access.is_equal(context.builder, axis, k)
         for axis, k in zip(index, position, strict=True)
         if isinstance(axis, Value)
     ]

@@ -10,7 +10,12 @@ from octants.frontend import assignments, lossy_assignments, references
 from octants.frontend.context import Context
 from octants.frontend.expression_values import ArrayReference, MatrixValue, StructValue, describe
 from octants.ir.core import Value
-from octants.types.signature import ReturnType, ScalarType, StructArgument, scalars_of
+from octants.types.specialisation_signature import (
+    ReturnType,
+    ScalarType,
+    StructArgument,
+    scalars_of,
+)
 
 
 class Returns:

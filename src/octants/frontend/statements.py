@@ -21,7 +21,7 @@ from octants.frontend import (
     name_resolution,
     print_and_assert,
     returns,
-    sparse_entries,
+    sparse_matrix_entries,
     stream_parallel,
     tiles,
 )
@@ -200,9 +200,9 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
 
     These convert the value to the type of the target first, also in a local variable.
     """
-    builder = sparse_entries.builder_of(context, node.target)
+    builder = sparse_matrix_entries.builder_of(context, node.target)
     if builder is not None:
-        sparse_entries.add(context, node, builder)
+        sparse_matrix_entries.add(context, node, builder)
         return True
     if isinstance(node.target, ast.Name):
         reference = name_resolution.name(context, node.target)

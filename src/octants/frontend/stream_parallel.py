@@ -13,7 +13,7 @@ import ast
 
 from octants.diagnostics.errors import UncutCheckpoint, WrongParallelSection, WrongStreamBlock
 from octants.frontend.context import Context
-from octants.lang import syntax
+from octants.lang import directives
 
 _OUTSIDE = "`with qd.graph.parallel():` is not directly in a `with qd.graph.parallel_context():`"
 _FOREIGN = (
@@ -28,24 +28,24 @@ def with_(context: Context, node: ast.With) -> bool | None:
     if len(node.items) > 1 or not isinstance(call, ast.Call):
         return None
     word = context.evaluate(call.func)
-    if word is syntax.checkpoint:
+    if word is directives.checkpoint:
         context.fail(UncutCheckpoint(), node)  # kernels are cut at those where they can pause
     name = next((name for known, name in _NAMES if known is word), None)
     if name is None:
         return None
     _check(context, node, call, name)
-    if word is syntax.parallel_context:
+    if word is directives.parallel_context:
         return _region(context, node)
-    if (word is syntax.parallel) != context.in_region:
+    if (word is directives.parallel) != context.in_region:
         context.fail(WrongParallelSection(_FOREIGN if context.in_region else _OUTSIDE), node)
     with context.beside():
         return context.build(node.body)
 
 
 _NAMES = (
-    (syntax.stream_parallel, "stream_parallel"),
-    (syntax.parallel_context, "graph.parallel_context"),
-    (syntax.parallel, "graph.parallel"),
+    (directives.stream_parallel, "stream_parallel"),
+    (directives.parallel_context, "graph.parallel_context"),
+    (directives.parallel, "graph.parallel"),
 )
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from octants.fuzz import script
+from octants.fuzz import standalone_script
 from octants.fuzz.backends import BACKENDS, Backend, PackageBackend
 from octants.fuzz.compare import Status, Verdict, check
 from octants.fuzz.generator.build import generate
@@ -113,8 +113,8 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
     if verdict.status in (Status.DISAGREES, Status.FAILS):
         shown = smallest or program
         entry["source"] = shown.source
-        entry["script"] = script.script(shown, verdict.problems, backend)
-        entry["command"] = script.command(program, backend)
+        entry["script"] = standalone_script.script(shown, verdict.problems, backend)
+        entry["command"] = standalone_script.command(program, backend)
     return entry
 
 

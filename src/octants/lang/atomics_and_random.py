@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.lang.directives import grouped
 from octants.lang.function_marks import kernel_only, library_function
-from octants.lang.syntax import grouped
 
 
 @kernel_only

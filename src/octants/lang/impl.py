@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
 from octants.deferred_import import names_of as _names_of
-from octants.lang.syntax import grouped as grouped
-from octants.lang.syntax import ndrange as ndrange
-from octants.lang.syntax import static as static
-from octants.lang.syntax import static_assert as static_assert
-from octants.lang.syntax import static_print as static_print
+from octants.lang.directives import grouped as grouped
+from octants.lang.directives import ndrange as ndrange
+from octants.lang.directives import static as static
+from octants.lang.directives import static_assert as static_assert
+from octants.lang.directives import static_print as static_print
 
 _octants, _runtime = Deferred("octants"), Deferred("octants.compat.quadrants.lang.impl")
 _MODULES_OF_NAMES = {

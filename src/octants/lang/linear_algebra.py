@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.lang.directives import static, static_assert
 from octants.lang.function_marks import library_function
 from octants.lang.scalar_functions import abs, as_floats, max, select, sqrt, stop_grad  # noqa: A004
-from octants.lang.syntax import static, static_assert
 from octants.types.matrix_values import Matrix, Vector
 
 SWEEPS_OF_3 = 6

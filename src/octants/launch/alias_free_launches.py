@@ -14,7 +14,7 @@ from octants.data.array_base import Tensor
 from octants.functions_from_text import define
 from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
-from octants.types.signature import FieldSource
+from octants.types.specialisation_signature import FieldSource
 
 Identities = Callable[..., tuple[int, ...] | None]
 

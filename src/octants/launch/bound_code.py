@@ -26,7 +26,7 @@ from octants.runtime.parameter_blocks.recovered_arguments import (
 )
 from octants.slow_compiles import compiling
 from octants.timeline import COMPILE, span
-from octants.types.signature import ArraySource, TemporarySource
+from octants.types.specialisation_signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
     from octants import pipeline

@@ -15,7 +15,12 @@ from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.conversions import describe
 from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.types.annotations import AnyTensor, NdarrayAnnotation
-from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
+from octants.types.specialisation_signature import (
+    FieldHandle,
+    NdarrayHandle,
+    QuantHandle,
+    StructHandle,
+)
 
 _HANDLES = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle)
 _CPU = 1  # DLPack's kind of CPU memory

@@ -43,10 +43,13 @@ from octants.types.compile_time_reads import ReadKey
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
-    from octants.launch import explain, inspection, pickling
+    from octants.launch import inspection, pickling
     from octants.launch.inspection import Inspection
 else:
-    explain, inspection = Deferred("octants.launch.explain"), Deferred("octants.launch.inspection")
+    explain, inspection = (
+        Deferred("octants.launch.explain_gradient"),
+        Deferred("octants.launch.inspection"),
+    )
     pickling = Deferred("octants.launch.pickling")
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from octants.cache.store import Store
 from octants.hashing import blake2b
 from octants.options import Options
 from octants.types.compile_time_reads import Read
-from octants.types.signature import ArgumentType, ReturnType
+from octants.types.specialisation_signature import ArgumentType, ReturnType
 from octants.types.weak_references import if_referable
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from octants.runtime.arguments.parameters import Leaf
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
-    from octants.launch import explain
-    from octants.launch.explain_report import Explanation
+    from octants.launch import explain_gradient
+    from octants.launch.explain_gradient_report import Explanation
 else:
-    explain = Deferred("octants.launch.explain")
+    explain_gradient = Deferred("octants.launch.explain_gradient")
 
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Gradient(Generic[P]):
         """
         arguments = self.kernel.bind_arrays((*self._first, *arguments), named)
         specialisation = self.kernel.specialise(arguments)
-        return explain.explain(specialisation, specialisation.complete(arguments))
+        return explain_gradient.explain(specialisation, specialisation.complete(arguments))
 
     def __repr__(self) -> str:
         return f"<gradient of {self.kernel!r}>"

@@ -28,7 +28,7 @@ from octants.diagnostics.span import Span
 from octants.frontend import source
 from octants.frontend.names_in_source import mentions
 from octants.frontend.source import FunctionSource
-from octants.lang import syntax
+from octants.lang import directives
 from octants.lazy_dataclass import dataclass
 
 Names = Mapping[str, Any]
@@ -147,8 +147,10 @@ class _Cutter:
         if isinstance(statement, ast.While):
             return self._counter(statement) is not None and self._is_parallel(statement)
         if isinstance(statement, ast.With):
-            return self.cuts_checkpoints and self._call(statement, syntax.checkpoint) is not None
-        if not isinstance(statement, ast.If) or self._call(statement, syntax.static) is None:
+            return (
+                self.cuts_checkpoints and self._call(statement, directives.checkpoint) is not None
+            )
+        if not isinstance(statement, ast.If) or self._call(statement, directives.static) is None:
             return False
         return any(map(self.is_control, [*statement.body, *statement.orelse]))
 
@@ -169,7 +171,7 @@ class _Cutter:
 
     def _counter(self, loop: ast.While) -> ast.expr | None:
         """The counter of ``while graph.do_while(counter)``; None for other loops."""
-        call = self._call(loop, syntax.do_while)
+        call = self._call(loop, directives.do_while)
         given = [] if call is None else [*call.args, *(each.value for each in call.keywords)]
         return given[0] if len(given) == 1 else None
 
@@ -188,7 +190,7 @@ class _Cutter:
     # -- checkpoints ----------------------------------------------------------------------------
 
     def _pause(self, statement: ast.With) -> Pause:
-        call = self._call(statement, syntax.checkpoint)
+        call = self._call(statement, directives.checkpoint)
         assert call is not None
         named = {each.arg: each.value for each in call.keywords}
         given = dict(zip(("cp_id", "yield_on"), call.args, strict=False)) | named
@@ -275,9 +277,9 @@ class _Cutter:
 
 
 _WORDS: dict[Callable[..., Any], str] = {
-    syntax.do_while: "do_while",
-    syntax.checkpoint: "checkpoint",
-    syntax.static: "static",
+    directives.do_while: "do_while",
+    directives.checkpoint: "checkpoint",
+    directives.static: "static",
 }
 
 

@@ -30,7 +30,7 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import TapedMemory, memories_of, region_of
 from octants.lazy_dataclass import dataclass
 from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
-from octants.types.signature import ArgumentSource, FieldSource
+from octants.types.specialisation_signature import ArgumentSource, FieldSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
 from octants.runtime.memory.array_access import Part, parts_of
 from octants.runtime.memory.host import describe_bytes
-from octants.types.signature import ArgumentSource, ScalarType
+from octants.types.specialisation_signature import ArgumentSource, ScalarType
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 

@@ -18,11 +18,16 @@ from typing import Any
 import numpy as np
 
 from octants.functions_from_text import define
-from octants.runtime.arguments.key_conditions import is_same
+from octants.runtime.arguments.argument_recognition import is_same
 from octants.types.compile_time_reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import FieldHandle, NdarrayHandle, QuantHandle, StructHandle
+from octants.types.specialisation_signature import (
+    FieldHandle,
+    NdarrayHandle,
+    QuantHandle,
+    StructHandle,
+)
 from octants.types.structs import Struct
 from octants.types.weak_references import holds_objects, likeness, parts_of, reference_to
 

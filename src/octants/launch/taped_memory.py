@@ -19,7 +19,7 @@ from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments.conversions import torch_companion
 from octants.runtime.memory.array_access import Part, Parts
 from octants.runtime.memory.host import shares_memory
-from octants.types.signature import FieldHandle, FieldSource
+from octants.types.specialisation_signature import FieldHandle, FieldSource
 
 ADJOINT = Companion.ADJOINT
 

@@ -13,7 +13,7 @@ from octants import driver
 from octants.functions_from_text import define
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
-from octants.runtime.arguments.key_conditions import UNKNOWN, Recognition
+from octants.runtime.arguments.argument_recognition import UNKNOWN, Recognition
 
 WarmCall = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from octants.functions_from_text import define
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.specialisation import Specialisation
 from octants.launch.specialisation_guards import GONE
-from octants.runtime.arguments.key_conditions import UNKNOWN, Recognition, same_conditions
+from octants.runtime.arguments.argument_recognition import UNKNOWN, Recognition, same_conditions
 
 if TYPE_CHECKING:
     from octants.launch.derivative_variants import BareReverse

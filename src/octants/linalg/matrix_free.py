@@ -19,9 +19,9 @@ from octants.data.field_factories import make_field
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.linalg_errors import NoTranspose, WrongOperand, WrongOperandShape
 from octants.internal_members import internal
+from octants.lang.directives import grouped, static
 from octants.lang.scalar_functions import cast
-from octants.lang.syntax import grouped, static
-from octants.linalg.vectors import refuse_tangents
+from octants.linalg.numpy_vectors import refuse_tangents
 from octants.types.annotations import template
 from octants.types.scalars import DType, f32, f64
 

@@ -10,8 +10,8 @@ import numpy as np
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.linalg_errors import NotFactorized, WrongMatrixOption, WrongOperandShape
 from octants.diagnostics.optional_dependencies import import_optional
+from octants.linalg.numpy_vectors import recorded, refuse_tangents, vector_of
 from octants.linalg.sparse_matrix import SparseMatrix, check_dtype, sparse
-from octants.linalg.vectors import recorded, refuse_tangents, vector_of
 from octants.types.scalars import f32
 
 _KINDS = ("LLT", "LDLT", "LU")

@@ -14,7 +14,7 @@ from octants.diagnostics.linalg_errors import (
     WrongOperandShape,
 )
 from octants.diagnostics.optional_dependencies import import_optional
-from octants.linalg.vectors import Source, recorded, vector_of
+from octants.linalg.numpy_vectors import Source, recorded, vector_of
 from octants.types.default_types import resolve
 from octants.types.scalars import DType, f32, f64
 

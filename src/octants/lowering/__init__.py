@@ -11,7 +11,7 @@ where the divisor may be zero, or the least number be divided by -1, becomes::
     %13: i32 = select(%3, %0, %12)
 
 A target says by a `legal_operations.Legal` what it has. `integers`, `floats`, `conversions` and
-`random_draws` are tables of rules, `legaliser` builds by them, `expand` gives what takes the place
-of one operation, and `module` lowers whole modules. Work that is long is a call of a function of
-`mathlib`.
+`random_draws` are tables of rules, `legaliser` builds by them, `replacement_blocks` gives what
+takes the place of one operation, and `math_function_bodies` lowers whole functions of `mathlib`.
+Work that is long is a call of a function of `mathlib`.
 """

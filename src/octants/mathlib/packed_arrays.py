@@ -11,8 +11,8 @@ import numpy as np
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.mathlib import packed_numbers
-from octants.mathlib.evaluate import translate
-from octants.types.quantised import Packing, Slot
+from octants.mathlib.evaluate_with_numpy import translate
+from octants.types.quantised_types import Packing, Slot
 
 Array = np.ndarray[Any, Any]
 

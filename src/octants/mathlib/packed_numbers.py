@@ -17,7 +17,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from octants.types.quantised import Packing, QuantFixed, QuantFloat, Slot
+from octants.types.quantised_types import Packing, QuantFixed, QuantFloat, Slot
 from octants.types.scalars import DType, by_name, f32, i32, i64, u32
 
 _MANTISSA = 23

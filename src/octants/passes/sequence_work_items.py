@@ -109,8 +109,8 @@ from octants.ir.cloning import copy_operation
 from octants.ir.cooperation import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.passes.localise_shared_arrays import localise
-from octants.passes.serialise_subgroups import subgroup
-from octants.passes.temporary_bounds import load_bounds, make_bounds, store_bounds
+from octants.passes.sequence_subgroups import subgroup
+from octants.passes.task_bounds_in_memory import load_bounds, make_bounds, store_bounds
 from octants.passes.values_across_barriers import BlockValues
 from octants.types.scalars import u1
 

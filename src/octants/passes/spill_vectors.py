@@ -9,10 +9,10 @@ Before, a vector has a value for each component, which loops carry; here it has 
       yield(%4, %5)                                }
     }                                              %0, %1 = local[0], local[1]
 
-An access then takes the same time however long the vector is. `analysis.vector_storage` finds which
-vectors share an array. This pass walks the task in order and tracks which value each element holds:
-before an access it stores the components that differ, and a component that is used by itself is
-loaded where it was made. A vector that is accessed only once after its components were computed
+An access then takes the same time however long the vector is. `analysis.vector_storage_reuse` finds
+which vectors share an array. This pass walks the task in order and tracks which value each element
+holds: before an access it stores the components that differ, and a component that is used by itself
+is loaded where it was made. A vector that is accessed only once after its components were computed
 stays in registers, and so do vectors of constants, and those that would take too much memory: they
 are accessed by selects.
 """
@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.vector_storage import Access, Storage, VectorStorage
-from octants.ir import components, ops
+from octants.analysis.vector_storage_reuse import Access, Storage, VectorStorage
+from octants.ir import component_access, ops
 from octants.ir.builder import Builder
 from octants.ir.core import (
     Array,
@@ -256,7 +256,7 @@ class _Spiller:
         self._need(op.components)
         build = Builder()
         build.location = op.location
-        tests = [components.is_equal(build, op.index, k) for k in range(len(op.components))]
+        tests = [component_access.is_equal(build, op.index, k) for k in range(len(op.components))]
         if isinstance(op, ops.Insert):
             for test, value, result in zip(tests, op.components, op.results, strict=True):
                 build.append(ops.Select(test, op.value, value, results=[result]))
@@ -272,7 +272,7 @@ class _Spiller:
         """An index, or ``outside`` if it is out of range."""
         if self._is_inside(index, count):
             return index
-        inside = components.is_inside(build, index, count)
+        inside = component_access.is_inside(build, index, count)
         return build.select(inside, index, build.constant(outside, index.type))
 
     def _is_inside(self, index: Value, count: int) -> bool:

@@ -88,8 +88,8 @@ of the sums. So the pass runs only where rounding may differ, and only on sums t
 count or index depends on, since a replay must find those again.
 
 The threads of a work item are lanes of a subgroup here, which load what is side by side
-(`split_lane_sums`). If everything that its loops load is uniform over the work items, blocks share
-(`split_block_sums`).
+(`split_sums_over_lanes`). If everything that its loops load is uniform over the work items, blocks
+share (`split_sums_over_blocks`).
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.cooperation import local_arrays
 from octants.ir.core import Module, Operation, Task
-from octants.passes.split_block_sums import BlockShares
-from octants.passes.split_lane_sums import LaneShares
+from octants.passes.split_sums_over_blocks import BlockShares
+from octants.passes.split_sums_over_lanes import LaneShares
 from octants.passes.split_work_items import SharedItems, with_inner
 
 SHARERS = 64

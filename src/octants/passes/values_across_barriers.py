@@ -14,7 +14,7 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperation import sizes
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.passes.temporary_bounds import load_bounds
+from octants.passes.task_bounds_in_memory import load_bounds
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, i32, i64, u1
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from octants.ir.core import Module
-from octants.simplify import dead_code, fold
+from octants.simplify import constant_folding_and_cse, dead_code
 
 __all__ = ["simplify"]
 
 
 def simplify(module: Module) -> None:
     """Fold, share, forward and prune, in place."""
-    fold.fold(module)
+    constant_folding_and_cse.fold(module)
     dead_code.prune(module)

@@ -23,7 +23,7 @@ from typing import Any
 
 import octants
 from octants.internal_members import is_internal
-from octants.launch.explain_report import Explanation
+from octants.launch.explain_gradient_report import Explanation
 from octants.launch.inspection import Inspection
 from octants.launch.kernel import Kernel
 from octants.launch.kernel_gradient import Gradient
@@ -41,7 +41,7 @@ TITLES = {
     "octants.algorithms": "Algorithms",
     "octants.linalg": "Sparse linear systems",
     "octants.kernels": "Running",
-    "octants.lang.syntax": "Steering compilation",
+    "octants.lang.directives": "Steering compilation",
     "octants.lang": "Functions in kernels",
     "octants.data": "Data",
     "octants.types": "Types",
@@ -113,7 +113,7 @@ def names_of_module(name: str) -> Names:
     return names
 
 
-QUANTISED = ("octants.types.quant", "octants.types.quantised")
+QUANTISED = ("octants.types.quant", "octants.types.quantised_types")
 """The modules of `types.quant` and its types; it imports others for their names."""
 
 

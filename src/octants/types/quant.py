@@ -8,7 +8,7 @@ from typing import Any
 
 from octants.diagnostics.quant_errors import WrongQuantType
 from octants.types.default_types import resolve
-from octants.types.quantised import QuantFixed, QuantFloat, QuantInt
+from octants.types.quantised_types import QuantFixed, QuantFloat, QuantInt
 from octants.types.scalars import DType, f32, f64, i32, i64, u32, u64
 
 

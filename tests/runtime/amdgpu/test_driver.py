@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.backends import amdgpu
 from octants.backends.table import obstacle_to
-from octants.codegen.llvm.amdgpu import abortable_copy_kernels, kernels
+from octants.codegen.llvm.amdgpu import abortable_copy_kernels, amdgcn
 from octants.codegen.llvm.amdgpu.targets import WAVES, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import (
@@ -22,7 +22,7 @@ from octants.diagnostics.exceptions import (
     OctantsWarning,
 )
 from octants.runtime.cuda.library import SIGNATURES
-from octants.runtime.gpu import tape_growth
+from octants.runtime.gpu import record_buffer_growth
 from octants.runtime.hip import errors, library
 from octants.runtime.hip.device import HipDevice
 from octants.runtime.hip.library import FUNCTIONS, HipLibrary
@@ -43,7 +43,7 @@ SIZE = 40
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHip]:
     monkeypatch.setattr(qd, "cpu", qd.amdgpu)
     monkeypatch.setattr(test_graphs, "DISCRETE", True)
-    monkeypatch.setattr(tape_growth, "_FIRST_CAPACITY", 16)
+    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)
     with fake_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.amdgpu)
         yield fake
@@ -260,5 +260,5 @@ def test_kernels_of_abortable_graphs(processor: str) -> None:
 
 
 def test_assembly_of_a_kernel() -> None:
-    text = compilation.assembly_text(module_of_atomics(f32), kernels.Amdgpu(target("gfx1100")))
+    text = compilation.assembly_text(module_of_atomics(f32), amdgcn.Amdgpu(target("gfx1100")))
     assert "global_atomic_add_f32" in text

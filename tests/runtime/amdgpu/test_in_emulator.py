@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen.llvm.amdgpu.kernels import Amdgpu
+from octants.codegen.llvm.amdgpu.amdgcn import Amdgpu
 from octants.fuzz.backends import PackageBackend
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate

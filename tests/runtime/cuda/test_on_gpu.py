@@ -23,7 +23,7 @@ from octants.diagnostics.exceptions import (
 )
 from octants.runtime.capture import Capture
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.cuda.graphs.captured import CudaGraph
+from octants.runtime.cuda.graphs.captured_commands import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.transfers import LARGE as CHUNK
 from tests.runtime.cuda import ptx
@@ -377,7 +377,7 @@ from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.capture import Capture
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.cuda.graphs.captured import CudaGraph
+from octants.runtime.cuda.graphs.captured_commands import CudaGraph
 from octants.runtime.cuda.kernel import CudaKernel
 from tests.runtime.cuda import ptx
 from tests.runtime.cuda.kernels import launch

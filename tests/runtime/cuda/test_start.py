@@ -14,7 +14,7 @@ import octants as qd
 from octants import driver
 from octants.cache import configured_store
 from octants.codegen.llvm.gpu import compilation
-from octants.data.storage import LateStorage
+from octants.data.zeroed_device_memory import LateStorage
 from octants.runtime.cuda import modules
 from tests.runtime.cuda.fake_cuda import Call
 from tests.runtime.cuda.whole import Gpu, gpu, numbers

@@ -15,7 +15,7 @@ from octants.artifact import Artifact, Dispatch, TapeSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.gpu import tape_growth
+from octants.runtime.gpu import record_buffer_growth
 from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 from tests.runtime.cuda.kernels import artifact, launch
 from tests.seeds import seeds
@@ -162,7 +162,7 @@ def test_one_thread(fake: FakeCuda, reverse: Any) -> None:
 def test_many_items_are_run_in_slices(
     fake: FakeCuda, reverse: Any, bounds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tape_growth, "MOST_ITEMS", 64)
+    monkeypatch.setattr(record_buffer_growth, "MOST_ITEMS", 64)
     device, made = make_device(fake), reverse(lambda item, share: 600 if item > 100 else 100)
     made.bounds = (0, 0) if bounds == "device" else None
     launch(device.load(make_artifact(bounds)), 3, 203)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen import arithmetic, atomics, per_thread_reductions
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.memory import address_of
 from octants.ir import ops
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from octants.codegen import records
-from octants.codegen.llvm.function import FunctionText, Phi
+from octants.codegen import record_buffer_access
+from octants.codegen.llvm.function_text import FunctionText, Phi
 from octants.ir import ops
 from octants.ir.core import Value
 from octants.types.scalars import DType
@@ -41,7 +41,7 @@ def iterate(
     before = f.label
     f.branch_if(_less(f, counter_type, lower, upper), enter, leave)
     f.start(enter)
-    records.reserve(f, op, runs=True)
+    record_buffer_access.reserve(f, op, runs=True)
     preheader = f.label
     f.branch(body)
     f.start(body)

@@ -13,28 +13,28 @@ from functools import partial
 
 from octants import abi
 from octants.analysis.cost_model import UNINTERRUPTED
-from octants.analysis.lanes.choice import LaneChoice, choose
+from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
-from octants.codegen.llvm.code_writer import LlvmCode
-from octants.codegen.llvm.function import FunctionText, Machine
+from octants.codegen.llvm.function_text import FunctionText, Machine
+from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.lanes import work_item_loop as lane_items
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
-from octants.codegen.llvm.literals import identifier
 from octants.codegen.llvm.llvmlite_driver import has_fused, is_x64
 from octants.codegen.llvm.llvmlite_driver import host_target as host_target
-from octants.codegen.llvm.module import KernelText, ModuleText
+from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.selects_to_lookup_tables import find_chains
-from octants.codegen.llvm.worker_tape import WorkerTape
-from octants.codegen.tape_facts import recorded_loops, restartable
+from octants.codegen.llvm.types_and_literals import identifier
+from octants.codegen.llvm.worker_record_buffer import WorkerTape
+from octants.codegen.recording_facts import recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task

@@ -7,8 +7,8 @@ compiler's run-time library, which a process may lack, so they call functions of
 from __future__ import annotations
 
 from octants.codegen.llvm import math_functions
-from octants.codegen.llvm.function import FunctionText
-from octants.mathlib.functions import function
+from octants.codegen.llvm.function_text import FunctionText
+from octants.mathlib.function_registry import function
 from octants.types.scalars import f32, u32
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.codegen import messages
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.message_formats import memory_message
 from octants.ir.cooperation import local_arrays, nbytes
 from octants.ir.core import Companion, Task

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octants.codegen import arithmetic
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.selects_to_lookup_tables import Read, Table
 from octants.ir import ops
 from octants.ir.core import Value

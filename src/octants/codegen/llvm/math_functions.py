@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 
 from octants.codegen.arithmetic import LibraryCall
-from octants.codegen.llvm.function import FunctionText, Handler
+from octants.codegen.llvm.function_text import FunctionText, Handler
 from octants.codegen.llvm.llvmlite_driver import INLINABLE
 from octants.hashing import blake2b
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
-from octants.lowering.module import lower_function
-from octants.mathlib.functions import HELPERS, MathFunction, function
+from octants.lowering.math_function_bodies import lower_function
+from octants.mathlib.function_registry import HELPERS, MathFunction, function
 from octants.types.scalars import DType, f32
 
 ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"

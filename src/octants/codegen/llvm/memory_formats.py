@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.codegen.llvm import emulated_f16
-from octants.codegen.llvm import literals as names
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm import types_and_literals as names
+from octants.codegen.llvm.function_text import FunctionText
 from octants.types.scalars import DType, f16, u1
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.mathlib.fast_by_estimates import FAR

@@ -12,7 +12,7 @@ from octants.codegen.llvm import (
     outlined_arithmetic,
     rsqrt_estimates,
 )
-from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.selects_to_lookup_tables import Table
 from octants.ir import ops
 

@@ -8,7 +8,7 @@ cost of a call to make no difference.
 from __future__ import annotations
 
 from octants.codegen.llvm import control_flow
-from octants.codegen.llvm.function import FunctionText, Handler, HandlerTable
+from octants.codegen.llvm.function_text import FunctionText, Handler, HandlerTable
 from octants.codegen.llvm.math_functions import finished
 from octants.hashing import blake2b
 from octants.ir import ops

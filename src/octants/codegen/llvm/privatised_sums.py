@@ -18,8 +18,8 @@ from octants import abi
 from octants.analysis.cost_model import GRAIN
 from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums
 from octants.codegen import arithmetic
-from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.literals import known
+from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.types_and_literals import known
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Block, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.llvm.function import FunctionText, RootEstimate
-from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.function_text import FunctionText, RootEstimate
 from octants.codegen.llvm.llvmlite_driver import is_x64
+from octants.codegen.llvm.types_and_literals import float_literal
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 

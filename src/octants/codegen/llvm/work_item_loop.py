@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.analysis.reductions import Collect, Deliver, find_reductions
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.ir import ops
 from octants.ir.core import Task
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.metal.code_writer import MetalCode
+from octants.codegen.metal.instruction_writer import MetalCode
 from octants.codegen.metal.library_text import EntryPoint, LibraryText
 from octants.codegen.structured.artifact import make_artifact
+from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
 from octants.codegen.structured.features import Features
 from octants.codegen.structured.function import KernelContext
-from octants.codegen.structured.tasks import DispatchEmitter, functions
 from octants.ir.core import Module
 from octants.target import Target
 

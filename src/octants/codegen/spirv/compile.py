@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
-from octants.codegen.spirv.assembly import Assembly
-from octants.codegen.spirv.code_writer import SpirvCode
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.i64_functions import PairCode
+from octants.codegen.spirv.instruction_writer import SpirvCode
+from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.structured.artifact import make_artifact
+from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
 from octants.codegen.structured.features import Features
 from octants.codegen.structured.function import KernelContext
-from octants.codegen.structured.tasks import DispatchEmitter, functions
 from octants.ir.core import Module
 from octants.target import Target
 

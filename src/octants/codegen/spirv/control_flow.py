@@ -11,8 +11,8 @@ from dataclasses import field
 from typing import Any
 
 from octants.abi import LAUNCH_SIZE
-from octants.codegen.code_writer import ThreadCode
-from octants.codegen.spirv.assembly import CUT_WORD, Assembly
+from octants.codegen.instruction_writer import ThreadCode
+from octants.codegen.spirv.module_builder import CUT_WORD, Assembly
 from octants.codegen.spirv.nesting_depth import Nesting
 from octants.codegen.spirv.opcodes import (
     Decoration,

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.spirv import i64_bits
-from octants.codegen.spirv.assembly import Assembly
-from octants.codegen.spirv.code_writer import SpirvCode
+from octants.codegen.spirv import i64_bitwise
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.i64_value import Pair, is_wide
+from octants.codegen.spirv.instruction_writer import SpirvCode
+from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.spirv.opcodes import Op
 from octants.types.scalars import DType, i32, u1, u32, u64
 
@@ -65,8 +65,8 @@ class SplitCode(SpirvCode):
     def apply(self, fn: str, dtype: DType, *operands: int) -> int:
         if not is_wide(dtype):
             return super().apply(fn, dtype, *operands)
-        if fn in i64_bits.FUNCTIONS:
-            return self._joined(i64_bits.apply(self, fn, dtype, *map(self._hidden, operands)))
+        if fn in i64_bitwise.FUNCTIONS:
+            return self._joined(i64_bitwise.apply(self, fn, dtype, *map(self._hidden, operands)))
         if fn in ("quotient", "remainder") and not dtype.is_signed:
             return self._divided(fn, dtype, *operands)
         return super().apply(fn, dtype, *operands)
@@ -83,7 +83,7 @@ class SplitCode(SpirvCode):
     def compare(self, fn: str, dtype: DType, a: int, b: int) -> Any:
         if not is_wide(dtype):
             return super().compare(fn, dtype, a, b)
-        return i64_bits.compare(self, fn, dtype, self._known_halves(a), self._known_halves(b))
+        return i64_bitwise.compare(self, fn, dtype, self._known_halves(a), self._known_halves(b))
 
     def convert(self, x: int, source: DType, target: DType) -> int:
         if source.is_float or target.is_float or source.bits == target.bits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from octants.codegen.code_writer import Code
+from octants.codegen.instruction_writer import Code
 from octants.codegen.spirv.i64_value import Pair
 from octants.types.scalars import DType, i64, u1, u32, u64
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code_writer import Code, Element, Kind, Pointer
-from octants.codegen.spirv import i64_bits, i64_division
-from octants.codegen.spirv.code_writer import SpirvCode
+from octants.codegen.instruction_writer import Code, Element, Kind, Pointer
+from octants.codegen.spirv import i64_bitwise, i64_division
 from octants.codegen.spirv.control_flow import Words
 from octants.codegen.spirv.i64_value import Pair, is_wide
+from octants.codegen.spirv.instruction_writer import SpirvCode
 from octants.codegen.spirv.opcodes import Op, Storage
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
@@ -48,8 +48,8 @@ class PairCode(SpirvCode):
     def apply(self, fn: str, dtype: DType, *operands: Any) -> Any:
         if not is_wide(dtype):
             return super().apply(fn, dtype, *operands)
-        if fn in i64_bits.FUNCTIONS:
-            return i64_bits.apply(self, fn, dtype, *operands)
+        if fn in i64_bitwise.FUNCTIONS:
+            return i64_bitwise.apply(self, fn, dtype, *operands)
         if fn in ("quotient", "remainder"):
             return i64_division.divide(self, fn, dtype, *operands)
         simple: dict[str, Callable[..., Pair]] = {
@@ -85,12 +85,12 @@ class PairCode(SpirvCode):
     def compare(self, fn: str, dtype: DType, a: Any, b: Any) -> Any:
         if not is_wide(dtype):
             return super().compare(fn, dtype, a, b)
-        return i64_bits.compare(self, fn, dtype, a, b)
+        return i64_bitwise.compare(self, fn, dtype, a, b)
 
     def choose(self, condition: int, dtype: DType, on_true: Any, on_false: Any) -> Any:
         if not is_wide(dtype):
             return super().choose(condition, dtype, on_true, on_false)
-        return i64_bits.choose(self, condition, on_true, on_false)
+        return i64_bitwise.choose(self, condition, on_true, on_false)
 
     # -- conversions ----------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class PairCode(SpirvCode):
             high = super().apply("mul", f64, high, super().constant(2.0**32, f64))
             return super().apply("add", f64, high, low)
         distance = self._digits(x.high)
-        top = i64_bits.apply(self, "ushr", u64, x, distance)
-        back = i64_bits.apply(self, "shl", u64, top, distance)
+        top = i64_bitwise.apply(self, "ushr", u64, x, distance)
+        back = i64_bitwise.apply(self, "shl", u64, top, distance)
         is_cut = self.compare("ne", u64, back, x)
         number = super().convert(self._u32("or", top.low, self._bit(is_cut)), u32, f32)
         biased = self._u32("add", distance.low, self._word(127))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.artifact import Artifact, Dispatch
+from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.structured.function import KernelContext
-from octants.codegen.tape_facts import recorded_loops
 from octants.codegen.written_ranges import written_ranges
 
 

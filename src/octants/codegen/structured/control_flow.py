@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from octants.codegen.code_writer import Code, MutableSlot, Operand
+from octants.codegen.instruction_writer import Code, MutableSlot, Operand
 from octants.codegen.structured.function import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.code_writer import Element, Operand
+from octants.codegen.instruction_writer import Element, Operand
 from octants.codegen.structured import control_flow
 from octants.codegen.structured.early_exits import EarlyExitFunction
 from octants.ir import ops

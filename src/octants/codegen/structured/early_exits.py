@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.code_writer import Operand
+from octants.codegen.instruction_writer import Operand
+from octants.codegen.recording_facts import may_exceed_tape
 from octants.codegen.structured.function import StructuredFunction
-from octants.codegen.tape_facts import may_exceed_tape
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1

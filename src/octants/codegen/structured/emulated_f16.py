@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.code_writer import Code, Operand
+from octants.codegen.instruction_writer import Code, Operand
 from octants.codegen.standalone_scalar_code import write_straight
-from octants.mathlib.functions import function
+from octants.mathlib.function_registry import function
 from octants.types.scalars import DType
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.code_writer import MutableSlot, Operand, ThreadCode
-from octants.codegen.code_writer import register as register
 from octants.codegen.function import Lanes, TapeMemory
-from octants.codegen.interleaved_tape import ThreadTape
+from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
+from octants.codegen.instruction_writer import register as register
+from octants.codegen.interleaved_record_buffer import ThreadTape
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value

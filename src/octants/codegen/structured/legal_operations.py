@@ -15,7 +15,7 @@ from octants.lowering.legal_operations import (
     casts,
     table,
 )
-from octants.mathlib.functions import ALL
+from octants.mathlib.function_registry import ALL
 from octants.types.scalars import f16, f32, i32, i64, u1, u32, u64
 
 _BASIC = ("add", "sub", "mul", "neg")

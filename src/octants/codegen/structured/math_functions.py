@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 
 from octants.codegen.arithmetic import LibraryCall
-from octants.codegen.code_writer import Operand, ThreadCode
+from octants.codegen.instruction_writer import Operand, ThreadCode
 from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Block
-from octants.lowering.module import lower_function
+from octants.lowering.math_function_bodies import lower_function
 from octants.mathlib.argument_reduction import USUAL
-from octants.mathlib.functions import ALL, MathFunction, function
+from octants.mathlib.function_registry import ALL, MathFunction, function
 from octants.types.scalars import DType, f32, f64, u1
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.bit_words import word_of
-from octants.codegen.code_writer import Element, ThreadCode
 from octants.codegen.cooperation import summed, update_together
+from octants.codegen.instruction_writer import Element, ThreadCode
 from octants.codegen.memory import address_of
 from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops

@@ -17,8 +17,8 @@ import functools
 from collections.abc import Sequence
 
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import records, slow_path_speculation
-from octants.codegen.code_writer import Operand
+from octants.codegen import record_buffer_access, slow_path_speculation
+from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions
 from octants.codegen.structured.function import Speculation, StructuredFunction, register
 from octants.ir import ops
@@ -34,7 +34,7 @@ _FEW_ITERATIONS = 3
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
     """Write a loop as it is, or first without slow paths. Its pushes are reserved before."""
-    records.reserve(body, op, runs=False)
+    record_buffer_access.reserve(body, op, runs=False)
     if body.speculation is None and body.code.masks and _is_worth_it(body, op):
         _write_both(body, op)
     else:

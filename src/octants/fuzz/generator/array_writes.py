@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import ArrayInfo, Context, Role
 
@@ -14,7 +14,7 @@ Maker = Callable[[Context], "bool | None"]
 
 def store(c: Context, array: ArrayInfo, role: Role) -> None:
     """A store into, or an update of, an element that the work item owns."""
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     updates = c.chance(0.35)
     symbol = c.pick(["+=", "-="]) if updates else "="
     if array.element_shape and c.chance(0.5):
@@ -22,7 +22,7 @@ def store(c: Context, array: ArrayInfo, role: Role) -> None:
         value = f"0.3 * ({value})" if updates else value
     else:
         if array.element_shape:
-            element += elements.stored_component(c, array)
+            element += array_elements.stored_component(c, array)
         value = fitting(c, 1.0 if updates else min(array.high, LOCAL)).text
     if not updates and array.sort == "f" and c.chance(0.15):
         symbol, value = "*=", value if array.element_shape else fitting(c, 1.0).text
@@ -33,7 +33,7 @@ def store(c: Context, array: ArrayInfo, role: Role) -> None:
 
 
 def _store(c: Context) -> bool | None:
-    options = elements.writable(c, "f", ("own", "free")) + elements.writable(
+    options = array_elements.writable(c, "f", ("own", "free")) + array_elements.writable(
         c, "d", ("own", "free")
     )
     if not options:
@@ -44,14 +44,14 @@ def _store(c: Context) -> bool | None:
 
 def accumulate(c: Context, array: ArrayInfo, role: Role) -> None:
     """An atomic of the kind that the task does on this array."""
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     if array.element_shape:
         whole = role.fn == "add" and c.chance(0.4)
         if whole:
             c.note("atomic on a vector")
             c.emit(f"{element} += 0.5 * ({vectors.expression(c, array.element_shape)})")
             return
-        element += elements.stored_component(c, array)
+        element += array_elements.stored_component(c, array)
     value = fitting(c, 2.0).text
     c.note(f"atomic_{role.fn}")
     if role.fn == "mul":
@@ -72,7 +72,7 @@ def tie_breaker(c: Context) -> str:
 
 
 def _accumulate(c: Context) -> bool | None:
-    options = elements.writable(c, "f", ("accumulate",))
+    options = array_elements.writable(c, "f", ("accumulate",))
     if not options:
         return None
     accumulate(c, *c.pick(options))
@@ -80,11 +80,11 @@ def _accumulate(c: Context) -> bool | None:
 
 
 def _store_integer(c: Context) -> bool | None:
-    options = elements.writable(c, "i", ("own", "free"))
+    options = array_elements.writable(c, "i", ("own", "free"))
     if not options:
         return None
     array, role = c.pick(options)
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     value = within(c, c.whole(2), int(array.high) + 1).text
     c.note("store of an integer")
     c.emit(f"{element} = {value}")
@@ -93,11 +93,11 @@ def _store_integer(c: Context) -> bool | None:
 
 def _count(c: Context) -> bool | None:
     """An integer atomic."""
-    options = elements.writable(c, "i", ("accumulate",))
+    options = array_elements.writable(c, "i", ("accumulate",))
     if not options:
         return None
     array, role = c.pick(options)
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     value = within(c, c.whole(1), 3).text
     c.note(f"integer atomic_{role.fn}")
     c.emit(
@@ -108,11 +108,13 @@ def _count(c: Context) -> bool | None:
 
 def _take(c: Context) -> bool | None:
     """The value that an atomic on an owned element returns."""
-    options = [(a, r) for a, r in elements.writable(c, "f", ("own", "free")) if not a.element_shape]
+    options = [
+        (a, r) for a, r in array_elements.writable(c, "f", ("own", "free")) if not a.element_shape
+    ]
     if not options or c.chance(0.5):
         return None
     array, role = c.pick(options)
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     value = fitting(c, 1.0).text
     variable = c.declare("s", "f", -10.0, 10.0)
     variable.frozen = True

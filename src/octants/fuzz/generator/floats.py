@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import tame, two
 from octants.fuzz.generator.context import Context, Expr
 
@@ -51,14 +51,14 @@ def _table(c: Context, _: int) -> Expr | None:
 
 
 def _load(c: Context, _: int) -> Expr | None:
-    return elements.load(c, "f")
+    return array_elements.load(c, "f")
 
 
 def _component(c: Context, _: int) -> Expr | None:
     variable = c.recent(c.variables("f", None))
     if variable is None:
         return None
-    text = variable.name + elements.component(c, variable.shape)
+    text = variable.name + array_elements.component(c, variable.shape)
     return Expr(text, variable.low, variable.high)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from octants.fuzz.generator import elements
+from octants.fuzz.generator import array_elements
 from octants.fuzz.generator.bounded_expressions import fitting, modulo
 from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Productions, Shared, Variable
 
@@ -66,12 +66,12 @@ def _literal(c: Context, _: int) -> str:
 
 
 def _load(c: Context, _: int) -> str | None:
-    options = elements.readable(c, "w")
+    options = array_elements.readable(c, "w")
     if not options:
         return None
     array, role = c.pick(options)
     c.note("load of an integer of any width")
-    return array.at(elements.position(c, array, role))
+    return array.at(array_elements.position(c, array, role))
 
 
 def _arithmetic(c: Context, depth: int) -> str:
@@ -201,11 +201,11 @@ def _assign(c: Context) -> bool | None:
 
 def _write(c: Context) -> bool | None:
     """A store to, or an update of, what the work item owns."""
-    options = elements.writable(c, "w", ("own", "free"))
+    options = array_elements.writable(c, "w", ("own", "free"))
     if not options:
         return None
     array, role = c.pick(options)
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     symbol = c.pick(["=", "=", "+=", "-=", "&=", "|=", "^="])
     c.note(f"{symbol} on an array of {array.dtype[3:]}")
     c.note(f"{symbol} on an array of integers")
@@ -246,12 +246,12 @@ ATOMICS = {"add": ("add", "sub")}
 
 def _atomic(c: Context) -> bool | None:
     """An atomic of the kind that the task does on this array, or any on what it owns."""
-    shared = elements.writable(c, "w", ("accumulate",))
-    owned = elements.writable(c, "w", ("own", "free"))
+    shared = array_elements.writable(c, "w", ("accumulate",))
+    owned = array_elements.writable(c, "w", ("own", "free"))
     if not shared and not owned:
         return None
     array, role = c.pick(shared or owned)
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     fn = role.fn if shared else c.pick(FNS)
     fn = c.pick(ATOMICS.get(fn, (fn,)))
     c.note(f"atomic_{fn} of integers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import (
     ArrayInfo,
@@ -112,14 +112,18 @@ def _store_around(c: Context) -> bool | None:
     """A store or an update of an own element, by an index that wraps."""
     options = [
         (array, role)
-        for array, role in elements.writable(c, "f", ("own",))
+        for array, role in array_elements.writable(c, "f", ("own",))
         if len(role.rows) == role.axes
     ]
     if not options:
         return None
     array, role = c.pick(options)
     rows = [alias(c, row) if c.chance(0.6) else row for row in role.rows]
-    rest = elements.position(c, array, Role("own", (), role.axes)) if _has_more(array, role) else ""
+    rest = (
+        array_elements.position(c, array, Role("own", (), role.axes))
+        if _has_more(array, role)
+        else ""
+    )
     element = array.at(", ".join([*rows, *([rest] if rest else [])]))
     symbol = c.pick(["=", "+=", "-="])
     c.note("element by an index that wraps")

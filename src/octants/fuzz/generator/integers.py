@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import elements
+from octants.fuzz.generator import array_elements
 from octants.fuzz.generator.bounded_expressions import modulo, two, within
 from octants.fuzz.generator.context import Context, Expr
 
@@ -60,7 +60,7 @@ def _constant(c: Context, _: int) -> Expr | None:
 
 
 def _load(c: Context, _: int) -> Expr | None:
-    return elements.load(c, "i")
+    return array_elements.load(c, "i")
 
 
 def _from_float(c: Context, depth: int) -> Expr | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from octants.fuzz.generator import elements, integers
+from octants.fuzz.generator import array_elements, integers
 from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import ArrayInfo, Context, Variable
 
@@ -76,7 +76,7 @@ def pairs(c: Context) -> bool | None:
     """A sum over the rows of an array: what a work item has, with each of them."""
     arrays = [
         array
-        for array, role in elements.readable(c, "f")
+        for array, role in array_elements.readable(c, "f")
         if role.kind == "read" and array.shape and c.affordable(array.shape[0])
     ]
     if not arrays or c.loops or c.depth > 3 or (c.serial and not c.run_time_loops):
@@ -99,7 +99,7 @@ def _pair(c: Context, array: ArrayInfo, name: str, total: str) -> None:
     rest = [str(c.integer(0, extent - 1)) for extent in array.shape[1:]]
     element = array.at(", ".join([name, *rest]))
     if array.element_shape:
-        element += elements.stored_component(c, array)
+        element += array_elements.stored_component(c, array)
     there = c.declare("s", "f", array.low, array.high, frozen=True)
     c.emit(f"{there.name} = {element}")
     share = f"{round(2 / array.shape[0], 3)} * qd.sin({there.name} * {fitting(c, 1.0, 1).text})"

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from octants.fuzz.generator import (
     containers,
     custom_adjoints,
+    data_oriented_classes,
+    field_layouts,
     graphs,
     integer_widths,
     integer_wrapping,
-    layouts,
     long_vectors,
     ndarray_views,
-    objects,
-    quants,
+    quantised_fields,
     races,
-    sparse,
+    sparse_fields,
     static_expressions,
     structs,
 )
@@ -45,7 +45,9 @@ PROFILES = {
     ),
     "structs": Profile("structs with methods, fields of them", (structs.PRODUCTIONS,), (0, 1, 2)),
     "objects": Profile(
-        "data_oriented classes, dataclasses of arrays", (objects.PRODUCTIONS,), (0, 1, 2, 3)
+        "data_oriented classes, dataclasses of arrays",
+        (data_oriented_classes.PRODUCTIONS,),
+        (0, 1, 2, 3),
     ),
     "wrapping": Profile(
         "integers near the ends of their types, in indices, divisors and bounds of loops",
@@ -57,14 +59,16 @@ PROFILES = {
         (integer_widths.PRODUCTIONS,),
     ),
     "layouts": Profile(
-        "fields of three axes in any order of memory, ndranges of three", (layouts.PRODUCTIONS,)
+        "fields of three axes in any order of memory, ndranges of three",
+        (field_layouts.PRODUCTIONS,),
     ),
     "quantised": Profile(
-        "fields of a few bits that share words", (quants.PRODUCTIONS, integer_widths.PRODUCTIONS)
+        "fields of a few bits that share words",
+        (quantised_fields.PRODUCTIONS, integer_widths.PRODUCTIONS),
     ),
     "sparse": Profile(
         "sparse fields: pointer, bitmasked and dynamic blocks",
-        (sparse.PRODUCTIONS,),
+        (sparse_fields.PRODUCTIONS,),
         writes=("fill", "copy_from", "__setitem__", "from_numpy"),
     ),
     "collections": Profile(
@@ -110,8 +114,8 @@ PROFILES = {
         (
             structs.PRODUCTIONS,
             integer_widths.PRODUCTIONS,
-            layouts.PRODUCTIONS,
-            objects.PRODUCTIONS,
+            field_layouts.PRODUCTIONS,
+            data_oriented_classes.PRODUCTIONS,
         ),
         funcs=(0, 1, 2),
         kernels=(1, 2, 3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.fuzz.generator import array_writes, elements, loops, vectors
+from octants.fuzz.generator import array_elements, array_writes, loops, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import Context, Variable
 
@@ -146,7 +146,7 @@ def _assign_vector(c: Context) -> bool | None:
     elif kind == "update":
         c.emit(f"{variable.name} *= {fitting(c, 1.0).text}")
     else:
-        target = variable.name + elements.component(c, variable.shape)
+        target = variable.name + array_elements.component(c, variable.shape)
         c.note("component assignment")
         if kind == "component":
             c.emit(f"{target} = {fitting(c, vectors.LIMIT).text}")

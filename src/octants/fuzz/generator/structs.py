@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from octants.fuzz.generator import elements, vectors
+from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import (
     ArrayInfo,
@@ -233,7 +233,7 @@ def _elements(c: Context, kind: Kind, kinds: tuple[str, ...], most: float) -> li
         if role.kind not in kinds or max(a.high for a in leaves if a.sort == "f") > most:
             continue
         if array.constant or c.shared.overwrites:
-            found.append(f"{owner}[{elements.position(c, array, role)}]")
+            found.append(f"{owner}[{array_elements.position(c, array, role)}]")
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.fuzz.generator import (
+    array_elements,
     array_writes,
     bounded_expressions,
-    elements,
     integer_widths,
     structs,
     vectors,
@@ -229,8 +229,8 @@ def _assign_by_one(c: Context, variable: Variable) -> None:
 
 def _finish(c: Context) -> None:
     """Store something that depends on the locals, so that gradients flow."""
-    own = elements.writable(c, "f", ("own",))
-    shared = elements.writable(c, "f", ("accumulate",))
+    own = array_elements.writable(c, "f", ("own",))
+    shared = array_elements.writable(c, "f", ("accumulate",))
     made = False
     for array, role in own:
         if c.chance(0.5) or (not made and not shared):
@@ -251,28 +251,28 @@ def _mixture(c: Context) -> str:
     for variable in c.variables("f", None)[-1:]:
         terms.append(f"0.3 * {variable.name}.sum()")
     terms.append(fitting(c, 1.0, 1).text)
-    loaded = elements.load(c, "f")
+    loaded = array_elements.load(c, "f")
     if loaded is not None and c.chance(0.7):
         terms.append(f"0.4 * {bounded_expressions.tame(c, loaded, 2.0).text}")
     return " + ".join(terms)
 
 
 def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     c.note("store")
     if array.element_shape and c.chance(0.5):
         vector = vectors.expression(c, array.element_shape)
         c.emit(f"{element} = 0.6 * ({vector}) + 0.3 * qd.sin({_mixture(c)})")
         return
     if array.element_shape:
-        element += elements.stored_component(c, array)
+        element += array_elements.stored_component(c, array)
     c.emit(f"{element} = {_mixture(c)}")
 
 
 def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
-    element = array.at(elements.position(c, array, role))
+    element = array.at(array_elements.position(c, array, role))
     if array.element_shape:
-        element += elements.stored_component(c, array)
+        element += array_elements.stored_component(c, array)
     c.note(f"atomic_{role.fn}")
     if role.fn == "add":
         c.emit(f"{element} += {_mixture(c)}")

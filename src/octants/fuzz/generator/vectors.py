@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from octants.fuzz.generator import elements
+from octants.fuzz.generator import array_elements
 from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import Context, Expr, Function
 
@@ -54,12 +54,12 @@ def _part(c: Context, shape: Shape, _: int) -> str | None:
 
 
 def _load(c: Context, shape: Shape, _: int) -> str | None:
-    options = [(a, r) for a, r in elements.readable(c, "f") if a.element_shape == shape]
+    options = [(a, r) for a, r in array_elements.readable(c, "f") if a.element_shape == shape]
     if not options:
         return None
     array, role = c.pick(options)
     c.note("load of a vector or matrix")
-    text = array.at(elements.position(c, array, role))
+    text = array.at(array_elements.position(c, array, role))
     return text if array.high <= LIMIT else f"{LIMIT / array.high:.3f} * {text}"
 
 

@@ -8,13 +8,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from octants.fuzz.oracle import functions, rewritten_code_support, sparse
+from octants.fuzz.oracle import functions, rewritten_code_support, sparse_fields
 from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
 from octants.fuzz.oracle.operators import binary
-from octants.fuzz.oracle.quants import BitpackedFields, Quantised, QuantisedArray, QuantTypes
-from octants.fuzz.oracle.sparse import SparseArray
+from octants.fuzz.oracle.quantised_fields import (
+    BitpackedFields,
+    Quantised,
+    QuantisedArray,
+    QuantTypes,
+)
+from octants.fuzz.oracle.sparse_fields import SparseArray
 from octants.fuzz.oracle.structs import MatrixType, StructType, from_class, settled
 
 
@@ -200,15 +205,15 @@ class Namespace:
             setattr(self, letter, axis)
         self.ij, self.ji, self.ijk = (0, 1), (1, 0), (0, 1, 2)
         self.types = Types
-        self.root = sparse.Node()
+        self.root = sparse_fields.Node()
 
     field = staticmethod(field)
     ndarray = staticmethod(field)
     BufferView = View
     BitpackedFields = BitpackedFields
-    activate = staticmethod(sparse.activate)
-    deactivate = staticmethod(sparse.deactivate)
-    is_active = staticmethod(sparse.is_active)
+    activate = staticmethod(sparse_fields.activate)
+    deactivate = staticmethod(sparse_fields.deactivate)
+    is_active = staticmethod(sparse_fields.is_active)
     Vector = Vector
     Matrix = MatrixMaker
     template = Template

@@ -20,7 +20,7 @@ from octants.ir.ops.arithmetic import (
 from octants.ir.ops.components import Extract, Insert
 from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
 from octants.ir.ops.cooperation import ActAs, Barrier, Fence, Subgroup
-from octants.ir.ops.derivatives import CustomDerivative
+from octants.ir.ops.custom_derivatives import CustomDerivative
 from octants.ir.ops.memory import (
     Access,
     Assert,
@@ -32,7 +32,7 @@ from octants.ir.ops.memory import (
     Store,
     Write,
 )
-from octants.ir.ops.tape import (
+from octants.ir.ops.records import (
     Longest,
     RecordAccess,
     RecordCapacity,

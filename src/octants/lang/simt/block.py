@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.lang.directives import static, static_assert
 from octants.lang.function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
 from octants.lang.scalar_functions import zero
 from octants.lang.simt import subgroup
-from octants.lang.syntax import static, static_assert
 from octants.types.annotations import CompileTime
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.lang.directives import static
 from octants.lang.function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import clz
 from octants.lang.scalar_functions import max as larger
@@ -65,7 +66,6 @@ from octants.lang.simt.reductions_and_scans import reduce_or as reduce_or
 from octants.lang.simt.reductions_and_scans import reduce_or_tiled as reduce_or_tiled
 from octants.lang.simt.reductions_and_scans import reduce_xor as reduce_xor
 from octants.lang.simt.reductions_and_scans import reduce_xor_tiled as reduce_xor_tiled
-from octants.lang.syntax import static
 from octants.types.annotations import CompileTime
 from octants.types.scalars import i32, u32, u64
 

@@ -27,7 +27,7 @@ from octants.types import scalars
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.companions import Companion
 from octants.types.scalars import DType
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     ArgumentType,
     FieldHandle,
     NdarrayHandle,

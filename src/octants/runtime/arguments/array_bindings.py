@@ -21,7 +21,7 @@ from octants.runtime.device import Device
 from octants.runtime.parameter_blocks.segments import (
     LAUNCH,
 )
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     ArgumentSource,
     ArraySource,
     NdarrayHandle,

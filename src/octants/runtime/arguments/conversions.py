@@ -17,7 +17,7 @@ from octants.types import scalars
 from octants.types.companions import Companion
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
-from octants.types.signature import NdarrayHandle, ScalarType
+from octants.types.specialisation_signature import NdarrayHandle, ScalarType
 
 _OF_THE_CPU = (1, 3)  # kDLCPU and kDLCUDAHost of DLPack
 

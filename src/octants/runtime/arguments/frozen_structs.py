@@ -19,7 +19,12 @@ from typing import Any
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import Leaf
-from octants.types.signature import FieldHandle, NdarrayHandle, ScalarType, StructHandle
+from octants.types.specialisation_signature import (
+    FieldHandle,
+    NdarrayHandle,
+    ScalarType,
+    StructHandle,
+)
 from octants.types.weak_references import reference_to
 
 Location = tuple[int, tuple[str, ...]]

@@ -15,7 +15,7 @@ from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.runtime.capture import refuse
 from octants.runtime.memory.host import shares_memory, view_memory
 from octants.types.companions import Companion
-from octants.types.signature import NdarrayHandle
+from octants.types.specialisation_signature import NdarrayHandle
 
 NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]

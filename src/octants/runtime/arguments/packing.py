@@ -55,7 +55,7 @@ from octants.runtime.parameter_blocks.segments import (
 )
 from octants.types.layouts import Strided
 from octants.types.scalars import DType, Kind
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     FieldSource,
     ScalarType,
     TemporarySource,

@@ -20,7 +20,7 @@ from octants.diagnostics.launch_errors import WrongArgument
 from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
 from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,
     QuantHandle,

@@ -31,7 +31,7 @@ from octants.types.annotations import (
 )
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
-from octants.types.signature import (
+from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,
     ReturnType,

@@ -18,7 +18,7 @@ from octants.runtime.cpu import system_limits
 from octants.runtime.cpu.native import linking as native
 from octants.runtime.cpu.native.structures import ThreadContext, aligned
 from octants.runtime.cpu.thread_pool import ThreadPool
-from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
 from octants.runtime.memory.host import HostMemory
 from octants.runtime.reports.messages import MessageBuffer
 from octants.runtime.reports.pending_errors import Pending

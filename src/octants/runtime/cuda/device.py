@@ -24,7 +24,7 @@ from octants.runtime.cuda.foreign_arrays import (
     foreign_array,
     torch_stream,
 )
-from octants.runtime.cuda.graphs.captured import CudaGraph
+from octants.runtime.cuda.graphs.captured_commands import CudaGraph
 from octants.runtime.cuda.graphs.repeated_clears import RepeatedClears
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext

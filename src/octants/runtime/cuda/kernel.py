@@ -15,8 +15,8 @@ from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
-from octants.runtime.gpu.tape_growth import Recording
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffer_growth import Recording
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
 
 _LEAST_NODES = 8

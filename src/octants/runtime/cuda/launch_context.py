@@ -12,7 +12,7 @@ from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.graphs import abortable_nodes
-from octants.runtime.cuda.graphs.replays_short_of_tape import Replays
+from octants.runtime.cuda.graphs.replay_retries import Replays
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import Module
@@ -20,7 +20,7 @@ from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.transfers import PinnedStaging
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
 

@@ -19,7 +19,7 @@ from octants.runtime.cuda.memory import DeviceMemory
 from octants.runtime.cuda.modules import DeviceFunction, Module
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import Action
-from octants.runtime.gpu.tape_growth import Bounds
+from octants.runtime.gpu.record_buffer_growth import Bounds
 
 
 class CudaAction(Action):

@@ -20,7 +20,7 @@ from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import Closed, OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.transfers import PinnedStaging, Transfers
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceTape
 
 LEGACY_STREAM = 1  # another name of the default stream
 THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.artifact import Artifact
-from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
 from octants.runtime.memory.host import HostMemory
 from octants.runtime.reports.pending_errors import Pending
 

@@ -12,11 +12,11 @@ from octants.artifact import Artifact
 from octants.diagnostics.errors import UserError
 from octants.runtime.capture import refuse_read
 from octants.runtime.device import Bytes
-from octants.runtime.devices.serial_queue import SerialLaunches
+from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
 from octants.runtime.gpu.device import POOL, STAGING, GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.gpu.suballocation import Heap, SubAllocation
-from octants.runtime.gpu.tapes import DeviceTape
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
 

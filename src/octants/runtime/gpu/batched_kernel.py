@@ -12,8 +12,8 @@ from typing import Any
 from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
-from octants.runtime.gpu.tape_growth import MOST_ITEMS, Bounds, Recording
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffer_growth import MOST_ITEMS, Bounds, Recording
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.parameter_blocks.slots import bounds_reader
 
 _MOST_GROUPS = 65535  # workgroups along an axis that every device supports

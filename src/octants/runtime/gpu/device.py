@@ -13,7 +13,7 @@ from octants.runtime.capture import noted, thread_capture
 from octants.runtime.device import Allocation, Bytes
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.launch_timers import SynchronisedTimer, Timer
 from octants.runtime.memory.fill import set_elements
 from octants.runtime.memory.versions import Versions

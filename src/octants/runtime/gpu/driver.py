@@ -5,8 +5,8 @@
     PreparedDispatch  launch_as
     Chunk             upload, download, wait
 
-Tapes (`tapes`, `tape_growth`), messages (`messages`) and staging (`staging`) use nothing else of a
-driver.
+Record buffers (`record_buffers`, `record_buffer_growth`), messages (`messages`) and staging
+(`staging`) use nothing else of a driver.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.functions_from_text import define
 from octants.runtime.gpu import driver
-from octants.runtime.gpu.tape_growth import Bounds, Quota, Recording
-from octants.runtime.gpu.tapes import DeviceTape
+from octants.runtime.gpu.record_buffer_growth import Bounds, Quota, Recording
+from octants.runtime.gpu.record_buffers import DeviceTape
 from octants.runtime.parameter_blocks.slots import SlotViews
 
 _COMPUTED = "device"  # the bounds of a dispatch whose domain a kernel computes on the device

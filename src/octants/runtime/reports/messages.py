@@ -20,7 +20,7 @@ from octants.artifact import Artifact, MessageFormat
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.kernel_errors import (
+from octants.diagnostics.kernel_run_time_errors import (
     AssertionFailed,
     NotFinite,
     OutOfBounds,

@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
-from octants.codegen.llvm.function import FunctionText, RootEstimate
-from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.function_text import FunctionText, RootEstimate
+from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.math_functions import Call
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
+from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
 from octants.ir.core import Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib.fast_by_estimates import FAR
-from octants.mathlib.functions import function
+from octants.mathlib.function_registry import function
 from octants.types.scalars import convert, f32
 
 

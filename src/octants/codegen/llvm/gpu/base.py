@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from octants.codegen.function import TapeMemory
-from octants.codegen.interleaved_tape import ThreadTape
-from octants.codegen.llvm.code_writer import LlvmCode
-from octants.codegen.llvm.function import FunctionText
-from octants.codegen.llvm.gpu.code_writer import GpuCode
-from octants.codegen.llvm.gpu.function import GpuMachine, ThreadText
+from octants.codegen.interleaved_record_buffer import ThreadTape
+from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
+from octants.codegen.llvm.gpu.instruction_writer import GpuCode
+from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.target import Target
 
 

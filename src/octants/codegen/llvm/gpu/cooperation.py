@@ -7,8 +7,8 @@ A thread of the last block without a work item has ended, and barriers do not wa
 from __future__ import annotations
 
 from octants.codegen.cooperation import find_lanes
-from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.literals import identifier
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.types_and_literals import identifier
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops

@@ -11,7 +11,7 @@ from typing import Any
 from octants import abi
 from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.function import ThreadText
+from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.target import Target
 
 

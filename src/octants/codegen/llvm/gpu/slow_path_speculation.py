@@ -23,8 +23,8 @@ from octants.analysis.float_magnitudes import Magnitudes
 from octants.codegen import arithmetic, slow_path_speculation
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.approximations import Series, series
-from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.literals import float_literal
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
 from octants.ir.core import Operation
 from octants.types.scalars import f32, f64

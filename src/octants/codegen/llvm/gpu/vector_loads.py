@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.codegen.llvm import control_flow, memory_formats
-from octants.codegen.llvm.function import FunctionText
+from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import slow_path_speculation
-from octants.codegen.llvm.gpu.function import ThreadText
-from octants.codegen.llvm.literals import known
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.types_and_literals import known
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperation import SHARED_LOOPS

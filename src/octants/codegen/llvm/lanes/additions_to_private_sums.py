@@ -13,7 +13,7 @@ from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.ir import ops
 

@@ -6,7 +6,7 @@ from octants.analysis.reductions import Collect, Deliver, neutral
 from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32, u1

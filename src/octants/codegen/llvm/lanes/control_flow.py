@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.codegen import arithmetic
-from octants.codegen.llvm.function import Phi
-from octants.codegen.llvm.lanes import records
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.function_text import Phi
+from octants.codegen.llvm.lanes import record_buffer_access
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
@@ -158,7 +158,7 @@ def _join(f: LaneText, op: ops.For) -> None:
     before = f.label
     f.branch_if(f.apply("icmp sgt", "i64", longest, 0), enter, leave)
     f.start(enter)
-    records.reserve(f, op)
+    record_buffer_access.reserve(f, op)
     start = f.apply("sub", "i64", longest, 1)
     preheader = f.label
     f.branch(body)
@@ -206,7 +206,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     before = f.label
     f.branch_if(entering, enter, leave)
     f.start(enter)
-    records.reserve(f, op)
+    record_buffer_access.reserve(f, op)
     preheader = f.label
     f.branch(body)
     f.start(body)

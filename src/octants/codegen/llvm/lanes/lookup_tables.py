@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.codegen.llvm import lookup_tables
 from octants.codegen.llvm.lanes import memory
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
 from octants.codegen.llvm.selects_to_lookup_tables import Read, Table

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import math_functions
-from octants.codegen.llvm.function import Phi
+from octants.codegen.llvm.function_text import Phi
 from octants.codegen.llvm.lanes import control_flow
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.math_functions import ATTRIBUTES, Call, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
-from octants.mathlib.functions import MathFunction
+from octants.mathlib.function_registry import MathFunction
 from octants.types.scalars import u1
 
 _LONG = 16

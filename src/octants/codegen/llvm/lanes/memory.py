@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octants.codegen.llvm import literals as names
 from octants.codegen.llvm import memory_formats
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm import types_and_literals as names
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.memory import Offset, add_indices
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic
 from octants.codegen.llvm import operations, outlined_arithmetic
-from octants.codegen.llvm.function import HandlerTable
+from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.lanes import (
     additions_to_private_sums,
     atomics,
@@ -13,7 +13,7 @@ from octants.codegen.llvm.lanes import (
     lookup_tables,
     math_functions,
     memory,
-    records,
+    record_buffer_access,
     rsqrt_estimates,
 )
 from octants.codegen.llvm.math_functions import Call
@@ -39,10 +39,10 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ops.Store: memory.store,
     ops.Atomic: additions_to_private_sums.atomic,
     ops.CompareExchange: atomics.compare_exchange,
-    ops.RecordPush: records.push,
-    ops.RecordPop: records.pop,
-    ops.RecordEnd: records.end,
-    ops.RecordCapacity: records.capacity,
-    ops.Longest: records.longest,
-    ops.RecordReserve: records.reserve_now,
+    ops.RecordPush: record_buffer_access.push,
+    ops.RecordPop: record_buffer_access.pop,
+    ops.RecordEnd: record_buffer_access.end,
+    ops.RecordCapacity: record_buffer_access.capacity,
+    ops.Longest: record_buffer_access.longest,
+    ops.RecordReserve: record_buffer_access.reserve_now,
 }

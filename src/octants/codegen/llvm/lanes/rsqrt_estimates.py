@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.codegen.llvm import rsqrt_estimates
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.rsqrt_estimates import SHORTEST, ReciprocalRoot
 
 

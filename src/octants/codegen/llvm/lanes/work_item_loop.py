@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.llvm.lanes.function import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.work_item_loop import write_loop
 from octants.ir.core import Task
 

@@ -13,7 +13,7 @@ from octants.runtime.cpu.native import (
     launches,
     parallel_loops,
     privatised_sums,
-    tapes,
+    record_buffers,
     threads,
     windows_threads,
 )
@@ -88,7 +88,7 @@ def support_text(architecture: str, system: str = "") -> str:
 
     ``system`` is one as in `sys.platform`: Windows has no POSIX threads, and gets them.
     """
-    parts = [launches, tapes, parallel_loops, privatised_sums, threads]
+    parts = [launches, record_buffers, parallel_loops, privatised_sums, threads]
     declarations = _DECLARATIONS
     if system == "win32":
         parts.append(windows_threads)

@@ -1,0 +1,186 @@
+"""Chooses which parallel loops run in lanes, and in how many.
+
+A loop runs in lanes if an estimate says that this pays, unless `init` (for all loops) or
+`loop_config` (for one) decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from octants.analysis.lanes.lane_choice import LaneChoice as LaneChoice
+from octants.analysis.lanes.row_major_loops import ContiguousRows, find_rows
+from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
+from octants.analysis.privatisation import find_sums
+from octants.analysis.reductions import find_reductions
+from octants.analysis.uniformity import Uniformity
+from octants.ir import ops
+from octants.ir.cooperation import local_arrays, nbytes
+from octants.ir.core import ArrayRef, Operation, Task
+from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
+
+_FEW = 2  # values that a loop carries, and work items
+"""Work items that are not worth lanes; carried values that fit the registers of several vectors."""
+_SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
+_LARGE = 400  # operations on vectors: a body of more has no registers to spare for several
+_CACHE = 1 << 15  # bytes: what the local arrays of the work items of a tile may take
+_HUGE = 3000  # operations: a body of more is not compiled once more for few work items
+_PAYS = 2.0  # the least gain by the estimate, which is rough
+_FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
+
+_USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
+"""The share of lanes with a work item, in rows of unknown length."""
+
+
+def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
+    """Choose how a task runs.
+
+    Args:
+        task: the task. Its option "choice" holds a choice that was made before
+            (`LaneChoice.as_option`).
+        vectors: the vectors of the machine, and the option `simd`.
+        noalias: no two arrays of the kernel share memory.
+
+    Returns:
+        The choice, with its reason.
+    """
+    if "choice" in task.options:
+        *made, has_rows = task.options["choice"]
+        return replace(LaneChoice(*made), rows=find_rows(task) if has_rows else None)
+    wanted, simd = task.options.get("simd"), vectors.simd
+    is_forced = wanted is not None and wanted is not False
+    obstacle = _obstacle(task, vectors, wanted)
+    if obstacle:
+        return LaneChoice(obstacle)
+    facts, count = Uniformity(task.body), _count(task)
+    if facts.has_unknown_base:
+        return LaneChoice("its records have no position that all lanes share")
+    if count is not None and count <= _FEW and not is_forced:
+        return LaneChoice(f"it has {count} work items")
+    size = sum(1 for _ in task.body.walk())
+    lanes = _width(task, facts, vectors.lanes, count)
+    if wanted is not None and wanted is not True:
+        lanes = int(wanted)
+    updates = _updates(task, noalias)
+    gain, rows = LaneCost(task, facts, lanes, vectors, updates).gain, find_rows(task)
+    if rows is not None:
+        of_rows = Uniformity(task.body, rows.numbers)
+        in_rows = LaneCost(task, of_rows, lanes, vectors, updates, rows).gain
+        in_rows *= _filled(rows, lanes)
+        found = (gain, None, facts), (in_rows, rows, of_rows)
+        gain, rows, facts = max(found, key=lambda each: each[0])
+    if gain < _PAYS and simd != ALWAYS and not is_forced:
+        return LaneChoice(f"lanes would gain a factor of {gain:.1f}")
+    is_open = count is None and simd != ALWAYS and not is_forced
+    return LaneChoice(
+        f"lanes gain a factor of {gain:.1f}",
+        lanes,
+        fewest=max(2, lanes // _FEWEST) if is_open and size <= _HUGE else 0,
+        splits=size <= _SMALL and rows is None,
+        even=count is not None and count % lanes == 0 and rows is None,
+        gain=max(1.0, gain),
+        rows=rows,
+        facts=facts,
+    )
+
+
+def may_run(task: Task, vectors: Vectors) -> bool:
+    """Whether the options allow lanes for a task, and the machine has usable vectors."""
+    wanted = task.options.get("simd")
+    is_wanted = vectors.simd != NEVER if wanted is None else wanted is not False
+    return is_wanted and vectors.lanes > 0
+
+
+def _updates(task: Task, noalias: bool) -> CheapUpdates:
+    collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
+    sums = find_sums(task, noalias, collected)
+    return CheapUpdates(collected, {*sums.private_copies, *sums.alternating})
+
+
+def _filled(rows: ContiguousRows, lanes: int) -> float:
+    """The share of the lanes that have a work item, if tiles end with rows."""
+    if rows.length is None:
+        return _USUALLY_FILLED
+    tiles = max(1, -(-rows.length // lanes))
+    return rows.length / (tiles * lanes)
+
+
+def _obstacle(task: Task, vectors: Vectors, wanted: object) -> str:
+    """Why a task cannot or must not run in lanes; empty if it may."""
+    if not task.is_parallel:
+        return "it is serial"
+    if vectors.lanes == 0:
+        return "this processor has no vectors to rely on"
+    if not may_run(task, vectors):
+        return "an option switches lanes off"
+    known = frozenset(vectors.operations)
+    for op in task.body.walk():
+        if op.NAME not in known:
+            return f"it has a `{op.NAME}`"
+        if isinstance(op, ops.RecordAccess) and op.record.capacity:
+            return "its records have a forced size"
+    if wanted is None and _has_order(task):
+        return "its results show the order of work items"
+    return ""
+
+
+def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
+    """How many lanes: those of one vector, or of several, but not many more than work items."""
+    size = sum(any(map(facts.varies, (*op.operands, *op.results))) for op in task.body.walk())
+    vectors = 1 if size > _LARGE else _vectors(task, facts)
+    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > _CACHE:
+        vectors //= 2
+    lanes = width * vectors
+    while count is not None and lanes >= 2 * max(count, _FEW):
+        lanes //= 2
+    return lanes
+
+
+def _count(task: Task) -> int | None:
+    """The number of work items, if it is known."""
+    assert task.domain is not None
+    constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
+    lower, upper = (constants.get(bound) for bound in task.domain.yielded)
+    return None if lower is None or upper is None else max(0, upper - lower)
+
+
+def _vectors(task: Task, facts: Uniformity) -> int:
+    """How many vectors make a tile: several for a loop that would wait for each result.
+
+    That is so if it carries few values; many would not fit the registers. A loop that sums over
+    lanes in each iteration does so once for a tile, so that more vectors pay there.
+    """
+    most, widest, folds = 0, 32, False
+    for op in task.body.walk():
+        if isinstance(op, ops.Loop):
+            carried = [arg for arg in op.body.args if facts.varies(arg)]
+            most = max(most, len(carried))
+            widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])
+            folds = folds or any(_is_folded(each, facts) for each in op.body.ops)
+    if most == 0:
+        return 1
+    wanted = MOST_VECTORS if most <= (2 * _FEW if folds else _FEW) else 2
+    wanted = wanted if most <= 2 * _FEW else 1
+    return max(1, wanted * 32 // widest)
+
+
+def _is_folded(op: Operation, facts: Uniformity) -> bool:
+    """Whether all lanes update one element."""
+    return isinstance(op, ops.Atomic) and not any(map(facts.varies, op.indices))
+
+
+def _has_order(task: Task) -> bool:
+    """Whether results depend on the order in which work items access elements that they share.
+
+    Threads have no order anyway, but few work items run on one thread, in order.
+    """
+    used = {value for op in task.body.walk() for value in op.operands}
+    functions: dict[ArrayRef, set[str]] = {}
+    for op in task.body.walk():
+        if not (op.reads and op.writes):
+            continue
+        if not isinstance(op, ops.Atomic) or op.result in used or op.fn == "exchange":
+            return True
+        fn = "add" if op.fn == "sub" else op.fn
+        functions.setdefault(op.ref, set()).add(fn)
+    return any(len(found) > 1 for found in functions.values())

@@ -1,0 +1,83 @@
+"""Emits the reverse of one task as planned: a sweep forward, which records, and one backward."""
+
+from __future__ import annotations
+
+from octants.autodiff.backward_sweep import Backward
+from octants.autodiff.primal_operations import OnRead
+from octants.autodiff.primal_sweep import Sweep
+from octants.autodiff.recorded_components import record_components
+from octants.autodiff.recording_plan import RecordingPlan
+from octants.autodiff.records import TapeStack
+from octants.autodiff.replay import Replay
+from octants.autodiff.reverse_task_builder import EntryBuilder
+from octants.autodiff.task_facts import TaskFacts
+from octants.ir.core import Array, Block, Operation, Record, Value
+from octants.lazy_dataclass import dataclass
+from octants.target import Capabilities
+from octants.types.scalars import i64
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The body of a reversed task.
+
+    `records` are the records of its loops. `copies` maps each primal loop to its copies in the
+    bodies of recorded loops. `derivative_ops` are the operations that compute derivatives.
+    """
+
+    body: Block
+    records: dict[Operation, Record]
+    copies: dict[Operation, list[Operation]]
+    derivative_ops: set[Operation]
+
+
+def emit(
+    facts: TaskFacts,
+    plan: RecordingPlan,
+    arrays: dict[Array, Array],
+    on_read: OnRead,
+    overwritten: frozenset[Array],
+    machine: Capabilities,
+) -> Emitted:
+    """Emit the reverse of a task.
+
+    Args:
+        facts: the facts of the task.
+        plan: how its loops are recorded.
+        arrays: maps primal arrays to those of the reverse kernel.
+        on_read: called for each read of primal memory.
+        overwritten: the arrays to which a task with a log repeats its stores.
+        machine: whether sums may be contracted, and the forced capacity of records.
+
+    Returns:
+        The body and what belongs to it, not pruned.
+    """
+    primal = facts.body
+    body = Block([Value(arg.type, arg.name) for arg in primal.args])
+    builder = EntryBuilder(body, contracts=machine.contracts)
+    sweep = Sweep(builder, facts, plan, arrays, on_read, machine.capacity)
+    replay, stack = Replay(sweep), TapeStack(builder.constant(0, i64), is_first=True)
+    sweep.values.bind_all(primal.args, body.args)
+    if facts.log is not None:
+        _rerun_stores(sweep, stack, overwritten)
+    replay.query_capacity(stack)
+    with sweep.memory.sharing(True):
+        replay.record(primal, stack)
+    backward = Backward(replay)
+    backward.reverse(primal)
+    builder.yield_()
+    body.ops[:0] = builder.entry
+    nests = plan.nests
+    plain = [record for op, record in sweep.records.of_loops.items() if not nests.has_frames(op)]
+    record_components(body, plain, sweep.memory.component_reads)
+    return Emitted(body, sweep.records.of_loops, sweep.copies, backward.derivative_ops)
+
+
+def _rerun_stores(sweep: Sweep, stack: TapeStack, overwritten: frozenset[Array]) -> None:
+    """Run the task forward with its stores, and log what hazardous loads read."""
+    log = sweep.facts.log
+    assert log is not None and log.end is not None
+    with sweep.memory.storing(overwritten):
+        sweep.emit_block(log.body)
+    base = sweep.builder.constant(0, i64)
+    stack.position = sweep.records.end(sweep.records.log, base, sweep.values[log.end])

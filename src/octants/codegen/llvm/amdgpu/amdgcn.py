@@ -1,0 +1,202 @@
+"""Kernels for AMD's GPUs: a code object, as the HIP runtime loads it.
+
+Each dispatch is a kernel ``entry(parameters, launch)``: the parameter block by value, or its
+address where it is large, and by value what `abi` says of a dispatch.
+
+A subgroup has 32 threads on all of them: half a wave where waves have 64. Lanes of a wave that do
+not come to an instruction take no part in it, so that no mask is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants import abi
+from octants.codegen.llvm.amdgpu.code_objects import link
+from octants.codegen.llvm.amdgpu.targets import WAVES
+from octants.codegen.llvm.gpu.base import Gpu
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.target import Target
+
+LARGEST = 512
+"""The most threads in a block whose size no kernel asks for: more would have fewer registers."""
+
+_CONSTANTS, _SHARED, _PRIVATE = 4, 3, 5  # address spaces
+_BLOCKS, _BLOCK_SIZE = 0, 12  # bytes in the arguments that the runtime adds: an i32, an i16
+
+
+class Amdgpu(Gpu):
+    """Subgroups are waves of 32 threads, or halves of waves of 64."""
+
+    by_value = 3072  # all parameters take at most 4096 bytes
+    flags = (("amdhsa_code_object_version", 500),)
+    subgroup = 32
+    has_blocks = True
+    shared_bytes = 48 * 1024
+    most_subgroups = 32
+    device_scope = "agent"
+    constant_space = _CONSTANTS
+    stack_space = _PRIVATE
+    # LLVM itself makes one update of those of a wave whose address it knows to be uniform. Merging
+    # two versions of an update it would drop `atomic_facts`, and so use no instruction for sums.
+    shares_updates = False
+    matches_addresses = False
+    # All arrays are in memory of the device that no other device updates. As on NVIDIA's GPUs, a
+    # sum of f32 in it may take a subnormal number for zero.
+    atomic_facts = (
+        ", !amdgpu.no.fine.grained.memory !0, !amdgpu.no.remote.memory !0"
+        ", !amdgpu.ignore.denormal.mode !0"
+    )
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._wave = WAVES[target.cpu]
+
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        return link(machine.emit_object(optimised))
+
+    def head(self, f: ThreadText, name: str) -> str:
+        size, words = f.kernel.size, abi.LAUNCH_GRAPH_SIZE // 8
+        by_value = f" byref([{size // 8} x i64])" if size <= self.by_value else ""
+        pointer = f"ptr addrspace({_CONSTANTS})"
+        slots = f"{pointer} noalias nonnull readonly{by_value} align 8 %parameters.given"
+        launch = f"{pointer} noalias readonly byref([{words} x i64]) align 8 %launch.given"
+        limit = f'"amdgpu-flat-work-group-size"="1,{f.block_size or LARGEST}"'
+        whole = '"uniform-work-group-size"="true"'
+        return f"amdgpu_kernel void @{name}({slots}, {launch}) nounwind {limit} {whole}"
+
+    def prologue(self, f: ThreadText) -> list[str]:  # noqa: ARG002
+        return [
+            f"  %{name} = addrspacecast ptr addrspace({_CONSTANTS}) %{name}.given to ptr"
+            for name in ("parameters", "launch")
+        ]
+
+    # -- threads ----------------------------------------------------------------------------------
+
+    def thread(self, f: ThreadText) -> str:
+        block = self._wide(f, self._register(f, "workgroup.id.x"))
+        start = f.once("start", f"mul nuw nsw i64 {block}, {self._wide(f, self._size(f))}")
+        own = self._wide(f, self._register(f, "workitem.id.x"))
+        return f.once("thread", f"add nuw nsw i64 {start}, {own}")
+
+    def threads(self, f: ThreadText) -> str:
+        blocks = self._wide(f, self._given(f, _BLOCKS, "i32"))
+        return f.once("threads", f"mul nuw nsw i64 {blocks}, {self._wide(f, self._size(f))}")
+
+    def thread_in_block(self, f: ThreadText) -> str:
+        return self._register(f, "workitem.id.x")
+
+    def threads_in_block(self, f: ThreadText) -> str:
+        return self._size(f)
+
+    def subgroup_in_block(self, f: ThreadText) -> str:
+        return f.apply("udiv", "i32", self.thread_in_block(f), self.subgroup)
+
+    def subgroups_in_block(self, f: ThreadText) -> str:
+        return f.apply("udiv", "i32", self._size(f), self.subgroup)
+
+    def _size(self, f: ThreadText) -> str:
+        size = self._given(f, _BLOCK_SIZE, "i16")
+        return f.once("block size", f"zext i16 {size} to i32")
+
+    def _given(self, f: ThreadText, offset: int, type: str) -> str:
+        """What the runtime tells all kernels behind their arguments."""
+        name = "@llvm.amdgcn.implicitarg.ptr"
+        f.text.declare(name, f"ptr addrspace({_CONSTANTS})", "")
+        start = f.once("given", f"call align 8 ptr addrspace({_CONSTANTS}) {name}()")
+        moved = f"getelementptr inbounds i8, ptr addrspace({_CONSTANTS}) {start}, i64 {offset}"
+        address = f.once(("given", offset), moved)
+        load = f"load {type}, ptr addrspace({_CONSTANTS}) {address}, align 4"
+        return f.once(("given value", offset), f"{load}, !invariant.load {f.text.empty}")
+
+    def _wide(self, f: ThreadText, number: str) -> str:
+        return f.once(("wide", number), f"zext i32 {number} to i64")
+
+    def _register(self, f: ThreadText, name: str) -> str:
+        full = f.text.declare(f"@llvm.amdgcn.{name}", "i32", "")
+        return f.once(("register", name), f"call i32 {full}()")
+
+    # -- subgroups --------------------------------------------------------------------------------
+
+    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
+        other = f.apply("xor", "i32", self.thread_in_block(f), distance)
+        return self._of_wave(f, type, value, other)
+
+    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:  # noqa: ARG002
+        first = f.apply("and", "i32", self.thread_in_block(f), -self.subgroup)
+        return self._of_wave(f, type, value, f.apply("or", "i32", first, lane))
+
+    def _of_wave(self, f: ThreadText, type: str, value: str, thread: str) -> str:
+        """A value of a thread of the block whose number has the same wave; for lanes the low bits
+        of the number count.
+        """
+        name = f.text.declare("@llvm.amdgcn.ds.bpermute", "i32", "i32, i32")
+        address = f.apply("shl", "i32", thread, 2)
+        if type == "float":
+            value = f.convert("bitcast", "float", value, "i32")
+        found = f.assign(f"call i32 {name}(i32 {address}, i32 {value})")
+        return f.convert("bitcast", "i32", found, "float") if type == "float" else found
+
+    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:  # noqa: ARG002
+        register = f"i{self._wave}"
+        name = f.text.declare(f"@llvm.amdgcn.ballot.{register}", register, "i1")
+        bits = f.assign(f"call {register} {name}(i1 {condition})")
+        if self._wave == self.subgroup:
+            return bits
+        first = f.apply("and", "i32", self.thread_in_block(f), self.subgroup)
+        bits = f.apply("lshr", "i64", bits, f.convert("zext", "i32", first, "i64"))
+        return f.convert("trunc", "i64", bits, "i32")
+
+    def any_lane(self, f: ThreadText, condition: str) -> str:
+        return f.apply("icmp ne", "i32", self.ballot(f, condition, "-1"), 0)
+
+    def all_at(self, f: ThreadText, address: str) -> str:
+        """All lanes have the address of the first one: those that are not here do not count."""
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
+        differs = "0"
+        for half in (bits, f.apply("lshr", "i64", bits, 32)):
+            word = f.convert("trunc", "i64", half, "i32")
+            first = self.read_lane(f, "i32", word, "0", "-1")
+            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
+        same = self.ballot(f, f.apply("icmp eq", "i32", differs, 0), "-1")
+        return f.apply("icmp eq", "i32", same, -1)
+
+    def is_first_lane(self, f: ThreadText) -> str:
+        return f.apply("icmp eq", "i32", f.code.lane(), 0)
+
+    # -- threads that work together ---------------------------------------------------------------
+
+    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
+        memory = f"internal addrspace({_SHARED}) global [{nbytes} x i8] poison, align 16"
+        f.text.add_function(f"@{name} = {memory}")
+        return f.once(("shared", name), f"addrspacecast ptr addrspace({_SHARED}) @{name} to ptr")
+
+    def block_barrier(self, f: ThreadText) -> None:
+        self._barrier(f, "workgroup", "s.barrier")
+
+    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:  # noqa: ARG002
+        self._barrier(f, "wavefront", "wave.barrier")
+
+    def _barrier(self, f: ThreadText, scope: str, name: str) -> None:
+        full = f.text.declare(f"@llvm.amdgcn.{name}", "void", "", "convergent nounwind")
+        f.emit(f'fence syncscope("{scope}") release')
+        f.emit(f"call void {full}()")
+        f.emit(f'fence syncscope("{scope}") acquire')
+
+    def fence(self, f: ThreadText, scope: str) -> None:
+        scopes = {"device": "agent", "block": "workgroup", "subgroup": "wavefront"}
+        f.emit(f'fence syncscope("{scopes[scope]}") acq_rel')
+
+    def any_in_block(self, f: ThreadText, condition: str) -> str:
+        """Each subgroup leaves a word for the others."""
+        words = self.shared_memory(f, f.fresh_label(f"octants_any_{f.task}_"), 4 * 32)
+        own = f.convert("zext", "i1", self.any_lane(f, condition), "i32")
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {self.subgroup_in_block(f)}")
+        f.emit(f"store i32 {own}, ptr {address}, align 4")
+        self.block_barrier(f)
+        lane = f.code.lane()
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {lane}")
+        word = f.assign(f"load i32, ptr {address}, align 4")
+        is_there = f.apply("icmp ult", "i32", lane, self.subgroups_in_block(f))
+        is_set = f.apply("icmp ne", "i32", f.choose(is_there, "i32", word, 0), 0)
+        return self.any_lane(f, is_set)

@@ -1,0 +1,323 @@
+"""Write the functions of a kernel's dispatches: grid-stride loops over work items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from octants import abi
+from octants.analysis.concurrent_tasks import concurrent_groups
+from octants.analysis.cost_model import CHEAP
+from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
+from octants.artifact import Artifact, Dispatch
+from octants.codegen import block_shared_copies, cooperation
+from octants.codegen.block_shared_candidates import find_copies
+from octants.codegen.dispatch_prologue import is_wanted, stop_if_failed, tape_of, write_bounds
+from octants.codegen.llvm.control_flow import interleaving
+from octants.codegen.llvm.function_text import HandlerTable
+from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
+from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
+from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
+from octants.codegen.llvm.module_text import KernelText, ModuleText
+from octants.codegen.llvm.operations import TABLE
+from octants.codegen.llvm.selects_to_lookup_tables import find_chains
+from octants.codegen.llvm.types_and_literals import identifier
+from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
+from octants.codegen.work_item_bounds_on_host import host_bounds
+from octants.codegen.written_ranges import written_ranges
+from octants.ir import ops
+from octants.ir.cooperation import LEAST_BLOCKS, cooperates
+from octants.ir.core import Module, Operation, Task
+from octants.lazy_dataclass import dataclass
+from octants.target import Target
+
+_DEVICE = "device"
+_LARGEST = 1024
+"""The most threads in a block."""
+_SHORT = 40
+"""The most operations of a work item for which a thread runs several items at a time."""
+_PLAIN = (
+    *(ops.Constant, ops.Cast, ops.Compare, ops.Select, ops.Fma),
+    *(ops.Shape, ops.Load, ops.Store, ops.If, ops.Yield),
+)
+_WAVES = 4
+"""Dispatched threads per resident one: blocks end at different times."""
+
+_TABLE: HandlerTable = {
+    **TABLE,
+    **cooperation.TABLE,
+    ops.Atomic: reductions.atomic,
+    ops.For: vector_loads.for_,
+    ops.Load: vector_loads.load,
+    ops.Unary: approximations.unary,
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """The text of a kernel, and the dispatches of its functions."""
+
+    text: ModuleText
+    kernel: KernelText
+    dispatches: tuple[Dispatch, ...]
+
+    def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
+        """Return the artifact, with the machine code of the text."""
+        module = self.kernel.module
+        if any(isinstance(op, ops.RandomStream) for op in module.walk()):
+            metadata["draws"] = "random numbers"
+        return Artifact(
+            name=module.name,
+            target=target.cpu,
+            code=code,
+            entry="",
+            parameters=self.kernel.parameters,
+            messages=tuple(self.kernel.messages),
+            metadata=tuple(metadata.items()),
+            kernel=module.kernel,
+            records=tuple(recorded_loops(module)),
+            dispatches=self.dispatches,
+            writes=written_ranges(module, self.kernel.parameters),
+        )
+
+
+def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Written:
+    """Write the text of a module with tasks."""
+    text = ModuleText(fast_math=fast_math, constant_space=machine.constant_space)
+    kernel = KernelText(text, module)
+    writer = _Writer(kernel, machine)
+    writer.write()
+    return Written(text, kernel, tuple(writer.dispatches))
+
+
+class _Writer:
+    """Writes the functions of a kernel, and collects their dispatches in order."""
+
+    def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
+        self._kernel, self._machine = kernel, machine
+        self._name = f"octants_{identifier(kernel.module.name)}"
+        self._groups = concurrent_groups(kernel.module)
+        self.dispatches: list[Dispatch] = []
+
+    def write(self) -> None:
+        for position, task in enumerate(self._kernel.module.tasks):
+            name = f"{self._name}_task_{position}"
+            bounds = self._write_bounds(position, task, f"{name}_bounds")
+            self._write_task(position, task, name, bounds)
+
+    def _write_bounds(self, position: int, task: Task, name: str) -> str:
+        """Return the host's expression for a task's bounds; "" after writing a device function."""
+        if task.domain is None:
+            return ""
+        module = self._kernel.module
+        known = host_bounds(task.domain, module.arrays, self._kernel.parameters)
+        if known is not None:
+            return known
+        f = ThreadText(self._kernel, self._machine, _TABLE, position)
+        self._begin(f)
+        write_bounds(f, task.domain, module)
+        f.branch("return")
+        f.start("return")
+        self._finish(f, name, Dispatch(name, position))
+        return _DEVICE
+
+    def _write_task(self, position: int, task: Task, name: str, bounds: str) -> None:
+        """Write the functions of a task, and append its dispatch.
+
+        Args:
+            position: The position of the task in the module.
+            task: The task.
+            name: The name of its function.
+            bounds: Its `Dispatch.bounds`.
+        """
+        block, module = self._block_size(task), self._kernel.module
+        f = ThreadText(
+            self._kernel,
+            self._machine,
+            _TABLE,
+            position,
+            device_bounds=bounds == _DEVICE,
+            block_size=block,
+        )
+        f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+        f.reserved |= reserved_pushes(task.body)
+        f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
+        f.interleaved_loops = vector_loads.interleaved_loops(task)
+        if self._machine.normal_root and f.text.fast_math:
+            f.normal_roots = approximations.normal_roots(task)
+        if task.is_parallel and not task.options.get("fixed_order"):
+            if self._machine.shares_updates:
+                f.shared_updates = find_shared(task.body)
+            if self._machine.matches_addresses:
+                f.scattered_updates = find_scattered(task)
+        self._begin(f)
+        tape = tape_of(task, module, self._kernel.parameters)
+        asks = tape[0]
+        if cooperates(task):
+            _write_blocks(f, task)
+        elif task.is_parallel:
+            _write_items(f, task, again=asks)
+        else:
+            f.block(task.body)
+            f.branch("return")
+            f.start("return")
+        threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
+        # Each thread has its own tape, and its own sum to add at the end.
+        is_free = task.is_parallel and not (asks or threads or f.adds_up or cooperates(task))
+        self._finish(
+            f,
+            name,
+            Dispatch(
+                name,
+                position,
+                bounds,
+                block,
+                threads,
+                *tape,
+                self._groups[position],
+                _WAVES if is_free else 1,
+                f.adds_up,
+            ),
+        )
+
+    def _block_size(self, task: Task) -> int:
+        """Return the threads of a block, if a number was requested.
+
+        Blocks are whole subgroups where work items do not cooperate: all lanes reduce at the end.
+        """
+        asked = int(task.options.get("block_dim", 0))
+        if cooperates(task):
+            return asked
+        subgroup = self._machine.subgroup
+        return min(-(-asked // subgroup) * subgroup, _LARGEST)
+
+    def _begin(self, f: ThreadText) -> None:
+        """Write the checks that may skip the whole dispatch."""
+        f.start("start")
+        _skip_if_stopped(f)
+        f.exit, leave = "end", f.exit
+        stop_if_failed(f, self._kernel.module)
+        f.exit = leave
+
+    def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
+        f.branch("end")
+        f.start("end")
+        body = [
+            "entry:",
+            *self._machine.prologue(f),
+            *f.entry,
+            "  br label %start",
+            *f.lines,
+            "  ret void",
+        ]
+        head = f"define {self._machine.head(f, name)}"
+        f.text.add_function("\n".join([head + " {", *body, "}\n"]))
+        self.dispatches.append(dispatch)
+
+
+def _skip_if_stopped(f: ThreadText) -> None:
+    """Skip the node of a graph if an earlier node ran out of tape."""
+    check, run = f.fresh_label("check"), f.fresh_label("run")
+    stop = f.launch_value(abi.LAUNCH_STOP, "ptr")
+    f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, check, likely=True)
+    f.start(check)
+    address = f.in_global(stop)
+    number = f.assign(f"load atomic i64, ptr {address} {f.order}, align 8")
+    is_on = f.apply("icmp eq", "i64", number, 0)
+    is_own = f.apply("icmp eq", "i64", number, f.launch_value(abi.LAUNCH_NODE, "i64"))
+    f.branch_if(f.apply("or", "i1", is_on, is_own), run, "end", likely=True)
+    f.start(run)
+
+
+def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
+    """Write the thread's loop over items; with ``again`` it runs only those that are retried."""
+    is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to reduce with
+    found = [] if is_alone else find_reductions(task, f.kernel.module.noalias)
+    for reduction in found:
+        f.table[Collect](f, Collect(reduction))
+    has_copies = f.gpu.has_blocks and not is_alone
+    targets = find_copies(task, f.kernel.module.noalias, f.collected) if has_copies else []
+    block_shared_copies.begin(f, targets)
+
+    def begin(item: str) -> None:
+        if again:
+            run = f.fresh_label("run")
+            number = f.apply("sub", "i64", item, f.first_item())
+            f.branch_if(is_wanted(f.code, number), run, "done")
+            f.start(run)
+
+    def end() -> None:
+        f.branch("done")
+        f.start("done")
+
+    _write_loop(f, task, begin, end, "done")
+    block_shared_copies.end(f, targets)
+    reductions.deliver(f, found)
+    f.adds_up = bool(found or targets)
+
+
+def _write_blocks(f: ThreadText, task: Task) -> None:
+    """Write the thread's loop over items in a task whose blocks cooperate.
+
+    A thread that has no item, or that fails, ends: barriers do not wait for it.
+    """
+    begin_task(f, task)
+
+    def begin(item: str) -> None:
+        begin_item(f, task, item)
+
+    _write_loop(f, task, begin, partial(end_item, f), "return")
+
+
+def _write_loop(
+    f: ThreadText,
+    task: Task,
+    begin: Callable[[str], None],
+    end: Callable[[], None],
+    leave: str,
+) -> None:
+    """Write a task's body for each item of the thread, between ``begin`` and ``end``.
+
+    An item that ends early branches to the block ``leave``. Afterwards the block "return" is open.
+    """
+    (index,) = task.body.args
+    first = f.assign(f"add i64 {f.first_item()}, {f.thread()}")
+    upper = f.upper()
+    before = f.label
+    f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
+    f.start("item")
+    item = f.open_phi("i64")
+    item.incoming.append((first, before))
+    begin(item.name)
+    register = f.item_type = f.type(index.type)
+    f.item = item.name
+    if register != "i64":
+        f.item = f.convert("trunc", "i64", item.name, register)
+    f.exit = leave
+    f.bind(index, f.item)
+    f.block(task.body)
+    end()
+    following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
+    item.incoming.append((following, f.label))
+    f.close_phi(item)
+    hint = interleaving(f) if f.collected and _is_short(f, task) else ""
+    goes_on = f.apply("icmp slt", "i64", following, upper)
+    f.branch_if(goes_on, "item", "return", hint=hint)
+    f.start("return")
+
+
+def _is_short(f: ThreadText, task: Task) -> bool:
+    """Return whether a thread that reduces would mostly wait for memory, one item at a time.
+
+    LLVM warns where it cannot interleave as it is asked to, so only simple bodies qualify.
+    """
+    body = list(task.body.walk())
+    return len(body) <= _SHORT and all(
+        isinstance(op, _PLAIN) or op in f.collected or _is_quick(op) for op in body
+    )
+
+
+def _is_quick(op: Operation) -> bool:
+    if isinstance(op, ops.Unary):
+        return op.fn in CHEAP
+    return isinstance(op, ops.Binary) and op.fn not in ("pow", "atan2", "fmod")

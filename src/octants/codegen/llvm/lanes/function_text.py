@@ -1,0 +1,490 @@
+"""The text of a function that runs several work items in step, one in each lane of its vectors.
+
+An operand is one number for all lanes, or a vector. The operands of an instruction determine which
+its result is, so that code written for one work item serves here as well. Where control flow
+diverges, a mask has the active lanes; code is skipped where no lane is active. Results in inactive
+lanes are never used, and never trap.
+
+A `LinearVector` is known to increase by a constant from lane to lane, modulo the power of two of
+its type. The index of an active lane is within the bounds of its array, between 0 and 2^31. So no
+index between two active lanes wraps, and their addresses are as far apart as their indices. For
+other numbers that is known only where nothing wraps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.affine_arithmetic import wrapped
+from octants.analysis.lanes.row_major_loops import ContiguousRows
+from octants.analysis.uniformity import Uniformity
+from octants.codegen.llvm import types_and_literals as names
+from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.module_text import KernelText
+from octants.diagnostics.exceptions import InternalError
+from octants.ir.core import Block, Value
+from octants.lazy_dataclass import dataclass
+
+_ADDITIVE = ("add", "sub")
+_FLAGS = re.compile(r" n[us]w\b")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearVector:
+    """A vector with a constant step: the first lane's number, as an operand, and the ``step``.
+
+    Numbers in between may wrap, unless it is `exact`.
+    """
+
+    start: str
+    step: int
+    exact: bool = False
+
+
+class LaneText(FunctionText):
+    """A `FunctionText` whose operands may be vectors; ``mask`` is None where all lanes are active.
+
+    `lanes` is their number; `uniformity` has the facts about the code being written.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelText,
+        machine: Machine,
+        table: HandlerTable,
+        task: int,
+        lanes: int,
+        uniformity: Uniformity,
+        scalar_table: HandlerTable,
+    ) -> None:
+        super().__init__(kernel, machine, table, task)
+        self.scalar_table = scalar_table
+        self.iterations: dict[Value, str] = {}  # iteration numbers; see `control_flow.for_`
+        self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
+        self.lanes = lanes
+        self.overhangs = False  # whether the last tile may be partial
+        self.rows: ContiguousRows | None = None  # in which work items are contiguous
+        self._row, self._position_in_row, self._step = "", "", ""
+        self.uniformity = uniformity
+        self.mask: str | None = None
+        self._is_inlining = False  # whether `uniformity` does not cover the values being written
+        self.vectors: set[str] = set()
+        self.linear: dict[str, LinearVector] = {}
+        self._affine: AffineExpressions | None = None
+
+    # -- operands -------------------------------------------------------------------------------
+
+    def vector(self, type: str) -> str:
+        """Return the vector type for an element type."""
+        return f"<{self.lanes} x {type}>"
+
+    @contextmanager
+    def of_lanes(self, lanes: int) -> Iterator[None]:
+        """Write instructions of vectors of another length for a while."""
+        whole, self.lanes = self.lanes, lanes
+        yield
+        self.lanes = whole
+
+    def is_vector(self, *operands: str | int) -> bool:
+        """Return whether any of some operands is a vector."""
+        return any(operand in self.vectors for operand in operands)
+
+    def assign_vector(self, instruction: str) -> str:
+        """Append an instruction whose result is a vector."""
+        name = self.assign(instruction)
+        self.vectors.add(name)
+        return name
+
+    def spread(self, type: str, operand: str | int) -> str:
+        """Return an operand as a vector that can stand in an instruction: splat a number."""
+        operand = str(operand)
+        if operand in self.vectors or operand.startswith("splat"):
+            return operand
+        if operand[0] != "%":
+            return f"splat ({type} {operand})"
+        vector = self.vector(type)
+        first = self.assign(f"insertelement {vector} poison, {type} {operand}, i32 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.assign_vector(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def held(self, type: str, operand: str) -> str:
+        """Return an operand as a vector in a register."""
+        if operand in self.vectors:
+            return operand
+        return self.assign_vector(f"freeze {self.vector(type)} {self.spread(type, operand)}")
+
+    def fit(self, value: Value, operand: str) -> str:
+        """Return an operand as a vector if the value varies."""
+        return self.spread(self.type(value.type), operand) if self.varies(value) else operand
+
+    def bind(self, value: Value, operand: str) -> None:
+        is_known = not self._is_inlining
+        if is_known and operand in self.vectors and not self.varies(value):
+            raise InternalError(f"{value} is taken for uniform, but is a vector")
+        super().bind(value, operand)
+
+    def inlined(self, block: Block, operands: Sequence[str]) -> list[str]:
+        outer, self._is_inlining = self._is_inlining, True
+        found = super().inlined(block, operands)
+        self._is_inlining = outer
+        return found
+
+    def is_one(self, value: Value) -> bool:
+        return not self.varies(value)
+
+    def varies(self, value: Value) -> bool:
+        return self.uniformity.varies(value)
+
+    def shape(self, value: Value) -> str:
+        """Return the LLVM type of a value: a vector type if it varies."""
+        register = self.type(value.type)
+        return self.vector(register) if self.varies(value) else register
+
+    def line(self, operand: str) -> LinearVector | None:
+        """Return an operand as a linear vector, if it is known to be one."""
+        if operand in self.vectors:
+            return self.linear.get(operand)
+        return LinearVector(operand, 0)
+
+    def note_exact(self, value: Value) -> None:
+        """Mark a linear vector as exact if its value's range proves that it does not wrap."""
+        operand = self.use(value)
+        line = self.linear.get(operand)
+        if line is None or line.exact:
+            return
+        if self._affine is None:
+            self._affine = AffineExpressions(self.kernel.module.tasks[self.task])
+        if value not in self._affine.integer(value).terms:
+            self.linear[operand] = LinearVector(line.start, line.step, exact=True)
+
+    # -- work items -----------------------------------------------------------------------------
+
+    def begin_item(self, index: Value, end: str) -> None:
+        """Bind the index of a tile of work items, and mask those beyond the end or the row.
+
+        Args:
+            index: The task's argument.
+            end: The upper bound of the work items.
+        """
+        register = self.item_type
+        left = super().apply("sub", register, end, self.item)
+        if self.rows is not None:
+            length = self._row_length()
+            self._row = super().apply("udiv", register, self.item, length)
+            self._position_in_row = super().apply("urem", register, self.item, length)
+            in_row = super().apply("sub", register, length, self._position_in_row)
+            left = super().intrinsic("smin", register, [(register, left), (register, in_row)])
+            most = (register, str(self.lanes))
+            self._step = super().intrinsic("smin", register, [(register, left), most])
+        if self.overhangs:
+            wide, numbers = self.spread(register, left), self._numbers(register)
+            self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
+        self.bind(index, self._neighbours(register, self.item))
+
+    def _row_length(self) -> str:
+        """Return the length of a row; where that is zero, all work items are in one."""
+        assert self.rows is not None
+        length, register = self.use(self.rows.rematerialised[-1].results[0]), self.item_type
+        if length[0] != "%":
+            return length
+        most = (1 << (int(register[1:]) - 1)) - 1
+        is_none = super().apply("icmp eq", register, length, 0)
+        return super().choose(is_none, register, most, length)
+
+    def next_item(self, end: str, flags: str) -> tuple[str, str]:  # noqa: ARG002
+        register = self.item_type
+        self.mask = None
+        if self.rows is not None:
+            following = super().apply("add", register, self.item, self._step)
+            return following, super().apply("icmp slt", register, following, end)
+        following = super().apply("add", register, self.item, self.lanes)
+        left = super().apply("sub", register, end, self.item)  # a step may lead past all numbers
+        return following, super().apply("icmp sgt", register, left, self.lanes)
+
+    def in_row(self, value: Value) -> str | None:
+        """Return the operand of a row's number, or of a position in it."""
+        if self.rows is None:
+            return None
+        if value in self.rows.numbers:
+            return self._row
+        if value in self.rows.columns:
+            return self._neighbours(self.item_type, self._position_in_row)
+        return None
+
+    def _numbers(self, register: str) -> str:
+        return "<" + ", ".join(f"{register} {lane}" for lane in range(self.lanes)) + ">"
+
+    def _neighbours(self, register: str, first: str) -> str:
+        """Return a vector of a number and its successors."""
+        wide, numbers = self.spread(register, first), self._numbers(register)
+        lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
+        self.linear[lanes] = LinearVector(first, 1, exact=True)
+        return lanes
+
+    # -- pure instructions ----------------------------------------------------------------------
+
+    def apply(self, instruction: str, type: str, *operands: str | int) -> str:
+        instruction = _FLAGS.sub("", instruction)
+        if not self.is_vector(*operands):
+            return super().apply(instruction, type, *operands)
+        line = self._combine(instruction, type, [str(operand) for operand in operands])
+        wide = ", ".join([self.spread(type, operand) for operand in operands])
+        name = self.assign_vector(f"{instruction} {self.vector(type)} {wide}")
+        if line is not None:
+            self.linear[name] = line
+        return name
+
+    def _combine(self, instruction: str, type: str, operands: list[str]) -> LinearVector | None:
+        """Return the linear vector of a sum, a difference, or a product with a number."""
+        if type not in ("i32", "i64") or instruction not in ("add", "sub", "mul"):
+            return None
+        first, second = (self.line(operand) for operand in operands)
+        if first is None or second is None:
+            return None
+        if instruction in _ADDITIVE:
+            step = first.step + (second.step if instruction == "add" else -second.step)
+        else:
+            factor = [x for x in (first.start, second.start) if x[0] != "%"]
+            if not factor:
+                return None
+            step = int(factor[0]) * (first.step or second.step)
+        start = super().apply(instruction, type, first.start, second.start)
+        return LinearVector(start, wrapped(step, int(type[1:])))
+
+    def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
+        if not self.is_vector(condition, on_true, on_false):
+            return super().choose(condition, type, on_true, on_false)
+        sides = [self.spread(type, side) for side in (on_true, on_false)]
+        test, vector = "i1", self.vector(type)
+        if self.is_vector(condition):
+            test = self.vector("i1")
+        return self.assign_vector(
+            f"select {test} {condition}, {vector} {sides[0]}, {vector} {sides[1]}"
+        )
+
+    def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
+        if not self.is_vector(operand):
+            return super().convert(instruction, source, operand, target)
+        line = self._converted(instruction, source, operand, target)
+        name = self.assign_vector(
+            f"{instruction} {self.vector(source)} {operand} to {self.vector(target)}"
+        )
+        if line is not None:
+            self.linear[name] = line
+        return name
+
+    def _converted(
+        self, instruction: str, source: str, operand: str, target: str
+    ) -> LinearVector | None:
+        """Return the linear vector of an i32 as i64, if it does not wrap, or of an i64 as i32."""
+        line = self.linear.get(operand)
+        if line is None:
+            return None
+        if (instruction, source, target) == ("sext", "i32", "i64") and line.exact:
+            return LinearVector(
+                super().convert(instruction, source, line.start, target), line.step, True
+            )
+        if (source, target) == ("i64", "i32"):
+            start = super().convert(instruction, source, line.start, target)
+            return LinearVector(start, wrapped(line.step, 32))
+        return None
+
+    def widen(self, index: str) -> str:
+        """Extend an index to i64; a linear vector starts at the lane with the least number.
+
+        It may wrap in inactive lanes, but not between there and an active one.
+        """
+        line = self.linear.get(index)
+        wide = self.convert("sext", "i32", index, "i64")
+        if line is None or wide in self.linear:
+            return wide
+        reach = line.step * (self.lanes - 1)
+        if abs(reach) >= 1 << 31:
+            return wide
+        if reach >= 0:
+            start = super().convert("sext", "i32", line.start, "i64")
+        else:
+            last = super().apply("add", "i32", line.start, reach)
+            start = super().convert("sext", "i32", last, "i64")
+            start = super().apply("sub", "i64", start, reach)
+        self.linear[wide] = LinearVector(start, line.step)
+        return wide
+
+    def call(
+        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
+    ) -> str:
+        if not self.is_vector(*(operand for _, operand in operands)):
+            return super().call(name, result, operands, attribute)
+        types = [kind for kind, _ in operands]
+        wide = self._each_lane_function(name, result, types)
+        return self.call_vector(wide, result, operands, attribute)
+
+    def call_vector(
+        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
+    ) -> str:
+        """Call a function of vectors, whose result is a vector."""
+        wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
+        return self.assign_vector(
+            f"call {self.vector(result)} {name}({', '.join(wide)}){attribute}"
+        )
+
+    def intrinsic(
+        self,
+        name: str,
+        result: str,
+        operands: Sequence[tuple[str, str]],
+        *,
+        flag: bool = False,
+        overloads: Sequence[str] = (),
+    ) -> str:
+        if not self.is_vector(*(operand for _, operand in operands)):
+            return super().intrinsic(name, result, operands, flag=flag, overloads=overloads)
+        suffixes = [f"v{self.lanes}{names.suffix(kind)}" for kind in overloads or [result]]
+        name = "@llvm." + ".".join([name, *suffixes])
+        types = [self.vector(kind) for kind, _ in operands] + ["i1"] * flag
+        self.text.declare(name, self.vector(result), ", ".join(types))
+        wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
+        arguments = ", ".join([*wide, *["i1 false"] * flag])
+        return self.assign_vector(f"call {self.vector(result)} {name}({arguments})")
+
+    def _each_lane_function(self, name: str, result: str, types: Sequence[str]) -> str:
+        """Return a function that calls another one for each lane."""
+        wide = f"{name}.x{self.lanes}"
+        return self.text.helper(
+            wide, lambda _, wide: _each_lane(wide, name, self.lanes, result, types)
+        )
+
+    # -- masks ----------------------------------------------------------------------------------
+
+    def both(self, one: str | None, other: str | None) -> str | None:
+        """Return the intersection of two masks."""
+        if one is None or other is None:
+            return other if one is None else one
+        return self.apply("and", "i1", one, other)
+
+    def lanes_of(self, mask: str | None) -> str:
+        """Return a mask as an operand that can stand in an instruction."""
+        return "splat (i1 true)" if mask is None else self.spread("i1", mask)
+
+    def bits(self, mask: str) -> str:
+        """Return a mask as an integer with a bit for each lane."""
+        return self.assign(f"bitcast {self.vector('i1')} {mask} to i{self.lanes}")
+
+    def any(self, mask: str) -> str:
+        """Return whether a mask has any lane."""
+        return self.assign(f"icmp ne i{self.lanes} {self.bits(mask)}, 0")
+
+    def active(self, type: str, operand: str, otherwise: str | int) -> str:
+        """Replace the numbers of inactive lanes."""
+        vector = self.spread(type, operand)
+        return vector if self.mask is None else self.choose(self.mask, type, vector, otherwise)
+
+    def largest(self, operand: str) -> str:
+        """Return the maximum of the active lanes' i64, none of which is negative, as one number."""
+        if not self.is_vector(operand):
+            return operand
+        vector = self.active("i64", operand, 0)
+        name = f"@llvm.vector.reduce.smax.v{self.lanes}i64"
+        self.text.declare(name, "i64", self.vector("i64"))
+        return self.assign(f"call i64 {name}({self.vector('i64')} {vector})")
+
+    def item_of(self, mask: str | None) -> str:
+        """Return the work item of the first lane of a mask."""
+        if mask is None:
+            return self.item
+        integer = f"i{self.lanes}"
+        lane = super().intrinsic("cttz", integer, [(integer, self.bits(mask))], flag=True)
+        wide = lane if self.lanes == 64 else super().convert("zext", integer, lane, "i64")
+        if self.item_type != "i64":
+            wide = super().convert("trunc", "i64", wide, self.item_type)
+        return super().apply("add", self.item_type, self.item, wide)
+
+    def item_quota(self, nbytes: str) -> str:
+        return super().apply("udiv", "i64", nbytes, self.lanes)
+
+    # -- lane by lane ---------------------------------------------------------------------------
+
+    def element(self, type: str, operand: str, lane: str) -> str:
+        """Return the operand of one lane; ``lane`` has the type of `bits`."""
+        if not self.is_vector(operand):
+            return operand
+        vector = self.vector(type)
+        return self.assign(f"extractelement {vector} {operand}, i{self.lanes} {lane}")
+
+    def last_active(self) -> str:
+        """Return the number of the last active lane, in the type of `bits`."""
+        if self.mask is None:
+            return str(self.lanes - 1)
+        zeros = super().intrinsic(
+            "ctlz", f"i{self.lanes}", [(f"i{self.lanes}", self.bits(self.mask))], flag=True
+        )
+        return super().apply("sub", f"i{self.lanes}", self.lanes - 1, zeros)
+
+    def each_active(self, body: Callable[[str], str | None], result: str = "") -> str:
+        """Run code for each active lane, in order.
+
+        Args:
+            body: Writes the code of a lane, given its number.
+            result: The type of what ``body`` returns, if anything.
+
+        Returns:
+            The vector of the results; "" without ``result``.
+        """
+        integer = f"i{self.lanes}"
+        start = "-1" if self.mask is None else self.bits(self.mask)
+        inside, done = self.fresh_label("lane"), self.fresh_label("lanes")
+        before = self.label
+        self.branch(inside)
+        self.start(inside)
+        rest = self.open_phi(integer)
+        rest.incoming.append((start, before))
+        found = self.open_phi(self.vector(result)) if result else None
+        number = super().intrinsic("cttz", integer, [(integer, rest.name)], flag=True)
+        value = body(number)
+        collected = ""
+        if found is not None:
+            found.incoming.append(("zeroinitializer", before))
+            collected = self.assign_vector(
+                f"insertelement {self.vector(result)} {found.name},"
+                f" {result} {value}, {integer} {number}"
+            )
+            found.incoming.append((collected, self.label))
+            self.close_phi(found)
+        less = super().apply("sub", integer, rest.name, 1)
+        following = super().apply("and", integer, rest.name, less)
+        rest.incoming.append((following, self.label))
+        self.close_phi(rest)
+        self.branch_if(super().apply("icmp ne", integer, following, 0), inside, done)
+        self.start(done)
+        return collected
+
+
+def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[str]) -> str:
+    """Return the text of a function that calls another one lane by lane."""
+    parameters = ", ".join(f"<{lanes} x {kind}> %x{k}" for k, kind in enumerate(types))
+    extracts = "\n".join(
+        f"  %e{k} = extractelement <{lanes} x {kind}> %x{k}, i32 %lane"
+        for k, kind in enumerate(types)
+    )
+    arguments = ", ".join(f"{kind} %e{k}" for k, kind in enumerate(types))
+    vector = f"<{lanes} x {result}>"
+    return f"""\
+define internal {vector} {wide}({parameters}) nounwind willreturn memory(none) {{
+entry:
+  br label %body
+body:
+  %lane = phi i32 [ 0, %entry ], [ %next, %body ]
+  %found = phi {vector} [ zeroinitializer, %entry ], [ %new, %body ]
+{extracts}
+  %value = call {result} {name}({arguments})
+  %new = insertelement {vector} %found, {result} %value, i32 %lane
+  %next = add i32 %lane, 1
+  %more = icmp ult i32 %next, {lanes}
+  br i1 %more, label %body, label %done
+done:
+  ret {vector} %new
+}}
+"""

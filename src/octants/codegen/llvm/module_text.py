@@ -1,0 +1,139 @@
+"""The text of an LLVM module under construction: functions, declarations, helpers, metadata."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from octants.analysis.cost_model import Costs
+from octants.analysis.lanes.lane_choice import LaneChoice
+from octants.analysis.privatisation import PrivatisedSums
+from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.codegen.llvm.alias_scopes import Scopes
+from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
+from octants.ir import ops
+from octants.ir.core import Array, Companion, Module, Value
+from octants.types.scalars import i64
+
+
+class ModuleText:
+    """The text that kernels compiled together share. `finish` returns it all.
+
+    With ``fast_math`` some functions of f32 are faster and less exact.
+    """
+
+    def __init__(self, *, fast_math: bool = False, constant_space: int = 0) -> None:
+        self.fast_math = fast_math
+        self._space = constant_space
+        self.mathematics = 0  # calls of `mathlib` functions
+        self._functions: list[str] = []
+        self._declarations: dict[str, str] = {}
+        self._helpers: set[str] = set()
+        self._constants: dict[str, str] = {}
+        self._metadata: list[str] = [
+            "!{}",
+            '!{!"branch_weights", i32 1048576, i32 1}',
+            '!{!"branch_weights", i32 1, i32 1048576}',
+        ]
+        self._flags: list[str] = []
+        self.empty, self.likely, self.unlikely = "!0", "!1", "!2"
+
+    def add_function(self, text: str) -> None:
+        self._functions.append(text)
+
+    def declare(self, name: str, result: str, arguments: str, attributes: str = "") -> str:
+        """Declare a function or an intrinsic, once; gives its name."""
+        if name not in self._declarations:
+            self._declarations[name] = f"declare {result} {name}({arguments}) {attributes}"
+        return name
+
+    def helper(self, name: str, make: Callable[[ModuleText, str], str]) -> str:
+        """Define a helper function, once, and return its name."""
+        if name not in self._helpers:
+            self._helpers.add(name)
+            self._functions.append(make(self, name))
+        return name
+
+    def constants(self, type: str, values: Sequence[str]) -> str:
+        """Define an array of constants, shared if equal, and return its name."""
+        elements = ", ".join(f"{type} {value}" for value in values)
+        content = f"[{len(values)} x {type}] [{elements}]"
+        name = self._constants.setdefault(content, f"@octants.table{len(self._constants)}")
+        return (
+            f"addrspacecast (ptr addrspace({self._space}) {name} to ptr)" if self._space else name
+        )
+
+    def metadata(self, node: str) -> str:
+        """Add a metadata node, in which ``{}`` stands for itself, and return its reference."""
+        reference = f"!{len(self._metadata)}"
+        self._metadata.append(node.replace("{}", reference))
+        return reference
+
+    def flag(self, name: str, value: int) -> None:
+        """Set a flag of the module; all of them must agree on it where modules are linked."""
+        self._flags.append(self.metadata(f'!{{i32 1, !"{name}", i32 {value}}}'))
+
+    def finish(self) -> str:
+        space = f"addrspace({self._space}) " if self._space else ""
+        nodes = [f"!{number} = {node}" for number, node in enumerate(self._metadata)]
+        constants = [
+            f"{name} = private unnamed_addr {space}constant {content}"
+            for content, name in self._constants.items()
+        ]
+        if self.mathematics:
+            nodes.append(MAY_INLINE)
+        if self._flags:
+            nodes.append(f"!llvm.module.flags = !{{{', '.join(self._flags)}}}")
+        return (
+            "\n".join([*constants, *self._functions, *self._declarations.values(), *nodes]) + "\n"
+        )
+
+
+class KernelText:
+    """The state that a kernel's functions share: its arrays, parameter block, and messages."""
+
+    def __init__(self, text: ModuleText, module: Module) -> None:
+        self.text = text
+        self.module = module
+        self.parameters: ParameterLayout = parameters_of(module)
+        self.messages: list[MessageFormat] = []
+        self.costs = Costs(module)
+        self.choices: list[LaneChoice] = []  # of each task: how its work items run
+        self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
+        self.scopes = Scopes(text.metadata, module.arrays, module.noalias)
+        self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
+        self._numbers = {array: number for number, array in enumerate(module.arrays)}
+
+    def offset(self, slot: Slot) -> int:
+        """Return the offset of a slot in the parameter block."""
+        return 8 * self._positions[slot]
+
+    def pointer_offset(self, array: Array, companion: Companion) -> int:
+        return self.offset(Slot("pointer", array=self._numbers[array], companion=companion))
+
+    def shape_offset(self, array: Array, axis: int) -> int:
+        return self.offset(Slot("shape", array=self._numbers[array], index=axis))
+
+    def stride_offset(self, array: Array, companion: Companion, index: int) -> int:
+        """Return the offset of an array's first stride; the others follow, 8 bytes each."""
+        return self.offset(Slot("stride", "", self._numbers[array], companion, index))
+
+    def scalar_offset(self, array: Array) -> int:
+        """Return the offset of an argument's first component; the others follow, 8 bytes each."""
+        return self.offset(Slot("scalar", array=self._numbers[array], index=0))
+
+    @functools.cached_property
+    def widened(self) -> dict[Value, Value]:
+        """The value before the cast, for each i64 that is a cast."""
+        casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
+        return {op.result: op.x for op in casts if op.result.type is i64}
+
+    @property
+    def size(self) -> int:
+        """The size of the slots in bytes."""
+        return 8 * len(self.parameters.slots)
+
+    def add_message(self, message: MessageFormat) -> int:
+        """Add a message, and return its id."""
+        self.messages.append(message)
+        return len(self.messages) - 1

@@ -1,0 +1,316 @@
+"""Write the functions of a kernel, one for each dispatch: the work of its threads (see `abi`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from octants import abi
+from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
+from octants.artifact import Dispatch
+from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
+from octants.codegen.block_shared_candidates import find_copies
+from octants.codegen.dispatch_prologue import (
+    has_records,
+    is_wanted,
+    stop_if_failed,
+    tape_of,
+    write_bounds,
+)
+from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
+from octants.codegen.recording_facts import reserved_pushes, restartable
+from octants.codegen.structured import reductions
+from octants.codegen.structured.control_flow import is_less
+from octants.codegen.structured.cooperation_limits import check
+from octants.codegen.structured.cooperative_blocks import BarrierFunction, has_barriers
+from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
+from octants.codegen.structured.function import KernelContext, StructuredFunction
+from octants.codegen.structured.operations import TABLE
+from octants.codegen.work_item_bounds_on_host import host_bounds
+from octants.ir.cooperation import cooperates, shared_array_refs, sizes
+from octants.ir.core import ArrayRef, Task
+from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
+from octants.lazy_dataclass import dataclass
+from octants.target import Blocks
+from octants.types.scalars import i64, u1, u32
+
+_MOST_IN_BLOCK = 128  # that any device supports
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchEmitter:
+    """A dispatch, the writer of its threads' code, and the number of threads of a block.
+
+    A block is whole subgroups, although a block of work items may be smaller. With `has_lanes` work
+    items are lanes of subgroups in the order of their numbers.
+    """
+
+    dispatch: Dispatch
+    write: Callable[[ThreadCode], None]
+    threads: int = 1
+    has_lanes: bool = False
+
+
+def functions(
+    kernel: KernelContext, block: int, summing: int, blocks: Blocks | None, most: int
+) -> list[DispatchEmitter]:
+    """Return the functions of a kernel, in the order of their dispatches.
+
+    Args:
+        kernel: The kernel.
+        block: The threads of a block.
+        summing: The same for tasks that reduce.
+        blocks: The machine's limits for cooperative tasks; None if it has no such blocks.
+        most: The threads that are enough for tasks that reduce; 0 for any number.
+
+    Returns:
+        A list with one emitter for each dispatch.
+    """
+    found: list[DispatchEmitter] = []
+    for position, task in enumerate(kernel.module.tasks):
+        name, tape = f"task_{position}", tape_of(task, kernel.module, kernel.parameters)
+        if task.domain is None:
+            dispatch = Dispatch(name, position, "", 1, 1, *tape)
+            found.append(DispatchEmitter(dispatch, partial(_write_serial, kernel, position)))
+            continue
+        bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
+        if not bounds:
+            dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
+            found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
+        targets = _copies(kernel, task) if blocks is not None and summing > block else []
+        sums = bool(targets or _collects(kernel, task))
+        items = _items(task, summing if sums else block, blocks)
+        limit = _threads(task, most if sums else 0)
+        dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
+        if not cooperates(task):
+            arguments = kernel, position, items, targets
+            write = partial(_write_items, *arguments, is_known=bool(bounds))
+            found.append(DispatchEmitter(dispatch, write, items))
+            continue
+        assert blocks is not None, "the frontend refuses"
+        check(task, blocks)
+        threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
+        write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
+        found.append(DispatchEmitter(dispatch, write, threads, _has_lanes(task)))
+    return found
+
+
+def _items(task: Task, block: int, blocks: Blocks | None) -> int:
+    """Return the threads of a block: whole subgroups, all of which reduce at the end."""
+    if task.options.get("fixed_order"):
+        return 1
+    if cooperates(task):
+        return sizes(task)[0]
+    asked = int(task.options.get("block_dim", 0)) or block
+    if blocks is None:
+        return min(asked, _MOST_IN_BLOCK)
+    lanes = blocks.subgroup_size
+    return min(-(-asked // lanes) * lanes, blocks.most_items)
+
+
+def _threads(task: Task, most: int) -> int:
+    """Return the most threads that a task can use; 0 for any number."""
+    return 1 if task.options.get("fixed_order") else most
+
+
+def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
+    """Return the reductions that each thread makes in registers.
+
+    There are none if records may end a work item: then items are functions of their own, without
+    access to the thread's variables.
+    """
+    if task.options.get("fixed_order") or cooperates(task) or has_records(task):
+        return []
+    return find_reductions(task, kernel.module.noalias)
+
+
+def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
+    """Return the arrays of which each block has a copy to add to."""
+    if task.options.get("fixed_order") or cooperates(task) or has_records(task):
+        return []
+    collected = {op for found in _collects(kernel, task) for op in found.atomics}
+    found = find_copies(task, kernel.module.noalias, collected)
+    return [target for target in found if target[0].dtype.bits == 32]
+
+
+def _body(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
+    return StructuredFunction(kernel, code, TABLE, position)
+
+
+def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
+    """Return the function of a dispatch, after the checks that may skip it."""
+    body = _body(kernel, code, position)
+    stop_if_failed(body, kernel.module)
+    return body
+
+
+def _write_serial(kernel: KernelContext, position: int, code: ThreadCode) -> None:
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
+    body.restartable, body.reserved = restartable(task.body), reserved_pushes(task.body)
+    body.block(task.body)
+
+
+def _write_domain(kernel: KernelContext, position: int, code: ThreadCode) -> None:
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
+    assert task.domain is not None
+    write_bounds(body, task.domain, kernel.module)
+
+
+def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
+    if is_known:
+        return code.launch_word(abi.LAUNCH_LOWER), code.launch_word(abi.LAUNCH_UPPER)
+
+    def bound(number: int) -> Operand:
+        return code.load(code.at(code.launch_word(abi.LAUNCH_BOUNDS), 8 * number), i64)
+
+    return code.hoisted("lower", lambda: bound(0)), code.hoisted("upper", lambda: bound(1))
+
+
+def _write_items(
+    kernel: KernelContext,
+    position: int,
+    threads: int,
+    targets: list[ArrayRef],
+    code: ThreadCode,
+    *,
+    is_known: bool,
+) -> None:
+    """Write a grid-stride loop over work items.
+
+    A block has so many ``threads``, and copies of ``targets``.
+    """
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
+    lower, upper = _bounds(code, is_known=is_known)
+    item = code.variable(i64)
+    code.write(item, code.apply("add", i64, lower, code.thread()))
+    collected = _collects(kernel, task)
+    for reduction in collected:
+        per_thread_reductions.collect(body, Collect(reduction))
+    block_shared_copies.begin(body, targets)
+    run = _item(kernel, position, task, body, is_known=is_known)
+
+    def iterate() -> None:
+        number = code.read(item)
+        if has_records(task):
+            wanted = is_wanted(code, code.apply("sub", i64, number, lower))
+            code.branch(wanted, lambda: run(number))
+        else:
+            run(number)
+        code.write(item, code.apply("add", i64, number, code.threads()))
+
+    _loop_until(code, item, upper, iterate)
+    block_shared_copies.end(body, targets)
+    reductions.deliver(body, collected, threads)
+
+
+def _loop_until(
+    code: ThreadCode, item: MutableSlot, upper: Operand, iterate: Callable[[], None]
+) -> None:
+    """Write a loop that runs while a variable, which it changes, is below a number."""
+    code.loop(
+        lambda: code.compare("lt", i64, code.read(item), upper),
+        iterate,
+        lambda: is_less(code, i64, code.read(item), upper),
+    )
+
+
+def _item(
+    kernel: KernelContext, position: int, task: Task, body: StructuredFunction, *, is_known: bool
+) -> Callable[[Operand], None]:
+    """Return the writer of a work item: inline, or as a function if the item may end early.
+
+    The items of threads that reduce in registers are inline.
+    """
+    ends = any(map(can_end, task.body.walk()))
+
+    def write(code: ThreadCode, given: list[Operand]) -> None:
+        if code is not body.code:
+            inner = _body(kernel, code, position)
+        else:
+            inner = EarlyExitFunction(kernel, code, TABLE, position) if ends else body
+        inner.item = given[0]
+        inner.lower, upper = _bounds(code, is_known=is_known)
+        inner.restartable, inner.reserved = restartable(task.body), reserved_pushes(task.body)
+        inner.collected, inner.shared_arrays = body.collected, body.shared_arrays
+        if task.is_parallel and not task.options.get("fixed_order"):
+            inner.shared_updates = find_shared(task.body) if code.gathers else set()
+        if isinstance(inner, EarlyExitFunction):
+            inner.begin(task.body, code.constant(True, u1))
+        if _needs_lanes(task):
+            inner.lanes = cooperation.find_lanes(code, task, inner.item, upper)
+        (index,) = task.body.args
+        inner.bind(index, code.convert(inner.item, i64, index.type))
+        inner.block(task.body)
+
+    if not ends or body.collected or body.shared_arrays:
+        return lambda number: write(body.code, [number])
+    name = f"item.{position}"
+    return lambda number: body.code.call(name, [i64], None, write, [number])
+
+
+def _needs_lanes(task: Task) -> bool:
+    return any(isinstance(op, Subgroup) for op in task.body.walk())
+
+
+def _has_lanes(task: Task) -> bool:
+    """Return whether it matters which work items are in a subgroup."""
+    return _needs_lanes(task) or any(
+        isinstance(op, (Barrier, Fence)) and op.scope == "subgroup" for op in task.body.walk()
+    )
+
+
+def _write_blocks(
+    kernel: KernelContext, position: int, threads: int, code: ThreadCode, *, is_known: bool
+) -> None:
+    """Write a grid-stride loop over blocks of work items; all threads of a block run it in step.
+
+    There are ``threads`` of them, the last of which may only complete a subgroup.
+    """
+    body, task = _begun(kernel, code, position), kernel.module.tasks[position]
+    lower, upper = _bounds(code, is_known=is_known)
+    count, first = code.constant(sizes(task)[0], i64), code.variable(i64)
+    thread = code.convert(code.thread_in_block(), u32, i64)
+    start = code.apply("mul", i64, code.block(), count)
+    code.write(first, code.apply("add", i64, lower, start))
+    step = code.apply("mul", i64, code.blocks(), count)
+    run = _item(kernel, position, task, body, is_known=is_known)
+
+    def iterate() -> None:
+        item = code.apply("add", i64, code.read(first), thread)
+        has_item = code.compare("lt", i64, item, upper)
+        is_exact = threads == sizes(task)[0]
+        if not is_exact:
+            is_in = code.compare("lt", i64, thread, count)
+            has_item = code.apply("and", u1, has_item, is_in)
+        if has_barriers(task.body):
+            end = code.apply("add", i64, code.read(first), count)
+            whole = code.compare("le", i64, end, upper) if is_exact else None
+            _write_together(kernel, position, code, (item, upper), has_item, whole)
+        else:
+            code.branch(has_item, lambda: run(item))
+        if shared_array_refs(task):  # other threads may still read what the next block overwrites
+            code.barrier("block")
+        code.write(first, code.apply("add", i64, code.read(first), step))
+
+    _loop_until(code, first, upper, iterate)
+
+
+def _write_together(
+    kernel: KernelContext,
+    position: int,
+    code: ThreadCode,
+    numbers: tuple[Operand, Operand],
+    has_item: Operand,
+    whole: Operand | None,
+) -> None:
+    """Write a work item with barriers, given its number and the end of the range."""
+    task = kernel.module.tasks[position]
+    body = BarrierFunction(kernel, code, TABLE, position)
+    body.item, upper = numbers
+    if _needs_lanes(task):
+        body.lanes = cooperation.find_lanes(code, task, body.item, upper)
+    (index,) = task.body.args
+    body.bind(index, code.convert(body.item, i64, index.type))
+    ends = any(map(can_end, task.body.walk()))
+    body.begin_block(task.body, has_item, None if ends else whole)
+    body.steps(task.body)

@@ -1,0 +1,338 @@
+"""How the host reads and writes the elements of an array: by a window on its storage.
+
+A window is a `Window` where the host shares the memory, a `FarWindow` where it does not, and a
+`LateWindow` while the device is still starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.data.zeroed_device_memory import LateStorage, Storage
+from octants.runtime.capture import captures, refuse_read, thread_capture
+from octants.runtime.memory.array_access import (
+    HOST,
+    DeviceParts,
+    Parts,
+    Saved,
+    is_number,
+    is_scalar,
+)
+from octants.types.layouts import Layout
+from octants.types.scalars import DType
+
+Array = np.ndarray[Any, Any]
+ElementRange = tuple[int, ...]
+_BLOCK = 2048  # numbers of a repeated vector that are copied at once
+_MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
+
+
+class Window:
+    """The elements of one array in a storage, as the host sees them.
+
+    An index or `ElementRange` has the array's indices, from 0, and then those of the element. An
+    axis that is split over several blocks is several axes of `_parts`; `_splits` has, for each axis
+    of the array, the (divisor, extent) of each.
+    """
+
+    __slots__ = ("_parts", "_splits", "offset", "rank", "shape", "storage")
+
+    def __init__(
+        self,
+        storage: Storage,
+        offset: int,
+        layout: Layout,
+        dtype: DType,
+        element_shape: tuple[int, ...] = (),
+    ) -> None:
+        self.storage = storage
+        self.offset = offset
+        self.rank = len(layout.shape)
+        self.shape = (*layout.shape, *element_shape)
+        splits, strides = _split_axes(layout, dtype)
+        splits += [[(1, extent)] for extent in element_shape]
+        strides += layout.element_strides
+        self._splits = splits if any(len(split) != 1 for split in splits) else None
+        self._describe([extent for split in splits for _, extent in split], dtype.numpy, strides)
+
+    def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
+        """Make the array of the parts, of which an extent and a stride stand for each axis."""
+        self._parts: Array = np.ndarray(extents, dtype, self.storage.bytes, self.offset, strides)
+
+    # -- whole arrays and regions ---------------------------------------------------------------
+
+    def read(self, region: ElementRange = ()) -> Array:
+        """A copy of what lies at ``region``, row-major."""
+        refuse_read()
+        shape = self.shape[len(region) :]
+        return np.array(self._parts[self._locate(region)], order="C").reshape(shape)
+
+    def write(self, values: Any, region: ElementRange = ()) -> None:
+        """Store values that broadcast to what lies at ``region``."""
+        if self._splits is not None:
+            values = np.broadcast_to(values, self.shape[len(region) :])
+            parts = self._splits[len(region) :]
+            values = values.reshape([extent for split in parts for _, extent in split])
+        if region or not _repeat(self._parts, values):
+            self._parts[self._locate(region)] = values
+        capture = thread_capture()
+        if capture is not None:
+            capture.wrote(self._at(region), values)
+
+    def clear(self) -> None:
+        """Set all elements to zero."""
+        self._parts.fill(0)
+        capture = thread_capture()
+        if capture is not None:
+            capture.wrote(self._parts, 0)
+
+    def far_range(self) -> tuple[int, int] | None:
+        """See `StoredArray.far_range`."""
+        return None
+
+    def item(self, index: ElementRange) -> Any:
+        """One element as a Python number."""
+        if captures:
+            refuse_read()
+        return self._parts.item(self._locate(index))
+
+    def interface(self) -> dict[str, Any] | None:
+        """How libraries that share the device's memory see it; None for none."""
+        part = self.part()
+        return None if part is None else self.parts.interface(part)
+
+    def find(self, value: Any) -> Any:
+        """The elements of another library's array of this type and shape, if no host is needed.
+
+        None for others. What it gives can be written.
+        """
+        found, own = self.parts.find(value), self._parts
+        if found is None or (found.part.shape, found.part.dtype) != (own.shape, own.dtype):
+            return None
+        return found
+
+    def stands_like(self, other: Window) -> bool:
+        """Whether what `save` gives can be written to another window without the host."""
+        same = self._parts.shape == other._parts.shape and self._splits == other._splits
+        return same and (self.parts is not HOST or thread_capture() is not None)
+
+    def save(self) -> Any:
+        """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
+        copy = np.array(self._parts, order="C")
+        capture = thread_capture()
+        if capture is not None:
+            capture.saved(self._parts, copy)
+        return copy.reshape(self.shape)
+
+    def restore(self, saved: Any) -> None:
+        """Write back what `save` gave."""
+        self.write(saved)
+
+    def view(self, region: ElementRange = ()) -> Array | None:
+        """The memory itself at ``region`` as a numpy array; None where it cannot be."""
+        refuse_read()
+        return self.part(region)
+
+    def part(self, region: ElementRange = ()) -> Array | None:
+        """The part of memory at ``region``, for `parts`; None where an axis of it is split."""
+        if self._splits is not None and any(len(s) != 1 for s in self._splits[len(region) :]):
+            return None
+        return self._at(region)
+
+    def _at(self, region: ElementRange) -> Array:
+        """The elements at a region, as an array also if it is one."""
+        index: Any = (*self._locate(region), Ellipsis)
+        part: Array = self._parts[index]
+        return part
+
+    def _locate(self, region: ElementRange) -> ElementRange:
+        if self._splits is None:
+            return region
+        return tuple(
+            index // divisor % extent
+            for index, split in zip(region, self._splits, strict=False)
+            for divisor, extent in split
+        )
+
+    # -- bytes ----------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> Parts:
+        """How the elements are reached."""
+        return self.storage.parts
+
+    @property
+    def address(self) -> int:
+        """The address of the first element."""
+        address: int = self.storage.address + self.offset
+        return address
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte, and past the last one."""
+        if self._parts.size == 0:
+            return self.address, self.address
+        reach = [
+            (extent - 1) * stride
+            for extent, stride in zip(self._parts.shape, self._parts.strides, strict=True)
+        ]
+        before = sum(step for step in reach if step < 0)
+        after = sum(step for step in reach if step > 0)
+        return self.address + before, self.address + after + self._parts.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self._parts.nbytes
+
+
+class FarWindow(Window):
+    """The elements of an array in memory that the host does not share.
+
+    What is written most, one element or all of them, is written by addresses alone.
+    """
+
+    __slots__ = ("_is_packed",)
+
+    def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
+        super()._describe(extents, dtype, strides)
+        self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
+
+    def read(self, region: ElementRange = ()) -> Array:
+        shape = self.shape[len(region) :]
+        return self.parts.read(self._at(region)).reshape(shape)
+
+    def write(self, values: Any, region: ElementRange = ()) -> None:
+        if is_number(values) and not captures:
+            packed = self._packed(self._locate(region))
+            if packed is not None:
+                self.parts.fill(packed[0], values, self._parts.dtype, packed[1])
+                return
+        part = self._at(region)
+        if isinstance(values, Saved):
+            self.parts.restore(part, values)
+            return
+        if not is_scalar(values):
+            values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
+        self.parts.write(part, values)
+
+    def _packed(self, index: ElementRange) -> tuple[int, int] | None:
+        """The address and the number of the elements at an index of `_parts`; None with gaps."""
+        if not index:
+            return (self.address, self._parts.size) if self._is_packed else None
+        if len(index) < self._parts.ndim:
+            return None
+        steps = zip(index, self._parts.strides, strict=True)
+        return self.address + sum(number * step for number, step in steps), 1
+
+    def clear(self) -> None:
+        if self._is_packed and not captures:
+            self.parts.device.clear(self.address, self._parts.nbytes)
+        else:
+            self.parts.clear(self._parts)
+
+    def far_range(self) -> tuple[int, int] | None:
+        if self._is_packed and not captures:
+            return self.address, self._parts.nbytes
+        return None
+
+    @property
+    def parts(self) -> DeviceParts:
+        parts = self.storage.parts
+        assert isinstance(parts, DeviceParts)
+        return parts
+
+    def item(self, index: ElementRange) -> Any:
+        return self.read(index).item()
+
+    def save(self) -> Any:
+        return self.parts.save(self._parts)
+
+    def view(self, region: ElementRange = ()) -> Array | None:  # noqa: ARG002
+        return None
+
+
+class LateWindow(FarWindow):
+    """The elements of an array in a `LateStorage`."""
+
+    __slots__ = ("_description",)
+
+    storage: LateStorage
+
+    def _describe(self, *description: Any) -> None:
+        self._description = description
+
+    def __getattr__(self, name: str) -> Any:
+        """What has to be described, when it is needed for the first time."""
+        if name not in ("_parts", "_is_packed"):
+            raise AttributeError(name)
+        super()._describe(*self._description)
+        return object.__getattribute__(self, name)
+
+    def write(self, values: Any, region: ElementRange = ()) -> None:
+        small = isinstance(values, np.ndarray) and values.nbytes <= _MOST_PUT_OFF
+        if small or is_number(values):
+            kept = values.copy() if small else values
+            if self.storage.puts_off(lambda: self.write(kept, region)):
+                return
+        super().write(values, region)
+
+    def clear(self) -> None:
+        if not self.storage.puts_off(self.clear):
+            super().clear()
+
+    def far_range(self) -> tuple[int, int] | None:
+        return None if self.storage.is_late else super().far_range()
+
+
+def make_window(
+    storage: Storage,
+    offset: int,
+    layout: Layout,
+    dtype: DType,
+    element_shape: tuple[int, ...] = (),
+) -> Window:
+    """The window on an array in a storage, which begins at ``offset``."""
+    kind = Window if storage.parts is HOST else FarWindow
+    if isinstance(storage, LateStorage):
+        kind = LateWindow
+    return kind(storage, offset, layout, dtype, element_shape)
+
+
+def _repeat(target: Array, values: Any) -> bool:
+    """Store a small vector or matrix in each element, if all lie in one piece; whether it did.
+
+    numpy copies it element by element; in blocks of some kilobytes it is five times as fast.
+    """
+    if not isinstance(values, np.ndarray) or not 1 < values.size <= _BLOCK // 16:
+        return False
+    is_element = target.shape[target.ndim - values.ndim :] == values.shape
+    if not is_element or target.size < 2 * _BLOCK or not target.flags.c_contiguous:
+        return False
+    length = _BLOCK // values.size * values.size
+    flat = target.reshape(-1)
+    first, whole = flat[:length], flat.size // length * length
+    first.reshape(-1, *values.shape)[...] = values
+    flat[length:whole].reshape(-1, length)[...] = first
+    flat[whole:] = first[: flat.size - whole]
+    return True
+
+
+def _split_axes(layout: Layout, dtype: DType) -> tuple[list[list[tuple[int, int]]], list[int]]:
+    """The (divisor, extent) of the parts of each axis, outermost first; and their strides."""
+    splits: list[list[tuple[int, int]]] = []
+    strides: list[int] = []
+    for axis, extent in enumerate(layout.shape):
+        terms = [term for term in layout.terms if term.axis == axis]
+        terms.sort(key=lambda term: -term.divisor)
+        if not terms:  # an extent of 1 takes no part in the address
+            splits.append([(1, extent)])
+            strides.append(dtype.size)
+        else:
+            split = [(term.divisor, term.modulus or extent // term.divisor) for term in terms]
+            splits.append(split)
+            strides += [term.stride for term in terms]
+    return splits, strides

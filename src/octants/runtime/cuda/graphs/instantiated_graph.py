@@ -1,0 +1,300 @@
+"""Instantiates captured commands as a driver graph, with the memory that its nodes refer to.
+
+The addresses in the nodes are fixed. The graph owns its message buffers, its constants, and the
+record of work items that ran out of tape. All graphs share one heap for tapes, and therefore run
+one at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from octants import abi
+from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
+from octants.lazy_dataclass import dataclass
+from octants.runtime.capture import NUMBER, Command, DeviceCall, Launch
+from octants.runtime.cuda.graphs.abortable_nodes import AbortableGraphBuilder
+from octants.runtime.cuda.graphs.builder import GraphBuilder
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph
+from octants.runtime.cuda.launch_state import (
+    CudaAction,
+    ParameterCopy,
+    PreparedDispatch,
+    parameter_bytes,
+)
+from octants.runtime.cuda.memory import DeviceAllocation
+from octants.runtime.gpu.messages import DeviceBuffer
+from octants.runtime.gpu.record_buffer_growth import Planned
+from octants.runtime.gpu.record_buffers import report_bytes
+
+if TYPE_CHECKING:
+    from octants.runtime.cuda.launch_context import LaunchContext
+
+_BOUNDS_BYTES = 64
+_ALIGNMENT = 64
+
+
+class Unplanned(Exception):
+    """The tape size of a launch is unknown, so the launch cannot be part of a graph."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A dispatch of a captured launch, with the quota of its tape if it records.
+
+    It has a `number` in graphs that can be aborted; `report` is the address of its failure report.
+    """
+
+    step: PreparedDispatch
+    plan: Planned | None = None
+    report: int = 0
+    number: int = 0
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it may run out of tape."""
+        return self.plan is not None and not self.plan.is_sure
+
+
+class CapturedLaunch:
+    """A launch in a graph, with its nodes and the memory that they refer to."""
+
+    def __init__(self, machine: LaunchContext, command: Launch, bounds: int, later: int) -> None:
+        self.command = command
+        self.artifact = artifact = command.kernel.artifact
+        self.slots = command.kernel.slots_at(command.block)
+        self.draws = "draws" in dict(artifact.metadata)
+        self.buffer: DeviceBuffer | None = None
+        if artifact.messages:
+            self.buffer = machine.messages.make_shared_buffer(artifact)
+            ctypes.c_uint64.from_address(command.block).value = self.buffer.memory.address
+        self._machine, self._bounds = machine, bounds
+        large = parameter_bytes(artifact)
+        self._copy = ParameterCopy(machine.memory, large) if large else None
+        self.renumber(later)
+        self.nodes = list(self._make_nodes())
+
+    def _make_nodes(self) -> Iterator[Node]:
+        kernel, command = self.command.kernel, self.command
+        slots = self.slots
+        for action, last in zip(kernel.actions, command.quotas, strict=True):
+            step = self._step(action)
+            if action.bounds is not None:
+                step.resize(action.bounds(slots))
+            recording = action.recording
+            if step.is_empty:
+                continue
+            if recording is None:
+                yield Node(step)
+                continue
+            known = None if action.is_computed else step.known or (0, 1)
+            plans = recording.plan(step, known, slots, last)
+            if not plans:
+                raise Unplanned
+            for plan in plans:
+                yield Node(self._step(action), plan)
+
+    def _step(self, action: CudaAction) -> PreparedDispatch:
+        step = PreparedDispatch(self._machine.context, action)
+        if action.is_computed or action.is_single:
+            step.words[abi.LAUNCH_BOUNDS // 8] = self._bounds
+        step.arguments[0] = self.command.block if self._copy is None else self._copy.argument
+        return step
+
+    def renumber(self, later: int) -> None:
+        """Give the launch a number that is larger by ``later`` than at the capture."""
+        address = self.command.block + NUMBER
+        ctypes.c_uint64.from_address(address).value = self.command.number + later
+        if self._copy is not None:
+            context, stream = self._machine.context, self._machine.streams.ready()
+            with context.active():
+                self._copy.upload(context, self.command.block, stream)
+
+    def resume(self, first: int) -> None:
+        """Run the rest of the launch in the thread's stream, from the node at a position on.
+
+        Of that node, only the work items that ran out of tape are left.
+        """
+        kernel, machine = self.command.kernel, self._machine
+        stream = machine.streams.current.stream
+        quotas = [list(noted) for noted in self.command.quotas]
+        for number, node in enumerate(self.nodes[first:]):
+            step, plan = node.step, node.plan
+            step.configuration.stream = stream.handle
+            step.words[abi.LAUNCH_STOP // 8] = 0
+            if plan is None or plan.is_sure:
+                step.launch()
+                continue
+            recording = step.action.recording
+            assert recording is not None
+            recording.resume(step, plan, machine.tape_of(stream), 0 if number else node.report)
+            quotas[kernel.actions.index(step.action)] += recording.last
+        self.command.quotas = quotas
+
+
+class InstantiatedGraph:
+    """A driver graph of captured commands.
+
+    Its launches have numbers that are larger by `later` than at the capture. If it is `unsure`,
+    some of its nodes may run out of tape, and replays can be aborted.
+
+    Raises:
+        Unplanned: the tape size of a launch is unknown.
+        OctantsMemoryError: the device is out of memory.
+    """
+
+    def __init__(self, machine: LaunchContext, commands: Sequence[Command], later: int) -> None:
+        self._machine = machine
+        self.later = later
+        self._bounds = machine.memory.allocate(_BOUNDS_BYTES, "bounds of loops", zeroed=True)
+        self.launches = {
+            id(command): CapturedLaunch(machine, command, self._bounds.address, later)
+            for command in commands
+            if isinstance(command, Launch)
+        }
+        self.names = [launch.artifact.kernel for launch in self.launches.values()]
+        self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
+        self.prints = any(buffer.capacity for _, buffer in self.buffers)
+        self.proved: list[tuple[int, ...]] | None = None
+        """The versions of memory at which a replay had enough tape."""
+        self._writes = [written for command in commands for written in _written(command)]
+        self._drawing = [launch for launch in self.launches.values() if launch.draws]
+        nodes = [node for launch in self.launches.values() for node in launch.nodes]
+        self._plans = [node.plan for node in nodes if node.plan is not None]
+        self.unsure = any(node.is_unsure for node in nodes)
+        if self.unsure:
+            for node in nodes:
+                node.number = next(machine.replays.numbers)
+                node.step.words[abi.LAUNCH_STOP // 8] = machine.replays.kernels.word
+                node.step.words[abi.LAUNCH_NODE // 8] = node.number
+        self._constants: list[DeviceAllocation] = []
+        self._heap: DeviceAllocation | None = None
+        self._report: DeviceAllocation | None = None
+        if self._plans:
+            self._heap = self._take_heap()
+            self._set_tapes([node for node in nodes if node.plan is not None])
+        self.graph = self._build(commands)
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _take_heap(self) -> DeviceAllocation:
+        """Allocate the heap for the tapes of one launch at a time; use fewer threads if it does not
+        fit.
+        """
+        while True:
+            nbytes = max(plan.quota.nbytes for plan in self._plans)
+            try:
+                return self._machine.graph_tapes(nbytes)
+            except OctantsMemoryError:
+                shrunk = [plan.shrink() for plan in self._plans if plan.quota.nbytes == nbytes]
+                if not any(shrunk):
+                    raise
+
+    def _set_tapes(self, nodes: Sequence[Node]) -> None:
+        """Set the addresses of the heap and of the failure report in the launch words of nodes."""
+        assert self._heap is not None
+        nbytes = max(_report_bytes(node) for node in nodes)
+        self._report = self._machine.memory.allocate(nbytes, "failed work items", zeroed=True)
+        for node in nodes:
+            node.report = self._report.address
+            assert node.plan is not None
+            node.plan.put(node.step.words, self._heap.address, node.report)
+            node.step.configuration.grid = node.plan.quota.blocks
+            node.step.configuration.block = node.plan.quota.block
+
+    def _build(self, commands: Sequence[Command]) -> DriverGraph:
+        with self._machine.context.active():
+            machine = self._machine
+            abortable = AbortableGraphBuilder(machine.replays.kernels) if self.unsure else None
+            nodes = abortable or GraphBuilder(machine.context)
+            for command in commands:
+                if isinstance(command, DeviceCall):
+                    self._add_call(nodes, command)
+                elif isinstance(command, Launch):
+                    for node in self.launches[id(command)].nodes:
+                        nodes.launch_step(node.step)
+                else:
+                    raise InternalError("an array of the host in a graph of a GPU")
+            return DriverGraph(machine, nodes)
+
+    def _add_call(self, nodes: GraphBuilder, command: DeviceCall) -> None:
+        """Add a copy or a fill; a write of the host becomes a copy of a constant."""
+        if command.method != "write":
+            getattr(nodes, command.method)(*command.arguments)
+            return
+        address, values = command.arguments
+        constant = self._machine.memory.allocate(values.nbytes, "constants of graphs")
+        queue = self._machine.streams.ready_queue()
+        queue.write(constant.address, values.reshape(-1).view(np.uint8))
+        self._constants.append(constant)
+        nodes.copy(address, constant.address, values.nbytes)
+
+    # -- versions of memory ---------------------------------------------------------------------
+
+    def versions(self) -> list[tuple[int, ...]] | None:
+        """The versions of all memory that decides how large tapes must be; None if they are
+        unknown.
+        """
+        found = []
+        for launch in self.launches.values():
+            for node in launch.nodes:
+                if node.is_unsure:
+                    recording = node.step.action.recording
+                    assert recording is not None
+                    current = recording.versions(launch.slots)
+                    if current is None:
+                        return None
+                    found.append(current)
+        return found
+
+    def will_write(self) -> None:
+        """Notify `machine.versions` of the memory that a replay writes."""
+        versions = self._machine.versions
+        if versions.watches:
+            for address, nbytes in self._writes:
+                versions.wrote(address, nbytes)
+
+    # -- launching ------------------------------------------------------------------------------
+
+    def renumber(self, later: int) -> None:
+        """Set the numbers of the launches that draw random numbers; others do not use theirs."""
+        for launch in self._drawing:
+            launch.renumber(later)
+            self.graph.change([node.step for node in launch.nodes])
+        self.later = later
+
+    def find(self, number: int) -> tuple[CapturedLaunch, int]:
+        """The launch with the node of a number, and the position of that node in it."""
+        for launch in self.launches.values():
+            for position, node in enumerate(launch.nodes):
+                if node.number == number:
+                    return launch, position
+        raise InternalError(f"no node has number {number}")
+
+
+def _written(command: Command) -> Iterator[tuple[int, int]]:
+    """The addresses and bytes that a command writes, where 0 bytes stand for a whole allocation."""
+    if isinstance(command, Launch):
+        slots = command.kernel.slots_at(command.block)
+        for memory_range in command.kernel.artifact.writes:
+            yield slots[memory_range.slot], memory_range.nbytes
+    elif isinstance(command, DeviceCall):
+        address, *rest = command.arguments
+        if command.method == "copy_rows":
+            step, _, _, nbytes, rows = rest
+            yield address, (rows - 1) * step + nbytes
+        elif command.method == "fill_words":
+            size, _, count = rest
+            yield address, size * count
+        else:
+            yield address, rest[0].nbytes if command.method == "write" else rest[-1]
+
+
+def _report_bytes(node: Node) -> int:
+    """The size of the failure report of a node, in bytes, a multiple of 64."""
+    assert node.plan is not None
+    return -(-report_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT

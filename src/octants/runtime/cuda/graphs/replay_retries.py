@@ -1,0 +1,173 @@
+"""Finishes replays of graphs whose tapes turn out to be too small.
+
+Where memory decides how much tape a node needs, a replay is queued without knowing whether its
+tapes suffice. A node that runs out aborts the replay: it writes its number to a word of the device
+(`abi.LAUNCH_STOP`), and all later nodes and replays test that word first and do nothing. Before
+the host reads memory or queues anything else, it reads the word, runs the rest of the aborted
+replay launch by launch with larger tapes, and queues the replays behind it again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from octants import abi
+from octants.diagnostics.exceptions import OctantsMemoryError
+from octants.diagnostics.graph_errors import GraphOutOfTape
+from octants.diagnostics.kernel_run_time_errors import UntrackedWrite
+from octants.runtime.cuda.context import Context
+from octants.runtime.cuda.graphs.abortable_nodes import AbortableKernels
+from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
+from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.streams import Streams
+
+_WORD_BYTES = 64
+
+
+class Replay(Protocol):
+    """A replay of a graph that has been queued."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a replay at the same versions of memory has had enough tape."""
+
+    def prove(self) -> None:
+        """Note that this replay has had enough tape."""
+
+    def resume(self, number: int) -> None:
+        """Run what is left of an aborted replay, from the node with a number on.
+
+        Raises:
+            OctantsMemoryError: there is no memory for larger tapes.
+        """
+
+    def repeat(self) -> None:
+        """Queue the replay again."""
+
+
+class Replays:
+    """The replays of a device that the host has not checked, in the order in which they ran."""
+
+    def __init__(
+        self,
+        context: Context,
+        memory: DeviceMemory,
+        streams: Streams,
+        dropped_modules: deque[int],
+        abortable_code: Callable[[], bytes],
+    ) -> None:
+        self._context, self._memory = context, memory
+        self._abortable_code = abortable_code
+        self._streams = streams
+        self._dropped_modules = dropped_modules
+        self._lock = threading.RLock()
+        self._unchecked: list[Replay] = []
+        self._begun = 0  # replays that had begun when the word was last read
+        self._proved = 0  # replays since then that are known to have enough tape
+        self._is_settling = False
+        self._word: DeviceAllocation | None = None
+        self._kernels: AbortableKernels | None = None
+        self.numbers = itertools.count(1)
+        """The numbers of nodes."""
+        self.is_shared = False
+        """Whether another library may access memory that graphs work on, without notice."""
+
+    @property
+    def kernels(self) -> AbortableKernels:
+        """The copy and fill kernels of all abortable graphs, with the address of the word."""
+        if self._kernels is None:
+            self._word = self._memory.allocate(_WORD_BYTES, "what stops graphs", zeroed=True)
+            code = self._abortable_code()
+            module = Module(self._context, code, b"", self._dropped_modules)
+            self._kernels = AbortableKernels(self._context, module, self._word.address)
+        return self._kernels
+
+    def add(self, replay: Replay) -> None:
+        """Register a queued replay, so that everything else that uses a stream checks it first.
+
+        A replay that is known to have enough tape is checked at the next synchronisation only.
+        """
+        with self._lock:
+            if replay.is_proved and not self._unchecked:
+                self._proved += 1
+                return
+            if not self._unchecked:
+                self._streams.be_settled(self.settle)
+            self._unchecked.append(replay)
+        if self.is_shared:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until all replays are complete; resume the ones that were aborted.
+
+        Raises:
+            OctantsMemoryError: a replay cannot be resumed; those behind it have not run.
+        """
+        with self._lock:
+            if self._is_settling or not self._unchecked:
+                return
+            self._is_settling = self._memory.is_held = True
+            try:
+                while self._unchecked:
+                    self._streams.wait()
+                    self._check()
+            finally:
+                self._is_settling = self._memory.is_held = False
+                if not self._unchecked:  # unless Ctrl-C has ended the wait
+                    self._streams.be_settled(None)
+
+    def confirm(self) -> None:
+        """Check that no replay was aborted that was known to have enough tape.
+
+        Raises:
+            OctantsRuntimeError: one was: memory was changed by an untracked write.
+        """
+        with self._lock:
+            if self._proved and self._read()[0]:
+                self._clear_number()
+                raise UntrackedWrite("a graph").at(None)
+
+    def _read(self) -> tuple[int, int]:
+        """The number of the node that ran out of tape, or 0; how many unchecked replays began."""
+        words = np.zeros(2, np.int64)
+        self._streams.default.transfers.read(self.kernels.word, words.view(np.uint8))
+        number, total = int(words[abi.STOP_NUMBER // 8]), int(words[abi.STOP_BEGUN // 8])
+        begun, self._begun = total - self._begun - self._proved, total
+        self._proved = 0
+        return number, begun
+
+    def _check(self) -> None:
+        """Check the replays that have been waited for; resume the first that was aborted."""
+        replays, self._unchecked = self._unchecked, []
+        number, begun = self._read()
+        if not number:
+            for replay in replays:
+                replay.prove()
+            return
+        self._clear_number()
+        if begun < 1:
+            raise UntrackedWrite("a graph").at(None)
+        self._resume(replays[begun - 1 :], number)
+        self._streams.wait()
+
+    def _clear_number(self) -> None:
+        zero = np.zeros(8, np.uint8)
+        self._streams.ready_queue().write(self.kernels.word + abi.STOP_NUMBER, zero)
+
+    def _resume(self, replays: list[Replay], number: int) -> None:
+        """Run the rest of the first replay, from the node with a number on; repeat the others."""
+        left = len(replays)
+        try:
+            replays[0].resume(number)
+            for replay in replays[1:]:
+                left -= 1
+                replay.repeat()
+        except OctantsMemoryError as error:
+            cause = error.diagnostic
+            raise GraphOutOfTape(cause.title if cause else str(error), left).at(None) from error

@@ -1,0 +1,466 @@
+"""Finds the capacity of tapes: a launch runs, and the work items that ran out of tape run again.
+
+The protocol, which this module alone decides:
+
+1. Each thread gets a tape of as many bytes as a work item was found to need: its capacity.
+2. A work item that needs more sets its bit in a failure report, reports how many bytes it needs,
+   and ends before it has changed any memory.
+3. The host reads that record, raises the capacity to the need, or to twice what it was if memory
+   allows, and runs the failed work items again.
+4. Where the device has no memory for that, fewer threads run at once; then records get a smaller
+   share, so that loops run in shorter blocks; then the launch fails with `OutOfTapeMemory`.
+5. A launch like an earlier one, in everything that its need depends on (`artifact.TapeSizeInputs`),
+   gets the capacity that the earlier one ended with, and the host does not wait for it.
+
+`record_buffers` allocates the memory, `codegen.interleaved_record_buffer` writes the failure
+report, and nodes of graphs follow a `Planned`.
+
+Why are sizes not counted first? The length of a record is known only where its loop ends. For
+`while`, `break` and bounds that the loop itself computes, counting is the first sweep without its
+stores: it takes about as long as the sweep, and the host would have to wait for the sum before each
+launch. With run and retry, only first launches and those with a new maximum run twice, and doubling
+keeps these few; all others are one run without a wait, or with one wait for two words after it.
+Exact sizes would not save memory either: the threads of a GPU share a heap in columns of equal
+height (`abi.TAPE_LANES`), so that neighbours write adjacent words, and it must hold the largest
+need of a work item for each thread that runs, not the sum over all work items. The exception is a
+first sweep that stores: it cannot run again, so it gets plenty of memory for few threads, and
+running out of that is an error at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from octants import abi
+from octants.artifact import Artifact, Dispatch, TapeSizeInputs
+from octants.diagnostics.exceptions import InternalError, OctantsError
+from octants.diagnostics.kernel_run_time_errors import OutOfTapeMemory
+from octants.lazy_dataclass import dataclass
+from octants.runtime.gpu.driver import PreparedDispatch
+from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.memory.versions import Versions
+from octants.runtime.reports.messages import recorded_loops
+
+MOST_ITEMS = 1 << 27
+"""The most work items of one launch: the failure report has a bit for each."""
+
+_FIRST_CAPACITY = 512  # capacity in bytes of the first launch of a kernel
+_LEAST_SHARE = abi.TAPE_WORD
+_MOST_KNOWN = 4096  # launches with different inputs whose capacity is remembered
+_PLENTY = 1 << 30  # bytes of all tapes of a dispatch whose work items cannot run again
+
+
+Bounds = tuple[int, int]
+
+
+@dataclass
+class Quota:
+    """The threads that run a dispatch at once, and the capacity of each one's tape in bytes.
+
+    The records of a work item should take at most ``share`` bytes, as far as shorter blocks of
+    loops make that possible.
+    """
+
+    blocks: int
+    block: int
+    capacity: int
+    share: int
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all tapes, in bytes."""
+        return _lanes(self.blocks * self.block) * self.capacity
+
+    def put(
+        self, words: Any, bounds: Bounds, heap: int, report: int, *, retry: bool = False
+    ) -> None:
+        """Write the launch words; with ``retry``, only the work items that failed run."""
+        words[abi.LAUNCH_LOWER // 8], words[abi.LAUNCH_UPPER // 8] = bounds
+        words[abi.LAUNCH_TAPE // 8] = heap
+        words[abi.LAUNCH_CAPACITY // 8] = self.capacity
+        words[abi.LAUNCH_SHARE // 8] = self.share
+        words[abi.LAUNCH_FAILURES // 8] = report
+        words[abi.LAUNCH_RETRY // 8] = retry
+
+
+@dataclass
+class Planned:
+    """The quota of a node of a graph, which runs ``items`` work items from ``lower`` on.
+
+    `items` is 0 if the device computes the bounds. One that `is_sure` cannot run out of tape.
+    """
+
+    quota: Quota
+    lower: int
+    items: int
+    is_sure: bool
+
+    def put(self, words: Any, heap: int, report: int) -> None:
+        """Write the launch words; ``heap`` and ``report`` are addresses of tapes and failure
+        record.
+        """
+        self.quota.put(words, (self.lower, self.lower + self.items), heap, report)
+
+    def shrink(self) -> bool:
+        """Halve the threads that run at once; False if only one block is left."""
+        quota = self.quota
+        quota.blocks, before = max(1, quota.blocks // 2), quota.blocks
+        return quota.blocks < before
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A capacity and a share, in bytes, that were enough at versions of memory."""
+
+    capacity: int
+    share: int
+    versions: tuple[int, ...]
+
+
+class Recording:
+    """Sizes the tapes of one dispatch, over all its launches.
+
+    Args:
+        budget: What all its tapes should take, in bytes.
+        multiprocessors: The least number of blocks that keep the GPU busy.
+        most_items: The most work items that run at once.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        dispatch: Dispatch,
+        budget: int,
+        multiprocessors: int,
+        versions: Versions,
+        most_items: int = MOST_ITEMS,
+    ) -> None:
+        self._artifact = artifact
+        self._can_retry = dispatch.can_retry
+        self._needs, self._domain_needs = dispatch.needs, dispatch.domain_needs
+        self._versions = versions
+        self._budget = budget
+        self._multiprocessors = multiprocessors
+        self._most_items = most_items
+        self._need = 0  # what its work items have needed so far, at the first share
+        self._known: dict[tuple[int, ...], Known] = {}
+        self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
+        self.last: list[Quota] = []
+
+    def run(
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        tape: DeviceTape,
+        slots: Sequence[int] = (),
+    ) -> None:
+        """Run all work items; the host waits unless an earlier launch with equal inputs is known.
+
+        Args:
+            lower: The first work item.
+            upper: The one past the last.
+            slots: The slots of the parameter block.
+        """
+        self.last = []
+        with tape.lock:
+            for begin, end in self._parts(lower, upper):
+                self._run_part(step, begin, end, tape, slots)
+
+    def _parts(self, lower: int, upper: int) -> list[Bounds]:
+        """The bounds of the launches that the work items are split into."""
+        most = min(self._most_items, MOST_ITEMS)
+        return [(begin, min(begin + most, upper)) for begin in range(lower, upper, most)]
+
+    def run_computed(
+        self, step: PreparedDispatch, tape: DeviceTape, address: int, slots: Sequence[int]
+    ) -> None:
+        """Run all work items between bounds that the device computed at ``address``, where 32 bytes
+        are.
+
+        The host reads the bounds, unless it knows them from an earlier launch.
+        """
+        self.last = []
+        with tape.lock:
+            lower, upper = self._domain(tape, address, slots)
+            parts = self._parts(lower, upper)
+            is_whole = len(parts) <= 1
+            step.words[abi.LAUNCH_BOUNDS // 8] = address if is_whole else address + 16
+            for begin, end in parts:
+                if not is_whole:
+                    tape.write_bounds(address + 16, begin, end)
+                self._run_part(step, begin, end, tape, slots)
+
+    def _run_part(
+        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, slots: Sequence[int]
+    ) -> None:
+        key, versions = self._key(step, lower, upper, slots), self._current(self._needs, slots)
+        known = None if versions is None else self._known.get(key)
+        if known is not None and known.versions != versions:
+            known = None
+        if known is not None and self._run_known(step, lower, upper, tape, known):
+            return
+        quota = self._run_some(step, lower, upper, tape)
+        if versions is not None:
+            _learn(self._known, key, Known(quota.capacity, quota.share, versions))
+
+    def resume(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, report: int) -> None:
+        """Run the work items of a graph's node that are in the failure report at the address
+        ``report``.
+
+        0 runs all work items of a node that has not run.
+        """
+        self.last = []
+        with tape.lock:
+            need = 0
+            if report:
+                step.words[abi.LAUNCH_FAILURES // 8], need = tape.copy_failures(report, plan.items)
+            self._run_some(step, plan.lower, plan.lower + plan.items, tape, failed_need=need)
+
+    # -- earlier launches -----------------------------------------------------------------------
+
+    def versions(self, slots: Sequence[int]) -> tuple[int, ...] | None:
+        """The versions of the memory that determines the tape size; None if that is not known."""
+        return self._current(self._needs, slots)
+
+    def _current(
+        self, needs: TapeSizeInputs | None, slots: Sequence[int]
+    ) -> tuple[int, ...] | None:
+        """The versions of the memory among the inputs of a size; None if the inputs are unknown."""
+        if needs is None:
+            return None
+        return self._versions.of(needs.memory, slots) if needs.memory else ()
+
+    def _domain(self, tape: DeviceTape, address: int, slots: Sequence[int]) -> Bounds:
+        """The bounds that the device computed, read unless an earlier launch with equal inputs is
+        known.
+        """
+        versions = self._current(self._domain_needs, slots)
+        if versions is None or self._domain_needs is None:
+            return tape.read_bounds(address)
+        key = tuple(slots[number] for number in self._domain_needs.slots)
+        known = self._domains.get(key)
+        if known is None or known[0] != versions:
+            known = versions, tape.read_bounds(address)
+            _learn(self._domains, key, known)
+        return known[1]
+
+    def _key(
+        self, step: PreparedDispatch, lower: int, upper: int, slots: Sequence[int]
+    ) -> tuple[int, ...]:
+        """The inputs that determine the tape size, besides memory; empty if they are unknown."""
+        needs = self._needs
+        if needs is None:
+            return ()
+        share = self._full(step, upper - lower).share
+        bounds = (lower, upper) if needs.by_item else ()
+        return (share, *(slots[number] for number in needs.slots), *bounds)
+
+    def _run_known(
+        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, known: Known
+    ) -> bool:
+        """Run work items with the capacity of an earlier, equal launch; False if there is no
+        memory.
+        """
+        full = self._full(step, upper - lower)
+        full.share, capacity = known.share, known.capacity
+        quota = self._quota_within_budget(full, capacity, capacity, step.least_block, tape)
+        if quota is None:
+            return False
+        self._launch(step, lower, upper, tape.clean_report(upper - lower), tape, quota)
+        if known.versions:
+            tape.trust(self._artifact.kernel or self._artifact.name)
+        self.last.append(quota)
+        return True
+
+    def _full(self, step: PreparedDispatch, items: int) -> Quota:
+        """The threads that occupy the GPU, or one for each work item, with the initial share."""
+        blocks = min(step.fill, -(-items // step.block))
+        return Quota(blocks, step.block, 0, _whole(self._budget // (blocks * step.block)))
+
+    # -- graphs ---------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        step: PreparedDispatch,
+        bounds: tuple[int, int] | None,
+        slots: Sequence[int],
+        last: Sequence[Quota],
+    ) -> list[Planned]:
+        """The quotas for replaying a launch that has just run; empty if they cannot be known.
+
+        Args:
+            bounds: The bounds of the work items; None if the device computes them.
+            last: The quotas that the launch ran with.
+        """
+        if bounds is None:
+            found = self._known_of(slots)
+            if found is None:
+                return []
+            full = Quota(step.fill, step.block, 0, found.share)
+            return [Planned(self._limited(full, found.capacity), 0, 0, is_sure=True)]
+        if not last:
+            return []
+        return [
+            self._plan_some(step, begin, end, slots, last) for begin, end in self._parts(*bounds)
+        ]
+
+    def _plan_some(
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        slots: Sequence[int],
+        last: Sequence[Quota],
+    ) -> Planned:
+        known = self._known.get(self._key(step, lower, upper, slots))
+        if known is not None and not known.versions:
+            full = self._full(step, upper - lower)
+            full.share = known.share
+            quota = self._limited(full, known.capacity)
+            return Planned(quota, lower, upper - lower, is_sure=True)
+        most = max(last, key=lambda quota: quota.capacity)
+        quota = Quota(most.blocks, most.block, 2 * most.capacity, most.share)
+        return Planned(quota, lower, upper - lower, is_sure=False)
+
+    def _known_of(self, slots: Sequence[int]) -> Known | None:
+        """The capacity of an earlier launch with equal inputs, at any share."""
+        if self._needs is None or self._needs.by_item or self._needs.memory:
+            return None
+        values = tuple(slots[number] for number in self._needs.slots)
+        found = [known for key, known in self._known.items() if key[1:] == values]
+        return found[-1] if found else None
+
+    # -- run and retry --------------------------------------------------------------------------
+
+    def _run_some(
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        tape: DeviceTape,
+        failed_need: int = 0,
+    ) -> Quota:
+        """Run work items, and again those that ran out of tape, until all have succeeded.
+
+        Args:
+            failed_need: If not 0, only the work items in the failure report run; one of them needs
+                that many bytes.
+
+        Returns:
+            The quota of the last run.
+
+        Raises:
+            OctantsMemoryError: one work item alone needs more than there is.
+        """
+        full = self._full(step, upper - lower)
+        first_share = full.share
+        need, is_found = self._need or min(first_share, _FIRST_CAPACITY), bool(self._need)
+        if not self._can_retry:
+            full.blocks = min(full.blocks, self._multiprocessors)
+            lanes = _lanes(full.blocks * full.block)
+            need = max(need, _generous_capacity(lanes, tape))
+        generous, retries = need, failed_need > 0
+        if retries:
+            need, is_found = max(need, _words(failed_need)), True
+            generous = 2 * need
+        while True:
+            quota = self._quota_within_budget(full, need, generous, step.least_block, tape)
+            if quota is not None:
+                report = step.words[abi.LAUNCH_FAILURES // 8]
+                if not retries:
+                    report = tape.failure_report(upper - lower)
+                self._launch(step, lower, upper, report, tape, quota, retries)
+                found, count = tape.read_failures()
+                if not count:
+                    break
+                if found <= quota.capacity:
+                    raise InternalError(f"a tape of {quota.capacity} bytes was refused {found}")
+                need, is_found, retries = _words(found), True, True
+                generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
+            elif full.share <= _LEAST_SHARE:
+                raise self._failure(need, lower, tape)
+            else:
+                full.share = _whole(min(full.share, need) // 4)
+                need = generous = max(full.share, min(_FIRST_CAPACITY, need // 4))
+        if is_found and quota.share == first_share:
+            self._need = max(self._need, quota.capacity)
+        self.last.append(quota)
+        return quota
+
+    def _launch(
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        report: int,
+        tape: DeviceTape,
+        quota: Quota,
+        retry: bool = False,
+    ) -> None:
+        quota.put(step.words, (lower, upper), tape.address, report, retry=retry)
+        step.launch_as(quota.blocks, quota.block)
+
+    def _quota_within_budget(
+        self, full: Quota, need: int, generous: int, least: int, tape: DeviceTape
+    ) -> Quota | None:
+        """A quota with ``generous`` bytes for each thread, else with ``need``, for which there is
+        memory.
+
+        With ``need`` the number of threads falls until there is. None if there is not for one.
+        """
+        for capacity in dict.fromkeys((generous, need)):
+            quota = self._limited(full, capacity)
+            if tape.reserve(quota.nbytes):
+                return quota
+        while not tape.reserve(quota.nbytes):
+            if quota.blocks > 1:
+                quota.blocks //= 2
+            elif quota.block > least:
+                quota.block = least
+            else:
+                return None
+        return quota
+
+    def _limited(self, full: Quota, capacity: int) -> Quota:
+        """A quota of as many threads with ``capacity`` bytes each as the budget allows."""
+        budget = self._budget if self._can_retry else max(self._budget, _PLENTY)
+        most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
+        return Quota(min(full.blocks, most), full.block, capacity, full.share)
+
+    def _failure(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
+        artifact = self._artifact
+        text = f"one work item needs {need} bytes"
+        item = lower + tape.first_failure()
+        error = OutOfTapeMemory(artifact.kernel or artifact.name, text, item)
+        return error.at(None, *recorded_loops(artifact))
+
+
+def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[key] = value
+
+
+def _generous_capacity(lanes: int, tape: DeviceTape) -> int:
+    """The most bytes that each of ``lanes`` tapes can have; 0 if hardly any memory is left."""
+    nbytes = _PLENTY // lanes
+    while nbytes > _FIRST_CAPACITY and not tape.reserve(nbytes * lanes):
+        nbytes //= 2
+    return nbytes // abi.TAPE_WORD * abi.TAPE_WORD
+
+
+def _lanes(threads: int) -> int:
+    """How many tapes are allocated for ``threads`` threads: whole groups of `abi.TAPE_LANES`."""
+    return -(-threads // abi.TAPE_LANES) * abi.TAPE_LANES
+
+
+def _whole(nbytes: int) -> int:
+    """A number of bytes rounded down to whole words, at least one."""
+    return max(_LEAST_SHARE, nbytes // abi.TAPE_WORD * abi.TAPE_WORD)
+
+
+def _words(nbytes: int) -> int:
+    """A number of bytes rounded up to whole words."""
+    return -(-nbytes // abi.TAPE_WORD) * abi.TAPE_WORD

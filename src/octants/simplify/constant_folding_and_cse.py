@@ -1,0 +1,562 @@
+"""Rebuilds every block through the folding builder: constants, copies, common subexpressions.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, field, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<2>()
+      %1: i32 = constant<3>()
+      %2: i32 = binary<add>(%0, %1)
+      %3: f32 = constant<1.0>()
+      store<@x, primal>(%3, %2)
+      %4: f32 = load<@x, primal>(%2)
+      %5: f32 = binary<mul>(%4, %3)
+      %6: f32 = load<@x, primal>(%0)
+      %7: f32 = binary<add>(%5, %6)
+      store<@x, primal>(%7, %2)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, field, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<2>()
+      %1: i32 = constant<3>()
+      %2: i32 = constant<5>()
+      %3: f32 = constant<1.0>()
+      store<@x, primal>(%3, %2)
+      %4: f32 = load<@x, primal>(%0)
+      %5: f32 = binary<add>(%3, %4)
+      store<@x, primal>(%5, %2)
+      yield()
+    }
+
+Done on the way, in one walk:
+
+- an `if` whose condition is known is replaced by the side taken; one that only chooses between
+  values becomes selects;
+- a carried value that does not change is taken out of its loop, and an integer that grows by an
+  invariant step is computed from the counter, so that no tape ever holds it;
+- what does not change in a loop is computed before it, so that its adjoint is summed up in a
+  register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
+- equal operations are shared where one dominates the other; loads too, and a load after a store to
+  the same element reads the stored value, as long as nothing in between may write it. This takes
+  for granted that no other work item writes what this one reads, as a race would; behind a barrier
+  or a fence others may have written anything.
+
+What lanes of a subgroup do together stays where it is: lanes that are active elsewhere are others.
+
+Derivatives end at an array that has no companion for them, and go on ending there: what is read
+back from it is the stored value through two bitcasts, which have no derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from octants.compile_profile import staged
+from octants.ir import component_access, ops
+from octants.ir.array_aliasing import may_overlap
+from octants.ir.builder import Builder
+from octants.ir.core import (
+    ArrayRef,
+    Block,
+    Companion,
+    Module,
+    Operation,
+    Space,
+    Value,
+    rebuild,
+)
+from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, by_name, convert
+
+DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
+"""Operations behind which memory may hold what other work items have written."""
+
+
+@staged("fold")
+def fold(module: Module) -> None:
+    """Rebuild all tasks (and the body) of a module, in place."""
+    modes, memory = _modes(module), _memory(module)
+    if module.body is not None:
+        module.body = _Folder(modes, memory).rebuild_block(module.body)
+    for task in module.tasks:
+        if task.domain is not None:
+            task.domain = _Folder(modes, memory).rebuild_block(task.domain)
+        task.body = _Folder(modes, memory).rebuild_block(task.body)
+
+
+def _modes(module: Module) -> frozenset[Companion]:
+    """The companions by which derivatives of the module may be taken."""
+    found = {companion for array in module.arrays for companion in array.layouts}
+    if any(array.space is Space.ARGUMENT and array.dtype.is_float for array in module.arrays):
+        found.add(Companion.ADJOINT)  # of the argument, where it is asked for
+    return DERIVATIVES & found
+
+
+def _memory(module: Module) -> frozenset[ArrayRef]:
+    """What other work items may write while one waits for them."""
+    return frozenset(
+        ArrayRef(array, companion)
+        for array in module.arrays
+        for companion in array.layouts
+        if array.space is not Space.ARGUMENT or companion is not Companion.PRIMAL
+    )
+
+
+def touches(written: ArrayRef, known: ArrayRef) -> bool:
+    """Whether a write to an array may change what is known of another, or of itself."""
+    return written[1] is known[1] and may_overlap(written[0], known[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """What hoisting needs of a loop: when it runs, what it writes."""
+
+    bounds: tuple[Value, Value] | None
+    written: set[ArrayRef]
+    asserts: bool
+
+    def pins(self, target: ArrayRef) -> bool:
+        """Whether a load must stay in the loop: the array changes, or a check comes before it."""
+        return self.asserts or any(touches(written, target) for written in self.written)
+
+
+class _Scope:
+    """What is known in a block: shared operations, contents of memory; children see parents."""
+
+    __slots__ = ("block", "depth", "loop", "memory", "outer", "owned", "shared")
+
+    def __init__(
+        self, block: Block, outer: _Scope | None = None, loop: _Loop | None = None
+    ) -> None:
+        self.block = block
+        self.outer = outer
+        self.loop = loop
+        self.depth: int = outer.depth + 1 if outer else 0
+        self.shared: dict[Hashable, Value] = {}
+        self.memory: dict[ArrayRef, dict[tuple[Value, ...], Value]] = (
+            dict(outer.memory) if outer else {}
+        )
+        self.owned: set[ArrayRef] = set()
+
+    def find(self, key: Hashable) -> Value | None:
+        """The value of an operation that dominates the builder's position."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if key in scope.shared:
+                return scope.shared[key]
+            scope = scope.outer
+        return None
+
+    def contents(self, target: ArrayRef) -> dict[tuple[Value, ...], Value]:
+        """What is known of an array, to be changed at will."""
+        if target not in self.owned:
+            self.owned.add(target)
+            self.memory[target] = dict(self.memory.get(target, ()))
+        return self.memory[target]
+
+    def forget(self, written: Iterable[ArrayRef]) -> None:
+        """Drop what is known of arrays that may have been written."""
+        for target in written:
+            for known in [known for known in self.memory if touches(target, known)]:
+                del self.memory[known]
+                self.owned.discard(known)
+
+
+class _SharingBuilder(Builder):
+    """Builds each constant once, outermost, and knows at which depth each value is defined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scope = _Scope(self.block)
+        self.depth: dict[Value, int] = {}
+
+    def append(self, op: Operation) -> Operation:
+        for value in op.results:
+            self.depth[value] = self.scope.depth
+        return super().append(op)
+
+    @contextmanager
+    def within(self, scope: _Scope) -> Iterator[None]:
+        """Build into a scope; what is appended to an outer one comes before the present loop."""
+        current, self.scope = self.scope, scope
+        with self.into(scope.block):
+            yield
+        self.scope = current
+
+    def constant(self, value: Any, dtype: DType) -> Value:
+        key = (dtype, repr(convert(value, dtype)))
+        known = self.scope.find(key)
+        if known is None:
+            root = self.scope
+            while root.outer is not None and root.outer.outer is not None:
+                root = root.outer
+            with self.within(root):
+                known = root.shared[key] = super().constant(value, dtype)
+        return known
+
+
+class _Folder:
+    def __init__(self, modes: frozenset[Companion], memory: frozenset[ArrayRef]) -> None:
+        self.modes = modes
+        self.memory = memory
+        self.builder = _SharingBuilder()
+        self.values: dict[Value, Value] = {}
+        self.written: dict[Block, set[ArrayRef]] = {}
+
+    @property
+    def scope(self) -> _Scope:
+        return self.builder.scope
+
+    def rebuild_block(self, block: Block) -> Block:
+        return self._region(block)
+
+    def _region(self, block: Block, forget: Iterable[ArrayRef] = ()) -> Block:
+        """Rebuild a block as a region of its own."""
+        new = Block([Value(arg.type, arg.name) for arg in block.args])
+        self.values.update(zip(block.args, new.args, strict=True))
+        with self._inside(new, forget):
+            self._operations(block)
+            self.builder.yield_([self.values[value] for value in block.yielded])
+        return new
+
+    @contextmanager
+    def _inside(
+        self, block: Block, forget: Iterable[ArrayRef], loop: _Loop | None = None
+    ) -> Iterator[None]:
+        """Build into a block with a scope of its own, which knows nothing of some arrays."""
+        scope = _Scope(block, self.scope, loop)
+        scope.forget(forget)
+        self.builder.depth.update((arg, scope.depth) for arg in block.args)
+        with self.builder.within(scope):
+            yield
+
+    def _operations(self, block: Block) -> None:
+        for op in block.ops[:-1]:
+            self.builder.location = op.location
+            _HANDLERS.get(type(op), _Folder._other)(self, op)
+
+    def _operands(self, op: Operation) -> list[Value]:
+        return [self.values[value] for value in op.operands]
+
+    def _other(self, op: Operation) -> None:
+        """An operation of which only its traits are known; it has no regions."""
+        if op.is_scalar:
+            self._share(op)
+            return
+        if isinstance(op, ops.Write):
+            self.scope.forget([op.ref])
+        elif op.orders_memory:
+            self.scope.forget(self.memory)
+        new = self.builder.append(rebuild(op, self._operands(op)))
+        self.values.update(zip(op.results, new.results, strict=True))
+
+    def _written_in(self, *blocks: Block) -> set[ArrayRef]:
+        """The arrays that blocks may write."""
+        result: set[ArrayRef] = set()
+        for block in blocks:
+            if block not in self.written:
+                found = set()
+                for op in block.ops:
+                    if isinstance(op, ops.Write):
+                        found.add(op.ref)
+                    elif op.orders_memory:
+                        found |= self.memory
+                    elif op.REGIONS:
+                        found |= self._written_in(*op.regions)
+                self.written[block] = found
+            result |= self.written[block]
+        return result
+
+    # -- scalars -----------------------------------------------------------------------------------
+
+    def _constant(self, op: ops.Constant) -> None:
+        self.values[op.result] = self.builder.constant(op.value, op.result.type)
+
+    def _share(self, op: Operation) -> None:
+        """Reuse an equal operation whose block dominates this one, or build the operation.
+
+        A new one is built in the outermost block that has its operands, for others to reuse.
+        """
+        operands = self._operands(op)
+        key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
+        known = self.scope.find(key)
+        if known is None:
+            scope = self._outermost_scope(operands, op.is_costly)
+            with self.builder.within(scope):
+                build = _BUILD.get(type(op), _build_alike)
+                known = build(self.builder, op, operands)
+            scope.shared[key] = known
+        self.values[op.result] = known
+
+    def _outermost_scope(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
+        """The outermost scope that sees the operands, going out of loops (and branches in them)."""
+        deepest = max((self.builder.depth[value] for value in operands), default=0)
+        home = scope = self.scope
+        while scope.outer is not None and deepest < scope.depth:
+            if scope.loop is not None:
+                home = scope.outer
+            elif not leaves_branches:
+                break
+            scope = scope.outer
+        return home
+
+    def _insert(self, op: ops.Insert) -> None:
+        index, value, *before = self._operands(op)
+        after = component_access.insert(self.builder, index, value, before)
+        self.values.update(zip(op.results, after, strict=True))
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def _load(self, op: ops.Load) -> None:
+        indices = tuple(self._operands(op))
+        contents = self.scope.contents(op.ref)
+        if indices not in contents:
+            contents[indices] = self._load_early(op, indices, self.scope)
+        self.values[op.result] = contents[indices]
+
+    def _load_early(self, op: ops.Load, indices: tuple[Value, ...], scope: _Scope) -> Value:
+        """Load as far out of the present loops as the value is the same."""
+        loop, outer, target = scope.loop, scope.outer, op.ref
+        depth = max((self.builder.depth[value] for value in indices), default=0)
+        if loop is None or outer is None or depth >= scope.depth or loop.pins(target):
+            with self.builder.within(scope):
+                return self.builder.load(op.array, indices, op.companion)
+        known = outer.contents(target).get(indices)
+        if known is not None:
+            return known
+        runs = self._runs(loop, outer)
+        if runs is None:
+            with self.builder.within(scope):
+                return self.builder.load(op.array, indices, op.companion)
+        if self.builder.constant_of(runs):
+            value = self._load_early(op, indices, outer)
+            outer.contents(target)[indices] = value
+            return value
+        with self.builder.within(outer):
+            then, orelse = Block(), Block()
+            with self.builder.into(then):
+                self.builder.yield_([self.builder.load(op.array, indices, op.companion)])
+            zero = self.builder.constant(0, op.array.dtype)
+            with self.builder.into(orelse):
+                self.builder.yield_([zero])
+            return self.builder.if_(runs, then, orelse).result
+
+    def _runs(self, loop: _Loop, outer: _Scope) -> Value | None:
+        """Whether a counting loop runs at all; None for other loops."""
+        if loop.bounds is None:
+            return None
+        key = (ops.Compare, "runs", loop.bounds)
+        if key not in outer.shared:
+            with self.builder.within(outer):
+                outer.shared[key] = self.builder.compare("lt", *loop.bounds)
+        return outer.shared[key]
+
+    def _store(self, op: ops.Store) -> None:
+        value, *indices = self._operands(op)
+        element = tuple(indices)
+        target = op.ref
+        self.scope.forget([t for t in self.scope.memory if t != target and touches(target, t)])
+        contents = self.scope.contents(target)
+        for other in [known for known in contents if not self._surely_differ(known, element)]:
+            del contents[other]
+        self.builder.store(op.array, element, value, op.companion)
+        held = self._read_back(op, value)
+        if held is None:
+            contents.pop(element, None)
+        else:
+            contents[element] = held
+
+    def _read_back(self, op: ops.Store, value: Value) -> Value | None:
+        """What a load of the stored value gives; None if it must read memory.
+
+        A derivative must end where the array has no companion for it, in each mode by itself.
+        """
+        in_memory = op.array.space in (Space.FIELD, Space.NDARRAY)
+        if op.companion is not Companion.PRIMAL or not in_memory or not value.type.is_float:
+            return value
+        carried = self.modes.intersection(op.array.layouts)
+        if carried == self.modes:
+            return value
+        if carried:
+            return None
+        bits = self.builder.bitcast(value, by_name(f"u{value.type.bits}"))
+        return self.builder.bitcast(bits, value.type)
+
+    def _surely_differ(self, a: tuple[Value, ...], b: tuple[Value, ...]) -> bool:
+        for x, y in zip(a, b, strict=True):
+            left, right = self.builder.constant_of(x), self.builder.constant_of(y)
+            if left is not None and right is not None and left != right:
+                return True
+        return False
+
+    # -- control -----------------------------------------------------------------------------------
+
+    def _if(self, op: ops.If) -> None:
+        condition = self.values[op.condition]
+        known = self.builder.constant_of(condition)
+        if known is not None:
+            taken = op.then if known else op.orelse
+            self._operations(taken)
+            for result, value in zip(op.results, taken.yielded, strict=True):
+                self.values[result] = self.values[value]
+            return
+        then, orelse = self._region(op.then), self._region(op.orelse)
+        if len(then.ops) == 1 and len(orelse.ops) == 1:
+            pairs = zip(op.results, then.yielded, orelse.yielded, strict=True)
+            for result, on_true, on_false in pairs:
+                self.values[result] = self.builder.select(condition, on_true, on_false)
+            return
+        new = self.builder.if_(condition, then, orelse)
+        sides = zip(op.results, new.results, then.yielded, orelse.yielded, strict=True)
+        for result, joined, on_true, on_false in sides:
+            self.values[result] = on_true if on_true is on_false else joined
+        self.scope.forget(self._written_in(op.then, op.orelse))
+
+    def _for(self, op: ops.For) -> None:
+        lower, upper = self.values[op.lower], self.values[op.upper]
+        low, high = self.builder.constant_of(lower), self.builder.constant_of(upper)
+        inits = [self.values[value] for value in op.inits]
+        if low is not None and high is not None and low >= high:
+            self.values.update(zip(op.results, inits, strict=True))
+            return
+        steps = self._inductions(op)
+        kept, args = self._loop_arguments(op, inits, steps)
+        counter = Value(op.body.args[0].type, op.body.args[0].name)
+        self.values[op.body.args[0]] = counter
+        body = Block([counter, *args])
+        written = self._written_in(op.body)
+        with self._inside(body, written, self._loop(op, (lower, upper), written)):
+            for k, step in steps.items():
+                self.values[op.body.args[1 + k]] = self._advance(inits[k], lower, counter, step)
+            self._operations(op.body)
+            self.builder.yield_([self.values[op.body.yielded[k]] for k in kept])
+        new = self.builder.for_(lower, upper, [inits[k] for k in kept], body)
+        self.values.update(zip((op.results[k] for k in kept), new.results, strict=True))
+        for k, step in steps.items():
+            end = self.builder.binary("max", upper, lower)
+            self.values[op.results[k]] = self._advance(inits[k], lower, end, step)
+        self.scope.forget(written)
+
+    def _inductions(self, op: ops.For) -> dict[int, Value]:
+        """Carried integers that grow by an invariant step: position -> step."""
+        updates = {o.result: o for o in op.body.ops if isinstance(o, (ops.Binary, ops.Constant))}
+        found = {}
+        for k, (arg, yielded) in enumerate(zip(op.body.args[1:], op.body.yielded, strict=True)):
+            update: Any = updates.get(yielded)
+            if not isinstance(update, ops.Binary) or update.fn != "add" or arg.type.is_float:
+                continue
+            if arg in (update.lhs, update.rhs):
+                step = update.rhs if update.lhs is arg else update.lhs
+                constant: Any = updates.get(step)
+                if isinstance(constant, ops.Constant):
+                    found[k] = self.builder.constant(constant.value, step.type)
+                elif step in self.values and step not in updates and step not in op.body.args:
+                    found[k] = self.values[step]
+        return found
+
+    def _loop_arguments(
+        self, op: ops.Loop, inits: list[Value], skip: Iterable[int]
+    ) -> tuple[list[int], list[Value]]:
+        """Map the carried values that do not change to their start; those kept get arguments."""
+        kept, args, settled = [], [], _settle(op.body, {})
+        for k, (arg, yielded) in enumerate(zip(op.carried, op.body.yielded, strict=True)):
+            if settled.get(yielded, yielded) is arg:
+                self.values[arg] = self.values[op.results[k]] = inits[k]
+                if isinstance(op, ops.While):
+                    self.values[op.condition.args[k]] = inits[k]
+            elif k not in skip:
+                kept.append(k)
+                args.append(Value(arg.type, arg.name))
+                self.values[arg] = args[-1]
+        return kept, args
+
+    def _loop(
+        self, op: ops.Loop, bounds: tuple[Value, Value] | None, written: set[ArrayRef]
+    ) -> _Loop:
+        asserts = any(isinstance(inside, ops.Assert) for inside in op.body.walk())
+        return _Loop(bounds, written, asserts)
+
+    def _advance(self, start: Value, lower: Value, counter: Value, step: Value) -> Value:
+        """start + (counter - lower) * step, in the type of start; wrapping makes this exact.
+
+        The distance of two i32 may be no i32, so it is not taken in a type narrower than that.
+        """
+        ends = [counter, lower]
+        if start.type.bits > counter.type.bits:
+            ends = [self.builder.cast(end, start.type) for end in ends]
+        trips = self.builder.cast(self.builder.binary("sub", *ends), start.type)
+        return self.builder.binary("add", start, self.builder.binary("mul", trips, step))
+
+    def _while(self, op: ops.While) -> None:
+        inits = [self.values[value] for value in op.inits]
+        kept, args = self._loop_arguments(op, inits, ())
+        written = self._written_in(op.body)
+        condition = Block([Value(arg.type, arg.name) for arg in args])
+        for k, arg in zip(kept, condition.args, strict=True):
+            self.values[op.condition.args[k]] = arg
+        with self._inside(condition, written, self._loop(op, None, written)):
+            self._operations(op.condition)
+            self.builder.yield_([self.values[op.condition.yielded[0]]])
+        body = Block(args)
+        with self._inside(body, written, self._loop(op, None, written)):
+            self._operations(op.body)
+            self.builder.yield_([self.values[op.body.yielded[k]] for k in kept])
+        new = self.builder.while_([inits[k] for k in kept], condition, body)
+        self.values.update(zip((op.results[k] for k in kept), new.results, strict=True))
+        self.scope.forget(written)
+
+    def _parallel_for(self, op: ops.ParallelFor) -> None:
+        lower, upper = self.values[op.lower], self.values[op.upper]
+        written = self._written_in(op.body)
+        body = self._region(op.body, written)
+        self.builder.parallel_for(lower, upper, body, op.options)
+        self.scope.forget(written)
+
+
+def _settle(block: Block, settled: dict[Value, Value]) -> dict[Value, Value]:
+    """Add the results of the ifs of a block, and of those in them, that no condition decides."""
+    for op in block.ops:
+        if isinstance(op, ops.If):
+            for region in op.regions:
+                _settle(region, settled)
+            for result, *sides in zip(op.results, op.then.yielded, op.orelse.yielded, strict=True):
+                on_true, on_false = (settled.get(side, side) for side in sides)
+                if on_true is on_false:
+                    settled[result] = on_true
+    return settled
+
+
+def _build_alike(builder: Builder, op: Operation, operands: list[Value]) -> Value:
+    return builder.append(rebuild(op, operands)).result
+
+
+_BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
+    ops.Unary: lambda b, op, v: b.unary(op.fn, *v),
+    ops.Binary: lambda b, op, v: b.binary(op.fn, *v),
+    ops.Fma: lambda b, op, v: b.fma(*v),
+    ops.Compare: lambda b, op, v: b.compare(op.fn, *v),
+    ops.Select: lambda b, op, v: b.select(*v),
+    ops.Cast: lambda b, op, v: b.cast(v[0], op.result.type),
+    ops.Bitcast: lambda b, op, v: b.bitcast(v[0], op.result.type),
+    ops.Shape: lambda b, op, v: b.shape(op.array, op.axis),
+    ops.Extract: lambda b, op, v: component_access.extract(b, v[0], v[1:]),
+}
+
+_HANDLERS: dict[type[Operation], Callable[[_Folder, Any], None]] = {
+    ops.Constant: _Folder._constant,
+    ops.Insert: _Folder._insert,
+    ops.Load: _Folder._load,
+    ops.Store: _Folder._store,
+    ops.If: _Folder._if,
+    ops.For: _Folder._for,
+    ops.While: _Folder._while,
+    ops.ParallelFor: _Folder._parallel_for,
+}
