@@ -6,6 +6,7 @@ import enum
 
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
+    OctantsArgumentError,
     OctantsHostIndexError,
     OctantsMemoryError,
     OctantsRuntimeError,
@@ -22,7 +23,7 @@ class WrongDtype(UserError):
     what: str
     problem: str
     code = "OCT501"
-    exception = OctantsRuntimeTypeError
+    exception = OctantsArgumentError
     title = "{what}: {problem}"
     remedy = "pass a type such as `qd.f32`, `float`, or `qd.types.vector(3, qd.f32)`"
 
@@ -34,7 +35,7 @@ class WrongExtents(UserError):
     given: str
     least: int
     code = "OCT502"
-    exception = OctantsValueError
+    exception = OctantsArgumentError
     title = "{what}: the shape cannot be {given}"
     remedy = "a shape is an integer or a tuple of integers, each at least {least}"
 

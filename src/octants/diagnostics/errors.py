@@ -492,7 +492,7 @@ class WrongLoopTargets(UserError):
     given: int
     wanted: int
     code = "OCT137"
-    exception = OctantsIndexError
+    exception = OctantsSyntaxError
     title = "the loop has {given} target(s), but its range has {wanted} index(es)"
     label = "one name per index"
     remedy = (
@@ -639,7 +639,7 @@ class WrongArguments(UserError):
     name: str
     problem: str
     code = "OCT153"
-    exception = OctantsTypeError
+    exception = OctantsCallError
     title = "`{name}()` {problem}"
     label = "called here"
 

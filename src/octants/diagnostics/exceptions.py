@@ -24,16 +24,16 @@ class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
         return str(self.args[0])
 
 
-class OctantsCallError(OctantsSyntaxError, TypeError):
-    """A call of a kernel with missing arguments, with too many, or with unknown names."""
-
-
 class OctantsNameError(OctantsCompilationError, NameError):
     """A name that is not defined."""
 
 
 class OctantsTypeError(OctantsCompilationError, TypeError):
     """A value of a type that does not fit."""
+
+
+class OctantsCallError(OctantsSyntaxError, OctantsTypeError):
+    """A call of a kernel or a func with missing arguments, too many, or unknown names."""
 
 
 class OctantsIndexError(OctantsCompilationError, IndexError):
@@ -53,7 +53,7 @@ class OctantsValueError(OctantsRuntimeError, ValueError):
 
 
 class OctantsArgumentError(OctantsRuntimeTypeError, OctantsValueError):
-    """An argument of a launch that does not fit: its type, its shape, its dtype."""
+    """An argument that does not fit: its type, its shape, its dtype."""
 
 
 class OctantsHostIndexError(OctantsRuntimeError, OctantsIndexError):

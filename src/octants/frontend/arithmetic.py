@@ -90,8 +90,9 @@ def combine(context: Context, operator: str, a: Any, b: Any) -> RunTime:
         context.fail(WrongOperands(operator, describe(a), describe(b), way_out))
     if operator in BITWISE:
         return apply(context, BITWISE[operator], operator, common_type(context, a, b), a, b)
-    fn = "ushr" if operator == ">>" and dtype.kind is Kind.UNSIGNED else SHIFTS[operator]
-    return _exact(context, fn, operator, dtype, a, b)
+    shifted = number_type(context, a)
+    fn = "ushr" if operator == ">>" and shifted.kind is Kind.UNSIGNED else SHIFTS[operator]
+    return _exact(context, fn, operator, shifted, a, b)
 
 
 def _exact(context: Context, fn: str, operator: str, dtype: DType, a: Any, b: Any) -> RunTime:

@@ -371,10 +371,33 @@ def _call_python(
     elif any(map(is_run_time, values)):
         args = [_known(context, arg, function, node) for arg in args]
         named = {name: _known(context, arg, function, node) for name, arg in named.items()}
+    args = [_callable(context, arg, node) for arg in args]
+    named = {name: _callable(context, arg, node) for name, arg in named.items()}
     result = compile_time_evaluation.call(context, node, function, *args, **named)
     if function in CONTAINERS and not isinstance(result, range):
         result = list(result) if function is not tuple else result
     return wrap(context, result, getattr(function, "__name__", "result"))
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonLambda:
+    """A lambda of a kernel, for Python functions that call it at compile time, such as `sorted`."""
+
+    context: Context
+    node: ast.Call
+    function: LocalFunction
+
+    def __call__(self, *args: Any) -> Any:
+        given = [wrap(self.context, arg, "argument") for arg in args]
+        result = _call_lambda(self.context, self.node, self.function, given, {})
+        what = "the result of this lambda"
+        return compile_time_evaluation.static_value(
+            self.context, result, self.function.node.body, what
+        )
+
+
+def _callable(context: Context, arg: Any, node: ast.Call) -> Any:
+    return _PythonLambda(context, node, arg) if isinstance(arg, LocalFunction) else arg
 
 
 def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:

@@ -227,10 +227,10 @@ def raw_mod(context: Context, _node: ast.AST, a: Any, b: Any) -> RunTime:
 
 
 def bit_shr(context: Context, node: ast.AST, x: Any, count: Any) -> RunTime:
-    """A shift to the right with zeros coming in."""
+    """A shift to the right with zeros coming in, of the type of ``x``."""
     value, shift = operand(context, x), operand(context, count)
-    dtype = number_type(context, value, shift)
-    _require_integers(context, node, "bit_shr", dtype, value)
+    _require_integers(context, node, "bit_shr", number_type(context, value, shift), value)
+    dtype = number_type(context, value)
     return apply(context, "ushr", "bit_shr", dtype, value, shift)
 
 

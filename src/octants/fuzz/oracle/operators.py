@@ -165,8 +165,20 @@ def _adapted(number: Num, other: Num) -> Num:
     return Num(other.type, number.value)
 
 
+def _shift(fn: str, a: Num, b: Num) -> Num:
+    """``a << b`` or ``a >> b``, of the type of ``a``; the count is taken modulo its width."""
+    if a.type.is_float or b.type.is_float:
+        raise IllDefined(f"{fn} of floats")
+    dtype = Defaults.integer if a.type is U1 else a.type
+    STATE.burn()
+    left, count = int(a.value), int(b.value) & (dtype.bits - 1)
+    return Num(dtype, wrap(dtype, left << count if fn == "<<" else left >> count))
+
+
 def binary(fn: str, x: Any, y: Any) -> Num:
     """``x fn y`` for two scalars."""
+    if fn in ("<<", ">>"):
+        return _shift(fn, lift(x), lift(y))
     a, b = _operands(x, y)
     dtype = promote(a.type, b.type)
     if fn == "/" and not dtype.is_float:
@@ -179,9 +191,6 @@ def binary(fn: str, x: Any, y: Any) -> Num:
         raise IllDefined(f"{fn} of truth values")
     STATE.burn()
     left, right = convert(a, dtype).value, convert(b, dtype).value
-    if fn in ("<<", ">>"):
-        count = right & (dtype.bits - 1)
-        return Num(dtype, wrap(dtype, left << count if fn == "<<" else left >> count))
     value = INTEGER_BINARY[fn](left, right)
     return Num(dtype, bool(value) if dtype is U1 else wrap(dtype, value))
 
