@@ -17,7 +17,7 @@ qd.init(arch=qd.cpu, default_fp=qd.f64)
 # ## The throw as a kernel
 #
 # A field holds what the gradient is taken by: the velocities of many throws, which the outermost
-# loop runs in parallel. Nobody knows beforehand how many steps a throw takes: the loop ends when
+# loop runs in parallel. The number of steps of a throw is not known beforehand: the loop ends when
 # the ball has come down twice. `path` records one of the throws, for the picture.
 
 # %%

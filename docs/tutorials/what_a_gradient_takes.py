@@ -56,7 +56,7 @@ qd.profiler.print_kernel_profiler_info()
 # ## Less memory for more time
 #
 # A budget cuts the loop into blocks: only the first state of each is kept, and a block is run
-# again when its turn comes. The gradient has the same bits.
+# again just before it is reversed. The gradient has the same bits.
 
 # %%
 expected = angle.grad.to_numpy()
