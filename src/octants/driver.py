@@ -22,7 +22,7 @@ from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
 from octants.compile_profile import stage as timed
 from octants.data import host_access_events
-from octants.data.host_access_events import forget, observe_ends, observe_reads
+from octants.data.host_access_events import forget, observe_ends, observe_reads, observe_shared
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.recursion_limit import deep_recursion
@@ -165,9 +165,17 @@ class State:
         """Specialise kernels again: arrays whose addresses they hold are gone."""
         self.generation += 1
 
+    def forget_kernels_of(self, array: Any) -> None:
+        """Specialise kernels again that took an array, exported now, for the memory of no other."""
+        with self.compiling:
+            for each in list(self.specialisations):
+                if each.relies_on_memory_of(array):
+                    each.kernel.forget(each)
+
 
 state = host_access_events.Clock.launches = State()
 observe_ends(state.forget_addresses)
+observe_shared(state.forget_kernels_of)
 
 
 def _watch_reads() -> None:

@@ -266,6 +266,7 @@ def differentiate_reverse(
     split: bool,
     repeat_stores: bool = False,
     argument_gradients: bool = False,
+    noalias: bool = False,
 ) -> Reversed:
     """The reverse of a lowered module, simplified.
 
@@ -281,6 +282,7 @@ def differentiate_reverse(
             repeat_stores=repeat_stores,
             split=split,
             argument_gradients=argument_gradients,
+            noalias=noalias,
         )
 
     with timed("reverse", f"{module.name}_reverse", module.size) as note:

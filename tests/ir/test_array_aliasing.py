@@ -13,14 +13,14 @@ def reference(
     space: Space,
     dtype: DType = f32,
     companion: Companion = Companion.PRIMAL,
-    captured: bool = False,
+    exported: bool = False,
 ) -> ArrayRef:
-    return ArrayRef(Array("x", dtype, 1, space, captured=captured), companion)
+    return ArrayRef(Array("x", dtype, 1, space, exported=exported), companion)
 
 
 FIELD, NDARRAY = reference(Space.FIELD), reference(Space.NDARRAY)
 SUMS = reference(Space.TEMPORARY)
-CAPTURED = reference(Space.FIELD, captured=True)
+EXPORTED = reference(Space.FIELD, exported=True)
 
 MAY_ALIAS = {
     "a field and itself": (FIELD, FIELD, True),
@@ -28,12 +28,12 @@ MAY_ALIAS = {
     "fields of one type": (FIELD, reference(Space.FIELD), False),
     "fields of two types": (FIELD, reference(Space.FIELD, f64), False),
     "ndarrays of two types": (NDARRAY, reference(Space.NDARRAY, i32), True),
-    "an ndarray and a field": (NDARRAY, reference(Space.FIELD, f64), True),
-    "a captured ndarray and a field": (CAPTURED, reference(Space.FIELD, f64), True),
-    "two captured ndarrays": (CAPTURED, reference(Space.FIELD, captured=True), True),
-    "a captured ndarray and an argument": (CAPTURED, NDARRAY, True),
+    "an ndarray and a field of its own": (NDARRAY, reference(Space.FIELD, f64), False),
+    "an ndarray and an exported field": (NDARRAY, EXPORTED, True),
+    "an exported field and another one": (EXPORTED, reference(Space.FIELD, f64), False),
+    "two exported fields": (EXPORTED, reference(Space.FIELD, exported=True), True),
     "an ndarray and launch-temporary memory": (NDARRAY, SUMS, False),
-    "a captured ndarray and launch-temporary memory": (CAPTURED, SUMS, False),
+    "an exported field and launch-temporary memory": (EXPORTED, SUMS, False),
     "two pieces of launch-temporary memory": (SUMS, reference(Space.TEMPORARY), False),
     "a field and the tape": (FIELD, None, False),
     "the tape and itself": (None, None, True),

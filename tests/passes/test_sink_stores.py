@@ -15,7 +15,7 @@ HEAD = """\
 kernel @k
 array @x: f32, 1, ndarray, () [primal]
 array @y: f32, 1, ndarray, () [primal]
-array @z: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
+array @z: f32, 1, field exported, () [primal (8,) ((0, 1, 0, 4),) ()]
 parallel @k_0 {
   %0: i32 = constant<0>()
   %1: i32 = shape<@x, 0>()

@@ -23,6 +23,7 @@ kernel @k
 array @x: f32, 1, ndarray, () [primal]
 array @y: f32, 1, ndarray, () [primal]
 array @g: f32, 1, field, () [primal (4,) ((0, 1, 0, 4),) ()]
+array @h: f32, 1, field exported, () [primal (4,) ((0, 1, 0, 4),) ()]
 array @n: i32, 1, ndarray, () [primal]
 array @m: u8, 1, ndarray, () [primal]
 serial @k_0 {
@@ -199,9 +200,14 @@ MOTION = [
         {"load": 0, "binary": 1},
     ),
     Moved(
-        "a load of a field stays where an ndarray of its type is written",
-        LOOP.format("    %s: f32 = load<@g, primal>(%1)\n    store<@y, primal>(%s, %j)\n"),
+        "a load of an exported field stays where an ndarray is written",
+        LOOP.format("    %s: f32 = load<@h, primal>(%1)\n    store<@y, primal>(%s, %j)\n"),
         {"load": 1},
+    ),
+    Moved(
+        "a load of a field of its own goes out where an ndarray is written",
+        LOOP.format("    %s: f32 = load<@g, primal>(%1)\n    store<@y, primal>(%s, %j)\n"),
+        {"load": 0},
     ),
     Moved(
         "a load stays where another name may be written",
@@ -287,7 +293,14 @@ def memory(number: float, integer: int, *, one_array: bool) -> dict[str, np.ndar
     x = np.array([number, 2.5, -3.0, 4.0], np.float32)
     y = x if one_array else np.arange(4, dtype=np.float32)
     n = np.array([integer, 5, 6, 7], np.int32)
-    return {"x": x, "y": y, "g": np.ones(4, np.float32), "n": n, "m": np.ones(4, np.uint8)}
+    return {
+        "x": x,
+        "y": y,
+        "g": np.ones(4, np.float32),
+        "h": np.ones(4, np.float32),
+        "n": n,
+        "m": np.ones(4, np.uint8),
+    }
 
 
 def check_results(text: str) -> str:

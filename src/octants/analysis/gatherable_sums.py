@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperation import cooperates
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import u1
@@ -135,11 +135,7 @@ class PairLoops:
 
     def _may_be_in(self, target: ArrayRef, others: Iterable[ArrayRef]) -> bool:
         """Whether a reference may alias one of others."""
-        if target in others:
-            return True
-        return not self._noalias and any(
-            other[0] is not target[0] and may_overlap(other[0], target[0]) for other in others
-        )
+        return any(may_alias(target, other, self._noalias) for other in others)
 
 
 def mirrored(loop: ops.For, numbers: Mapping[Value, Any]) -> Value | None:

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from octants.analysis.affine_arithmetic import Affine
 from octants.analysis.facts_from_bounds import InBounds
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
@@ -91,7 +91,7 @@ def find_sums(task: Task, noalias: bool, collected: Collection[Operation] = ()) 
 
 def _overlaps_another(target: ArrayRef, groups: Collection[ArrayRef]) -> bool:
     """Whether another accessed array may be the same memory."""
-    return any(other != target and may_overlap(target[0], other[0]) for other in groups)
+    return any(other != target and may_alias(target, other) for other in groups)
 
 
 def _groups(task: Task) -> dict[ArrayRef, list[ops.Access]]:

@@ -27,7 +27,7 @@ from typing import Any
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
-from octants.ir.array_aliasing import is_ndarray, may_alias
+from octants.ir.array_aliasing import has_memory_of_others, may_alias
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.ir.scalar_semantics import identity_of
 from octants.lazy_dataclass import dataclass
@@ -221,11 +221,8 @@ class _Finder:
     # -- other accesses ----------------------------------------------------------------------------
 
     def _is_alone(self, target: ArrayRef, fn: str) -> bool:
-        """Whether no access depends on when the updates happen.
-
-        Another work item that accesses a field by its name or an ndarray's would race.
-        """
-        if not is_ndarray(target[0]):
+        """Whether no access by another array depends on when the updates happen."""
+        if not has_memory_of_others(target[0]):
             return True
         return all(
             other == target

@@ -96,6 +96,7 @@ def reverse(
     repeat_stores: bool = False,
     split: bool = False,
     argument_gradients: bool = False,
+    noalias: bool = False,
 ) -> Reversed:
     """The reverse of a kernel whose tasks have been outlined and simplified.
 
@@ -109,6 +110,7 @@ def reverse(
         split: the kernel is one of those of `ir.cloning.split_tasks`: its launch-temporaries still
             hold what the forward launch stored.
         argument_gradients: float scalar arguments have adjoints, too.
+        noalias: no two arrays of a launch, nor their companions, share memory.
 
     Returns:
         The reverse kernel, simplified. Its `hazards` may be non-empty.
@@ -122,7 +124,7 @@ def reverse(
         repeat_stores=repeat_stores,
         argument_gradients=argument_gradients,
     )
-    reverser = _Reverser(module, analysis, machine, split=split)
+    reverser = _Reverser(module, analysis, machine, split=split, noalias=noalias)
     return reverser.run(
         is_alone=not (split or before_launch), state="before" if before_launch else "after"
     )
@@ -151,14 +153,22 @@ class _Reverser:
     """Reverses an analysed kernel: plans and emits its tasks, last to first."""
 
     def __init__(
-        self, module: Module, analysis: Analysis, machine: Capabilities, *, split: bool
+        self,
+        module: Module,
+        analysis: Analysis,
+        machine: Capabilities,
+        *,
+        split: bool,
+        noalias: bool,
     ) -> None:
         self.tasks = module.tasks
         self.analysis = analysis
         self.machine = machine
         self.reads = PrimalReads(analysis, split=split)
         arrays = list(analysis.arrays.values())
-        self.module = Module(f"{module.name}_reverse", arrays, location=module.location)
+        self.module = Module(
+            f"{module.name}_reverse", arrays, location=module.location, noalias=noalias
+        )
 
     def run(self, *, is_alone: bool, state: str) -> Reversed:
         """The simplified reverse kernel; if ``is_alone``, it recomputes launch-temporaries."""

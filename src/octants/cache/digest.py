@@ -96,7 +96,8 @@ class Digest:
         self.value(field)
         self.word(type(field).__qualname__, field.dtype.name, field.name)
         layouts = sorted((kind.name, repr(layout)) for kind, layout in field.layouts().items())
-        self.word(repr((tuple(field.element_shape), tuple(field.offset), layouts)))
+        described = tuple(field.element_shape), tuple(field.offset), layouts, field.is_exported
+        self.word(repr(described))
         self.value(field.sparsity)
 
     def _is_known(self, value: Any) -> bool:

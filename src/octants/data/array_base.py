@@ -444,6 +444,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         if self.primal.explicit_identity is not None:
             host_access_events.before_share(self.primal)
             self.primal.explicit_identity = None
+            host_access_events.after_share(self.primal)
 
     # -- protocols ------------------------------------------------------------------------------
 

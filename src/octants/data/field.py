@@ -85,6 +85,12 @@ class Field(Tensor[E], FieldHandle):
         """The field whose gradient or dual this is; itself if it is neither."""
         return self if self._primal is None else self._primal
 
+    @property
+    @internal
+    def is_exported(self) -> bool:
+        """See `FieldHandle.is_exported`."""
+        return self.primal.explicit_identity is None
+
     def companion_array(self, companion: Companion) -> Field | None:
         """The companion, which may not be placed; None where the type has none."""
         if companion is PRIMAL:

@@ -47,6 +47,7 @@ class Clock:
 _write_observers: list[Callable[[HostWrite], None]] = []
 _share_observers: list[Callable[[Any], None]] = []
 _read_observers: list[Callable[[Any], None]] = []
+_shared_observers: list[Callable[[Any], None]] = []
 _allocation_observers: list[Callable[[], None]] = []
 _end_observers: list[Callable[[], None]] = []
 
@@ -64,6 +65,11 @@ def observe_reads(observer: Callable[[Any], None]) -> None:
 def observe_shares(observer: Callable[[Any], None]) -> None:
     """Call ``observer`` with the array before others see its memory for the first time."""
     _share_observers.append(observer)
+
+
+def observe_shared(observer: Callable[[Any], None]) -> None:
+    """Call ``observer`` with the array once others can see its memory, for the first time."""
+    _shared_observers.append(observer)
 
 
 def observe_allocations(observer: Callable[[], None]) -> None:
@@ -120,6 +126,12 @@ def after_write(array: Any, region: tuple[int, ...]) -> None:
 def before_share(array: Any) -> None:
     """Announce that others are to see the memory of an array; of torch the writes are counted."""
     for observer in tuple(_share_observers):
+        observer(array)
+
+
+def after_share(array: Any) -> None:
+    """Announce that others can see the memory of an array from now on."""
+    for observer in _shared_observers:
         observer(array)
 
 

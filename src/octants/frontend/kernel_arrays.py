@@ -55,7 +55,7 @@ class Arrays:
                 Space.FIELD,
                 tuple(handle.element_shape),
                 dict(handle.layouts()),
-                captured=isinstance(handle, NdarrayHandle),
+                exported=handle.is_exported,
             )
             known = ArrayReference(self._add(array, FieldSource(handle)), handle=handle)
             self._fields[id(handle)] = known

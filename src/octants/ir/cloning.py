@@ -91,7 +91,7 @@ def copy_arrays(module: Module) -> dict[Array, Array]:
             array.element_shape,
             dict(array.layouts),
             like,
-            array.captured,
+            array.exported,
         )
     return copies
 

@@ -51,8 +51,8 @@ class Array:
     `layouts` has an entry for each companion that exists; the value is None where the layout is the
     plain one (row-major, elements together), and `STRIDED` where only the launch knows it.
     A launch-temporary array may have one axis: as many elements as an axis of another, `like`.
-    An array of `Space.FIELD` that is `captured` is an ndarray that the kernel refers to by name:
-    its shape is known as that of a field is, but its memory may be that of other arrays.
+    One of `Space.FIELD` that is `exported` may be the memory of ndarrays: it is an ndarray itself,
+    which the kernel refers to by name, or a field whose memory other libraries were given.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Array:
     element_shape: tuple[int, ...] = ()
     layouts: dict[Companion, Layout | Strided | None] = field(default_factory=dict)
     like: tuple[Array, int] | None = None
-    captured: bool = False
+    exported: bool = False
 
     @property
     def fixed_shape(self) -> tuple[int, ...] | None:

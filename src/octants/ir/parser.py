@@ -100,9 +100,9 @@ class Parser:
         rank = int(self._next())
         self._expect(",")
         space = Space(self._next())
-        captured = self._take("captured")
+        exported = self._take("exported")
         self._expect(",")
-        array = Array(name, dtype, rank, space, self._literal(), captured=captured)
+        array = Array(name, dtype, rank, space, self._literal(), exported=exported)
         self._expect("[")
         while not self._take("]"):
             companion = Companion(self._next())

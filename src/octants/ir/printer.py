@@ -104,7 +104,7 @@ def _array(array: Array) -> str:
         companion.value + ("" if layout is None else f" {_layout(layout)}")
         for companion, layout in array.layouts.items()
     )
-    space = array.space.value + " captured" * array.captured
+    space = array.space.value + " exported" * array.exported
     head = f"array @{array.name}: {array.dtype}, {array.rank}, {space}"
     like = "" if array.like is None else f" like @{array.like[0].name} {array.like[1]}"
     return f"{head}, {array.element_shape} [{companions}]{like}"

@@ -348,6 +348,7 @@ def _reverse(
         split=split,
         repeat_stores=repeat_stores,
         argument_gradients=arguments,
+        noalias=specialisation.noalias,
     )
 
 

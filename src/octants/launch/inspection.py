@@ -89,7 +89,7 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
     stage = driver.stage_of(chosen, observe)
     if mode == "reverse":
         module = pipeline.differentiate_reverse(
-            module, stage, before_launch=False, split=False
+            module, stage, before_launch=False, split=False, noalias=True
         ).module
     elif mode == "forward":
         module = pipeline.differentiate_forward(module, stage)

@@ -26,6 +26,7 @@ from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.render import Diagnostic
 from octants.diagnostics.user_frames import warn_at_spans
 from octants.garbage_collection import Uncollected
+from octants.ir.array_aliasing import has_memory_of_others
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.kernel_cache import open_entry
@@ -332,6 +333,12 @@ class Specialisation:
         """Whether all arrays that the kernel uses are fields, which are the same at each launch."""
         pairs = zip(self.arrays, self.sources, strict=True)
         return all(each.space is Space.FIELD and isinstance(s, FieldSource) for each, s in pairs)
+
+    def relies_on_memory_of(self, array: Any) -> bool:
+        """Whether the kernel was built knowing that no ndarray is the memory of a field."""
+        return any(map(has_memory_of_others, self.arrays)) and any(
+            getattr(reference(), "primal", None) is array for reference in self._field_references
+        )
 
     @functools.cached_property
     def has_gradients(self) -> bool:

@@ -50,7 +50,7 @@ from __future__ import annotations
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
 from octants.types.scalars import u1
 
@@ -88,7 +88,7 @@ def owned_targets(task: Task, noalias: bool) -> set[ArrayRef]:
 
 def _meets_another(target: ArrayRef, writes: dict[ArrayRef, list[ops.Write]]) -> bool:
     """Whether another array that is written may be the same memory."""
-    return any(other != target and may_overlap(target[0], other[0]) for other in writes)
+    return any(other != target and may_alias(target, other) for other in writes)
 
 
 def _is_update(op: Operation) -> bool:

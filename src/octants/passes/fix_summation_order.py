@@ -99,7 +99,7 @@ from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_block, copy_operation, refuse_cooperation, serialise
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
@@ -205,9 +205,9 @@ def _are_shared_sums(task: Task, updates: list[Operation], noalias: bool) -> boo
 def _conflicts(affine: AffineExpressions, op: Operation, other: ops.Access, noalias: bool) -> bool:
     """Whether an access and a delayed update of its work item may touch one location."""
     assert isinstance(op, ops.Atomic)
-    if op.companion is not other.companion or other.array is op.array:
-        return other.companion is op.companion
-    if noalias or not may_overlap(op.array, other.array):
+    if other.ref == op.ref:
+        return True
+    if not may_alias(op.ref, other.ref, noalias):
         return False
     return not (isinstance(other, ops.Load) and affine.precedes(other, op))
 

@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from octants.analysis.strip_mined_loops import BlocksOfLoops
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
@@ -160,11 +160,7 @@ class _Collector:
 
     def _commutes(self, other: ops.Access, op: ops.Atomic) -> bool:
         """Whether it makes no difference which of the two comes first."""
-        if other.companion is not op.companion or self._is_sum(other):
-            return True
-        return other.array is not op.array and (
-            self.noalias or not may_overlap(other.array, op.array)
-        )
+        return self._is_sum(other) or not may_alias(other.ref, op.ref, self.noalias)
 
     # -- how ---------------------------------------------------------------------------------------
 

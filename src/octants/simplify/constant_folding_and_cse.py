@@ -61,7 +61,7 @@ from typing import Any
 
 from octants.compile_profile import staged
 from octants.ir import component_access, ops
-from octants.ir.array_aliasing import may_overlap
+from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.core import (
     ArrayRef,
@@ -83,13 +83,13 @@ DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
 @staged("fold")
 def fold(module: Module) -> None:
     """Rebuild all tasks (and the body) of a module, in place."""
-    modes, memory = _modes(module), _memory(module)
+    facts = _modes(module), _memory(module), module.noalias
     if module.body is not None:
-        module.body = _Folder(modes, memory).rebuild_block(module.body)
+        module.body = _Folder(*facts).rebuild_block(module.body)
     for task in module.tasks:
         if task.domain is not None:
-            task.domain = _Folder(modes, memory).rebuild_block(task.domain)
-        task.body = _Folder(modes, memory).rebuild_block(task.body)
+            task.domain = _Folder(*facts).rebuild_block(task.domain)
+        task.body = _Folder(*facts).rebuild_block(task.body)
 
 
 def _modes(module: Module) -> frozenset[Companion]:
@@ -110,11 +110,6 @@ def _memory(module: Module) -> frozenset[ArrayRef]:
     )
 
 
-def touches(written: ArrayRef, known: ArrayRef) -> bool:
-    """Whether a write to an array may change what is known of another, or of itself."""
-    return written[1] is known[1] and may_overlap(written[0], known[0])
-
-
 @dataclass(frozen=True, slots=True)
 class _Loop:
     """What hoisting needs of a loop: when it runs, what it writes."""
@@ -123,22 +118,27 @@ class _Loop:
     written: set[ArrayRef]
     asserts: bool
 
-    def pins(self, target: ArrayRef) -> bool:
+    def pins(self, target: ArrayRef, noalias: bool) -> bool:
         """Whether a load must stay in the loop: the array changes, or a check comes before it."""
-        return self.asserts or any(touches(written, target) for written in self.written)
+        return self.asserts or any(may_alias(each, target, noalias) for each in self.written)
 
 
 class _Scope:
     """What is known in a block: shared operations, contents of memory; children see parents."""
 
-    __slots__ = ("block", "depth", "loop", "memory", "outer", "owned", "shared")
+    __slots__ = ("block", "depth", "loop", "memory", "noalias", "outer", "owned", "shared")
 
     def __init__(
-        self, block: Block, outer: _Scope | None = None, loop: _Loop | None = None
+        self,
+        block: Block,
+        outer: _Scope | None = None,
+        loop: _Loop | None = None,
+        noalias: bool = False,
     ) -> None:
         self.block = block
         self.outer = outer
         self.loop = loop
+        self.noalias: bool = outer.noalias if outer else noalias
         self.depth: int = outer.depth + 1 if outer else 0
         self.shared: dict[Hashable, Value] = {}
         self.memory: dict[ArrayRef, dict[tuple[Value, ...], Value]] = (
@@ -162,20 +162,21 @@ class _Scope:
             self.memory[target] = dict(self.memory.get(target, ()))
         return self.memory[target]
 
-    def forget(self, written: Iterable[ArrayRef]) -> None:
-        """Drop what is known of arrays that may have been written."""
+    def forget(self, written: Iterable[ArrayRef], but: ArrayRef | None = None) -> None:
+        """Drop what is known of arrays that may have been written, all ``but`` one."""
         for target in written:
-            for known in [known for known in self.memory if touches(target, known)]:
-                del self.memory[known]
-                self.owned.discard(known)
+            for known in [t for t in self.memory if may_alias(target, t, self.noalias)]:
+                if known != but:
+                    del self.memory[known]
+                    self.owned.discard(known)
 
 
 class _SharingBuilder(Builder):
     """Builds each constant once, outermost, and knows at which depth each value is defined."""
 
-    def __init__(self) -> None:
+    def __init__(self, noalias: bool) -> None:
         super().__init__()
-        self.scope = _Scope(self.block)
+        self.scope = _Scope(self.block, noalias=noalias)
         self.depth: dict[Value, int] = {}
 
     def append(self, op: Operation) -> Operation:
@@ -204,10 +205,12 @@ class _SharingBuilder(Builder):
 
 
 class _Folder:
-    def __init__(self, modes: frozenset[Companion], memory: frozenset[ArrayRef]) -> None:
+    def __init__(
+        self, modes: frozenset[Companion], memory: frozenset[ArrayRef], noalias: bool
+    ) -> None:
         self.modes = modes
         self.memory = memory
-        self.builder = _SharingBuilder()
+        self.builder = _SharingBuilder(noalias)
         self.values: dict[Value, Value] = {}
         self.written: dict[Block, set[ArrayRef]] = {}
 
@@ -326,7 +329,8 @@ class _Folder:
         """Load as far out of the present loops as the value is the same."""
         loop, outer, target = scope.loop, scope.outer, op.ref
         depth = max((self.builder.depth[value] for value in indices), default=0)
-        if loop is None or outer is None or depth >= scope.depth or loop.pins(target):
+        is_inner = depth >= scope.depth
+        if loop is None or outer is None or is_inner or loop.pins(target, scope.noalias):
             with self.builder.within(scope):
                 return self.builder.load(op.array, indices, op.companion)
         known = outer.contents(target).get(indices)
@@ -363,7 +367,7 @@ class _Folder:
         value, *indices = self._operands(op)
         element = tuple(indices)
         target = op.ref
-        self.scope.forget([t for t in self.scope.memory if t != target and touches(target, t)])
+        self.scope.forget([target], but=target)
         contents = self.scope.contents(target)
         for other in [known for known in contents if not self._surely_differ(known, element)]:
             del contents[other]

@@ -44,6 +44,11 @@ class FieldHandle(ABC):
         """The field whose companion this is; itself if it is none."""
         return self
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether other libraries were given the memory, which may come back as an ndarray."""
+        return False
+
     @abstractmethod
     def layouts(self) -> Mapping[Companion, Layout]:
         """The layout of every companion that exists; allocates the field if it is not yet."""
@@ -175,6 +180,11 @@ class NdarrayHandle(ABC):
     def primal(self) -> NdarrayHandle:
         """The array whose companion this is; itself if it is none."""
         return self
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether other arrays may have the same memory."""
+        return True
 
     @abstractmethod
     def layouts(self) -> Mapping[Companion, Layout]:
