@@ -284,7 +284,7 @@ def _arches(name: str) -> Sequence[Arch]:
         return GPUS
     if name not in Arch.__members__:
         known = ", ".join(("cpu", "gpu", *Arch.__members__))
-        raise MissingBackend(name, f"there is no such arch; these are: {known}").at(None)
+        raise MissingBackend(name, f"there is no such arch; the names are: {known}").at(None)
     return (Arch[name],)
 
 

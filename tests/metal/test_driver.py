@@ -238,7 +238,7 @@ def test_memory_that_is_refused() -> None:
     need_compiler()
     with emulated_metal(FakeMetal(total=1 << 26, limit=1 << 25)):
         qd.init(arch=qd.metal, log_level="error")
-        with pytest.raises(OctantsMemoryError, match="`Apple M0` has no 76.3 MiB"):
+        with pytest.raises(OctantsMemoryError, match="`Apple M0` cannot allocate 76.3 MiB"):
             qd.ndarray(qd.f32, shape=20_000_000)
         kept = [qd.ndarray(qd.f32, shape=1_000_000) for _ in range(8)]
         with pytest.raises(OctantsMemoryError, match="times 3.8 MiB"):
@@ -395,7 +395,7 @@ TEXTS: dict[str, UserError] = {
         "Apple M0", "Caused GPU Hang Error", "launched since the last synchronisation: `f`"
     ),
     "out_of_metal_memory": errors.OutOfMetalMemory(
-        "Apple M0", "3 GB", "of 4 GB, 2 GB are Octants'"
+        "Apple M0", "3 GB", "of 4 GB, Octants uses 2 GB"
     ),
     "forked_from_metal": errors.ForkedMetal(),
     "too_many_threads": errors.TooManyThreads("k", 512, 384),

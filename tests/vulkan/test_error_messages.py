@@ -30,7 +30,7 @@ TEXTS: dict[str, UserError] = {
     ),
     "forked_from_vulkan": errors.ForkedVulkan(),
     "validation_failed": errors.ValidationFailed("vkCmdDispatch(): a group count is too large"),
-    "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, 2 GB are Octants'"),
+    "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, Octants uses 2 GB"),
     "loop_cut": errors.LoopCut("A driver"),
     "not_on_this_arch": errors.NotOnThisArch("barrier"),
     "too_deep_for_driver": errors.TooDeepForDriver("k", 72, "A driver"),

@@ -118,7 +118,7 @@ class Trace:
             raise _passed(step, first.floats, now.floats)
         for (memory, before), (again, after) in zip(first.foreign, now.foreign, strict=False):
             if before != after and not {memory.key, again.key} & self.written:
-                raise _passed(step, f"`{memory.name}`", "it with other contents")
+                raise _passed(step, f"`{memory.name}`", f"`{memory.name}` with other contents")
 
 
 def _passed(step: int, first: Any, again: Any) -> Exception:

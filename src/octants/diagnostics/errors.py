@@ -374,7 +374,9 @@ class EndlessRecursion(UserError):
     name: str
     depth: int
     code = "OCT124"
-    title = "`{name}` calls itself, and nothing that is known at compile time ends that"
+    title = (
+        "`{name}` calls itself, and no condition that is known at compile time ends the recursion"
+    )
     label = "{depth} calls deep"
     notes = ("functions are inlined, so a recursion must end at compile time",)
     remedy = "end it by `if static(...)` on a template() argument, or write a loop"
@@ -518,7 +520,7 @@ class SidesDiffer(UserError):
     second: str
     code = "OCT139"
     exception = OctantsTypeError
-    title = "one side of the conditional expression is {first}, the other one is {second}"
+    title = "one value of the conditional expression is {first}, the other one is {second}"
     label = "both must be scalars, or vectors or matrices of one shape"
 
 

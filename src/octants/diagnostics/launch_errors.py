@@ -219,7 +219,7 @@ class QuadrantsIsImported(UserError):
     origin: str
     code = "OCT419"
     exception = OctantsRuntimeError
-    title = "Octants cannot answer `import quadrants`: Quadrants is imported already ({origin})"
+    title = "Octants cannot take the place of Quadrants, which is imported already ({origin})"
     remedy = (
         "call `octants.compat.install()` before anything imports `quadrants`, or run the program"
         " with `python -m octants.compat program.py`"
@@ -257,7 +257,7 @@ class KernelNotImportable(UserError):
     kernel: str
     code = "OCT469"
     exception = OctantsRuntimeTypeError
-    title = "kernel `{kernel}` cannot be pickled: no module has it under the name of its definition"
+    title = "kernel `{kernel}` cannot be pickled: no module or class has it by its name"
     remedy = (
         "define it at the top level of a module, or in a class there;"
         " `cloudpickle.dumps` also takes kernels that are defined elsewhere"
@@ -277,7 +277,7 @@ class SlowCompile(UserError):
     label = "{count} of them come from here"
     notes = (
         "loops over `qd.static` are unrolled, and funcs are inlined at each call",
-        "an operation on a local vector or matrix is one for each of its components",
+        "an operation on a local vector or matrix counts once for each component",
     )
     remedy = (
         "loop at run time where you can, keep large vectors in a field or an ndarray, and cut the"

@@ -24,7 +24,7 @@ class MetalFailed(UserError):
     code = "OCT471"
     exception = OctantsRuntimeError
     title = "Metal's `{method}` failed: {problem}"
-    remedy = "please report it with the kernel; `qd.init(arch=qd.cpu)` does without Metal"
+    remedy = "please report it with the kernel; `qd.init(arch=qd.cpu)` uses no Metal"
 
 
 class MetalDeviceLost(UserError):
@@ -51,7 +51,7 @@ class OutOfMetalMemory(UserError):
     left: str
     code = "OCT473"
     exception = OctantsMemoryError
-    title = "the Metal device `{device}` has no {size} of memory left; {left}"
+    title = "the Metal device `{device}` cannot allocate {size}: {left}"
     remedy = "free arrays, use narrower types, or end other programs that use memory"
 
 

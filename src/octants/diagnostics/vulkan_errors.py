@@ -126,7 +126,7 @@ class OutOfVulkanMemory(UserError):
     left: str
     code = "OCT459"
     exception = OctantsMemoryError
-    title = "the Vulkan device `{device}` has no {size} of memory left; {left}"
+    title = "the Vulkan device `{device}` cannot allocate {size}: {left}"
     remedy = "free arrays, use narrower types, or end other programs that use the device"
 
 

@@ -167,16 +167,16 @@ class CustomCall:
         """Refuse a function that writes, or that reads what has a gradient, which would be lost."""
         for op in Block([], operations).walk():
             if op.has_effects and not isinstance(op, ops.Yield):
-                self._refuse(self.name, "has an adjoint, and effects besides its result", op)
+                self._refuse(self.name, "has an adjoint, but has effects besides its result", op)
             if isinstance(op, ops.Load) and op.array.has(Companion.ADJOINT):
-                problem = f"has an adjoint, and reads `{op.array.name}`, which has a gradient"
+                problem = f"has an adjoint, but reads `{op.array.name}`, which has a gradient"
                 self._refuse(self.name, problem, op, "pass the elements as arguments")
 
     def _check_pure(self, block: Block, adjoint: types.FunctionType) -> None:
         """Refuse an adjoint that does more than to compute with its arguments."""
         for op in block.walk():
             if not (op.is_pure or isinstance(op, _CONTROL)):
-                self._refuse(adjoint.__name__, "is an adjoint, and reads or writes memory", op)
+                self._refuse(adjoint.__name__, "is an adjoint, but reads or writes memory", op)
 
     def _refuse(self, name: str, problem: str, op: Operation, way_out: str = "") -> NoReturn:
         way_out = way_out or "access memory in the kernel, and pass the values as arguments"

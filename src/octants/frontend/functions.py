@@ -99,7 +99,7 @@ class Arguments:
         position = len(self.values)
         if position >= len(self._positional):
             count = len(self._positional)
-            self._fail(f"takes {count} argument{'' if count == 1 else 's'}, and more are given")
+            self._fail(f"takes {count} argument{'' if count == 1 else 's'}, but more are given")
         return self._positional[position]
 
     def named(self, name: str) -> Parameter:

@@ -210,7 +210,7 @@ class _Cutter:
         if not isinstance(label, int) or isinstance(label, bool):
             self._fail("has a label that is not an integer constant", statement)
         if label in self.labels:
-            self._fail(f"has the label {label}, as another checkpoint has", statement)
+            self._fail(f"has the label {label}, which another checkpoint has, too", statement)
         self.labels.add(label)
         return label
 

@@ -298,7 +298,7 @@ def _check_number(library: Library, ordinal: int) -> None:
         raise library.missing_device(problem).at(None)
     count = _count(library)
     if count == 0:
-        raise library.missing_device("the driver knows none").at(None)
+        raise library.missing_device("the driver reports none").at(None)
     if not 0 <= ordinal < count:
         raise NoSuchDevice(ordinal, count).at(None)
 

@@ -105,7 +105,7 @@ class OutOfDeviceMemory(UserError):
     left: str
     code = "OCT437"
     exception = OctantsMemoryError
-    title = "{device} has no {size} of memory left; {left}"
+    title = "{device} cannot allocate {size}: {left}"
     remedy = "free arrays, use narrower types, or end other programs that use the GPU"
 
 

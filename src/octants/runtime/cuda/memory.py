@@ -189,7 +189,7 @@ class DeviceMemory:
     def _refused(self, nbytes: int) -> OctantsError:
         free = format_bytes(self._context.free_memory())
         total = format_bytes(self._context.total_memory)
-        left = f"of {total}, {free} are free, and {format_bytes(self.nbytes)} are Octants'"
+        left = f"of {total}, {free} are free; Octants uses {format_bytes(self.nbytes)}"
         return self.live.refusal(OutOfDeviceMemory(repr(self._context), format_bytes(nbytes), left))
 
 

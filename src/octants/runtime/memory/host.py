@@ -42,7 +42,7 @@ def allocate(nbytes: int) -> HostAllocation:
     try:
         return HostAllocation(nbytes)
     except (MemoryError, ValueError, OverflowError):  # numpy: "Maximum allowed size exceeded"
-        raise OctantsMemoryError(f"the system has no {nbytes} bytes of memory left") from None
+        raise OctantsMemoryError(f"the system cannot allocate {nbytes} bytes") from None
 
 
 class HostMemory:

@@ -58,7 +58,7 @@ class Heap(suballocation.Heap[Buffer]):
     def _refused(self, nbytes: int) -> OctantsError:
         found = self._metal.hardware
         left = (
-            f"of {format_bytes(found.memory_bytes)}, {format_bytes(self.live.nbytes)} are Octants'"
+            f"of {format_bytes(found.memory_bytes)}, Octants uses {format_bytes(self.live.nbytes)}"
         )
         error = OutOfMetalMemory(found.name, format_bytes(nbytes), left)
         return self.live.refusal(error)

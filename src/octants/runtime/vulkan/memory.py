@@ -132,7 +132,7 @@ class Heap(suballocation.Heap[Buffer]):
     def _refused(self, nbytes: int) -> OctantsError:
         hardware = self._device.hardware
         total, used = hardware.memory_bytes, self.live.nbytes
-        left = f"of {format_bytes(total)}, {format_bytes(used)} are Octants'"
+        left = f"of {format_bytes(total)}, Octants uses {format_bytes(used)}"
         if nbytes > hardware.largest:
             left += f", and at most {format_bytes(hardware.largest)} can be had at once"
         return self.live.refusal(OutOfVulkanMemory(hardware.name, format_bytes(nbytes), left))
