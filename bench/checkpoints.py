@@ -85,7 +85,13 @@ def long_loop(threads: int, items: int, steps: int, budget: int, rounds: int):
         x.grad.fill(0)
         y.grad.fill(1)
         backward.append(timed(lambda: recurrence.grad(steps)))
-    return forward, backward[0], min(backward), driver.state.device.tape_bytes, x.grad.to_numpy()
+    return (
+        forward,
+        backward[0],
+        min(backward),
+        driver.state.device.record_buffer_bytes,
+        x.grad.to_numpy(),
+    )
 
 
 def long_loops(rounds: int) -> list[str]:

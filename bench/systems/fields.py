@@ -150,7 +150,9 @@ class Program:
     @property
     def tape_bytes(self):
         """What tapes take on a GPU."""
-        return getattr(qd.driver.state.device, "tape_bytes", None) if NAME == "octants" else None
+        if NAME != "octants":
+            return None
+        return getattr(qd.driver.state.device, "record_buffer_bytes", None)
 
     def seed(self) -> None:
         """Set the gradients to those of the sum of all outputs."""

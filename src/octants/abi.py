@@ -6,7 +6,7 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
     parallel_for  void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
                   i64 tile) runs `task` over [lower, upper) on all threads, at least `grain` items
                   at a time, and a multiple of `tile` but for the last ones
-    grow          ptr (ptr context, ptr worker, i64 bytes): the worker's tape, now with space for so
+    grow          ptr (ptr context, ptr worker, i64 bytes): the worker's record buffer, grown to so
                   many bytes, or null if memory is refused
     parallel_sums void (ptr context, ptr task, ptr parameters, i64 lower, i64 upper, i64 grain,
                   i64 tile, i64 bytes, i64 worth, i64 width, i32 flags), the same for a task that
@@ -17,13 +17,13 @@ A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter b
     parts         ptr: after a loop, the parts that workers have added to; so many bytes from one to
                   the next, so many of them, and for each a byte at `part_flags` that says whether
                   it was used
-    serial        void (ptr context, ptr task, ptr parameters) runs a serial task that has a tape
+    serial        void (ptr context, ptr task, ptr parameters) runs a serial task that records
 
 A task is ``void task(ptr parameters, ptr context, ptr worker, i64 begin, i64 end)``. A worker has
 these words; no two threads share one at a time:
 
-    tape          ptr: its tape, and
-    capacity      i64: the bytes that the tape can hold
+    record_buffer ptr: its record buffer, and
+    capacity      i64: the bytes that the record buffer can hold
     share         i64: the bytes that the records of its work items should take
     failed        i64: 1 if a task ended early for lack of memory; then
     item          i64: is the first work item that is not done: it has changed nothing yet
@@ -46,15 +46,15 @@ CONTEXT_PART_FLAGS = 64
 CONTEXT_PART_BYTES = 72
 CONTEXT_PART_COUNT = 80
 
-WORKER_TAPE = 0
+WORKER_RECORD_BUFFER = 0
 WORKER_CAPACITY = 8
 WORKER_SHARE = 16
 WORKER_FAILED = 24
 WORKER_ITEM = 32
 WORKER_LAST = 40
 WORKER_PART = 48
-MAXIMUM_TAPE = 1 << 60
-"""More bytes than any tape has: what needs more is refused, before positions could overflow."""
+MAXIMUM_RECORD_BUFFER = 1 << 60
+"""More bytes than any record buffer has: a larger need is refused, so no position overflows."""
 
 PART_SHARED = -1
 PARTS_LIMIT = 1 << 28
@@ -66,10 +66,10 @@ PART_ALIGNMENT = 64
 # The message buffer: a header, then what was printed. A printed message is a word with its id in
 # the low and its task in the high half, a word with the work item, and a word for each value:
 # integers extended to 64 bits, floats as f64. Messages are written to `cursor` and up, which counts
-# words and runs on when the buffer is full; `end` is the least cursor at which one did not fit.
-# The first failure is separate: that of the lowest work item of the first task that has one. So
-# is the worst overflow of a tape: that of the largest need, of the first task and lowest work item
-# that has it. Other work items go on after it.
+# words and runs on when the buffer is full; `end` is the least cursor at which one did not fit. The
+# first failure is separate: that of the lowest work item of the first task that has one. So is the
+# worst overflow of a record buffer: that of the largest need, of the first task and lowest work
+# item that has it. Other work items go on after it.
 MESSAGES_CURSOR = 0
 MESSAGES_END = 8
 MESSAGES_CAPACITY = 16
@@ -94,31 +94,31 @@ MESSAGES_HEADER = 704
 LAUNCH_LOWER = 0  # i64
 LAUNCH_UPPER = 8  # i64
 LAUNCH_BOUNDS = 16  # where the device keeps both, for a domain that it computes itself
-LAUNCH_TAPE = 24  # the address of the tapes of all threads
-LAUNCH_CAPACITY = 32  # i64: the bytes that the tape of one thread holds, a multiple of 4
+LAUNCH_RECORD_BUFFERS = 24  # the address of the record buffers of all threads
+LAUNCH_CAPACITY = 32  # i64: the bytes that the record buffer of one thread holds, a multiple of 4
 LAUNCH_SHARE = 40  # i64: what the records of a work item should take of them
-LAUNCH_FAILURES = 48  # the address of the report on work items that ran out of tape
-LAUNCH_RETRY = 56  # i64: 1 runs only those that ran out of tape before
+LAUNCH_FAILURES = 48  # the address of the report on work items that ran out of space for records
+LAUNCH_RETRY = 56  # i64: 1 runs only those that ran out of space for records before
 LAUNCH_SIZE = 64
 
-# On devices with graphs there are two more words. All nodes of graphs that may run out of tape know
-# of one word that stops them: when a work item runs out of tape, its node writes its own number
-# there, and all nodes behind it do nothing.
+# On devices with graphs there are two more words. All nodes of graphs that may run out of space for
+# records know of one word that stops them: when a work item runs out of space for records, its node
+# writes its own number there, and all nodes behind it do nothing.
 LAUNCH_STOP = 64  # the address of that word (i64), which is 0 while all goes well; 0 outside graphs
 LAUNCH_NODE = 72  # i64: the number of the node, which is none of another one in any graph
 LAUNCH_GRAPH_SIZE = 80
 
-STOP_NUMBER = 0  # i64: the number of the node that ran out of tape
+STOP_NUMBER = 0  # i64: the number of the node that ran out of space for records
 STOP_BEGUN = 8  # i64: how many replays have begun that were not stopped before
 
-# The tapes of 32 threads stand together, interleaved by words of 4 bytes: word w of thread t is
-# word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 of all, so that threads that work in step
+# The record buffers of 32 threads stand together, interleaved by words of 4 bytes: word w of thread
+# t is word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 of all, so that threads that work in step
 # touch neighbouring words. A member of a record is within one word, or takes two whole ones.
-TAPE_LANES = 32
-TAPE_WORD = 4
+RECORD_BUFFER_LANES = 32
+RECORD_BUFFER_WORD = 4
 
-# A work item whose tape would have to hold more ends before it has changed anything. It notes what
-# it would need, and itself; run again, it takes itself from the list first.
+# A work item whose record buffer would have to hold more ends before it has changed anything. It
+# notes what it would need, and itself; run again, it takes itself from the list first.
 REFUSED_NEED = 0  # u64: the most bytes that any of them needs
 REFUSED_COUNT = 8  # u64: how many there are
 REFUSED_ITEMS = 16  # u32 words: bit i % 32 of word i // 32 stands for the item lower + i

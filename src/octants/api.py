@@ -238,7 +238,7 @@ def sync() -> None:
     """Wait until all launches are done, and raise their errors.
 
     Raises:
-        OctantsAssertionError: the tape of a gradient overflowed, which a forced `ad_stack_size`
+        OctantsAssertionError: the records of a gradient overflowed, which a forced `ad_stack_size`
             makes possible. Host reads of fields and ndarrays raise it, too; it is raised once.
     """
     options.current()

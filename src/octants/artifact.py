@@ -116,8 +116,8 @@ class MemoryRange:
 
 
 @dataclass(frozen=True, slots=True)
-class TapeSizeInputs:
-    """What decides how much tape the work items of a dispatch need, or where a loop ends.
+class RecordBufferSizeInputs:
+    """The inputs that determine the size of a dispatch's record buffers, or where a loop ends.
 
     These are the values of some `slots` of the parameter block, the ranges of `memory`, which the
     kernel does not write and, if it depends on them `by_item`, the number of the work item; also
@@ -137,13 +137,13 @@ class Dispatch:
     has computed; anything else is a Python expression over ``slots``, the unpacked integers of the
     parameter block, that gives (lower, upper). `block` is the number of threads in a block, and
     `threads` the most that there may be; 0 stands for any number. A dispatch that `records` needs a
-    tape. If its work items cannot `can_retry` when that is too small, it gets a large one. `needs`
-    says what decides how much of it they need, `domain_needs` what decides bounds that the device
-    computes; None where that is unknown. Dispatches that follow each other and belong to different
-    groups of concurrent tasks may run at the same time; `group` 0 stands for none. There may be
-    `waves` times the threads that the device holds at once: each wave begins where the one before
-    ends. Where the threads of a block add up `sums` together, large blocks are better. Where the
-    code is written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
+    record buffer. If its work items cannot `can_retry` when that is too small, it gets a large one.
+    `needs` says what decides how much of it they need, `domain_needs` what decides bounds that the
+    device computes; None where that is unknown. Dispatches that follow each other and belong to
+    different groups of concurrent tasks may run at the same time; `group` 0 stands for none. There
+    may be `waves` times the threads that the device holds at once: each wave begins where the one
+    before ends. Where the threads of a block add up `sums` together, large blocks are better. Where
+    the code is written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
     """
 
     entry: str
@@ -153,8 +153,8 @@ class Dispatch:
     threads: int = 0
     records: bool = False
     can_retry: bool = True
-    needs: TapeSizeInputs | None = None
-    domain_needs: TapeSizeInputs | None = None
+    needs: RecordBufferSizeInputs | None = None
+    domain_needs: RecordBufferSizeInputs | None = None
     group: int = 0
     waves: int = 1
     sums: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.ir import ops, scalar_semantics
 from octants.ir.cooperation import cooperates, local_arrays
 from octants.ir.core import (
@@ -49,18 +49,18 @@ class Overflow(EndOfItem):
 
 
 class Interpreter:
-    """The state of one launch: the arrays, the tape of the current work item, what was said."""
+    """The state of a launch: the arrays, the record buffer of the current work item, messages."""
 
     def __init__(
-        self, storage: Storage, seed: int = 0, launch: int = 0, share: int = MAXIMUM_TAPE
+        self, storage: Storage, seed: int = 0, launch: int = 0, share: int = MAXIMUM_RECORD_BUFFER
     ) -> None:
         self.storage = storage
         self.seed = seed
         self.launch = launch
         self.share = share
         self.printed: list[str] = []
-        self.tape: dict[tuple[int, Record, int], list[Any]] = {}
-        self.tape_bytes = 0
+        self.record_buffer: dict[tuple[int, Record, int], list[Any]] = {}
+        self.record_buffer_bytes = 0
         self.overflows: list[Overflow] = []
 
     def run(self, module: Module) -> None:
@@ -87,8 +87,8 @@ class Interpreter:
             self.item(task.body, environment)
 
     def item(self, body: Block, environment: dict[Value, Any]) -> None:
-        """One work item, with a tape of its own."""
-        self.tape = {}
+        """One work item, with a record buffer of its own."""
+        self.record_buffer = {}
         try:
             self.block(body, environment)
         except Overflow as overflow:
@@ -268,16 +268,18 @@ def _assert(_: Interpreter, op: ops.Assert, env: dict[Value, Any]) -> None:
 def _record_push(self: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
     if 0 < op.record.capacity <= env[op.index]:
         return
-    self.tape[_base(op, env), op.record, env[op.index]] = [env[value] for value in op.values]
+    self.record_buffer[_base(op, env), op.record, env[op.index]] = [
+        env[value] for value in op.values
+    ]
     end = env[op.base] + (env[op.index] + 1) * op.record.stride
-    self.tape_bytes = max(self.tape_bytes, end)
+    self.record_buffer_bytes = max(self.record_buffer_bytes, end)
 
 
 def _record_pop(self: Interpreter, op: ops.RecordPop, env: dict[Value, Any]) -> None:
     index, capacity = env[op.index], op.record.capacity
     if capacity and not 0 <= index < capacity:
         index = capacity - 1
-    env.update(zip(op.results, self.tape[_base(op, env), op.record, index], strict=True))
+    env.update(zip(op.results, self.record_buffer[_base(op, env), op.record, index], strict=True))
 
 
 def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> None:
@@ -287,7 +289,7 @@ def _record_end(_: Interpreter, op: ops.RecordEnd, env: dict[Value, Any]) -> Non
 def _record_capacity(self: Interpreter, op: ops.RecordCapacity, env: dict[Value, Any]) -> None:
     stride = op.record.stride
     left = max(0, self.share - env[op.taken])
-    env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_TAPE
+    env[op.result] = max(1, left // (op.parts * stride)) if stride else MAXIMUM_RECORD_BUFFER
 
 
 def _longest(_: Interpreter, op: ops.Longest, env: dict[Value, Any]) -> None:
@@ -295,7 +297,7 @@ def _longest(_: Interpreter, op: ops.Longest, env: dict[Value, Any]) -> None:
 
 
 def _record_reserve(self: Interpreter, op: ops.RecordReserve, env: dict[Value, Any]) -> None:
-    self.tape_bytes = max(self.tape_bytes, env[op.end])
+    self.record_buffer_bytes = max(self.record_buffer_bytes, env[op.end])
 
 
 def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) -> None:
@@ -366,9 +368,9 @@ def run(
     arrays: Mapping[Any, np.ndarray[Any, Any]],
     seed: int = 0,
     launch: int = 0,
-    share: int = MAXIMUM_TAPE,
+    share: int = MAXIMUM_RECORD_BUFFER,
 ) -> Interpreter:
-    """Run a module on numpy arrays, in place; returns the interpreter (what was printed, tape).
+    """Run a module on numpy arrays, in place; returns the interpreter, with what was printed.
 
     ``arrays`` maps an array's name, or (name, `Companion`), to its data, whose shape is that of the
     array followed by that of its element; a scalar argument is an array of shape (). Temporaries

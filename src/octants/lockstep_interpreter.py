@@ -38,7 +38,7 @@ class Machine(Protocol):
     """What runs operations, one at a time."""
 
     storage: dict[ArrayRef, Any]
-    tape: Any
+    record_buffer: Any
 
     def execute(self, op: Operation, environment: Environment, /) -> None: ...
 
@@ -46,7 +46,7 @@ class Machine(Protocol):
 
 
 class _Item:
-    """A work item: where it stands, its values, its arrays, its tape."""
+    """A work item: where it stands, its values, its arrays, its record buffer."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Item:
         self.environment = environment
         self.steps = steps
         self.arrays = arrays
-        self.tape: Any = {}
+        self.record_buffer: Any = {}
         self.waits_at: Operation | None = None
         self.is_gone = False  # it ended before its time
 
@@ -99,7 +99,7 @@ class _Runner:
 
     def _advance(self, item: _Item) -> None:
         """Run an item until it waits at a convergent operation, or ends."""
-        self.machine.tape = item.tape
+        self.machine.record_buffer = item.record_buffer
         self.machine.storage.update(item.arrays)
         try:
             item.waits_at = next(item.steps, None)

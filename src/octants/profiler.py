@@ -114,7 +114,7 @@ def save_trace(path: Any) -> None:
     """Write the records for a trace viewer: https://ui.perfetto.dev, or Chrome's about:tracing.
 
     A launch on a GPU begins in it when the host has queued it, and has the length that it had on
-    the GPU. Launches carry the bytes of the tapes, copies their bytes.
+    the GPU. Launches carry the bytes of the record buffers, copies their bytes.
 
     Args:
         path: the file, in JSON.
@@ -138,11 +138,11 @@ def save_trace(path: Any) -> None:
 def memory_report() -> list[MemoryUse]:
     """What memory of the device is used for; needs no profiler.
 
-    Returns:
-        An entry for fields, ndarrays, their gradients and duals, the tapes of loops, and, inside of
-        a `qd.ad.Tape`, the copies of what was overwritten. On a GPU also for other allocations,
-        such as buffers of messages and temporaries, for what its pool keeps for later ones, and for
-        the staging buffers of copies on the host. `parts` is 0 where parts are not counted.
+    Returns: An entry for fields, ndarrays, their gradients and duals, the record buffers of loops,
+    and, inside of a `qd.ad.Tape`, the copies of what was overwritten. On a GPU also for other
+    allocations, such as buffers of messages and temporaries, for what its pool keeps for later
+    ones, and for the staging buffers of copies on the host. `parts` is 0 where parts are not
+    counted.
     """
     found: dict[str, list[int]] = {}
     for array in current_runtime.runtime().arrays():
@@ -151,9 +151,9 @@ def memory_report() -> list[MemoryUse]:
         words = {Companion.PRIMAL: "", Companion.ADJOINT: ", gradients"}
         kind = f"{array._kind}s{words.get(array.companion, ', duals')}"
         found.setdefault(kind, []).append(array.nbytes)
-    tapes = int(getattr(driver.device(), "tape_bytes", 0))
-    if tapes:
-        found["tapes of loops"] = [tapes]
+    records = int(getattr(driver.device(), "record_buffer_bytes", 0))
+    if records:
+        found["record buffers"] = [records]
     saved = int(getattr(driver.state.recorder, "snapshot_bytes", 0))
     if saved:
         found["copies for a Tape"] = [saved]

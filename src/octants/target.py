@@ -105,12 +105,12 @@ class Capabilities:
     has a thread. `updates_64_bits` says that they can update integers of 64
     bits in memory atomically.
 
-    Of the tape: arrays, tapes and their copies share `memory_bytes`. `workers` divide the bytes for
-    tapes, and up to `tape_sharers` work items share the tape of a worker. Loops that surely take no
-    more than `tape_whole` bytes of it are never recorded in blocks. A block of a loop may take
-    `tape_local` bytes of the memory near a work item; 0: there is none. `capacity` is that of
-    records, if it is forced; `nests` says how loops in loops are recorded, as `autodiff.reverse`
-    takes it.
+    Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
+    divide the bytes for record buffers, and up to `record_buffer_sharers` work items share the
+    record buffer of a worker. Loops that surely take no more than `whole_record_bytes` bytes of it
+    are never recorded in blocks. A block of a loop may take `local_record_bytes` bytes of the
+    memory near a work item; 0: there is none. `capacity` is that of records, if it is forced;
+    `nests` says how loops in loops are recorded, as `autodiff.reverse` takes it.
 
     Of the code: it `checks_bounds` of accesses, and that what it stores is finite, where it
     `checks_finite`; where `deterministic`, it updates arrays in an order that is always the same.
@@ -125,9 +125,9 @@ class Capabilities:
     updates_64_bits: bool = True
     memory_bytes: int = 0
     workers: int = 1
-    tape_sharers: int = 1
-    tape_whole: int = 0
-    tape_local: int = 0
+    record_buffer_sharers: int = 1
+    whole_record_bytes: int = 0
+    local_record_bytes: int = 0
     capacity: int = 0
     nests: str = "auto"
     checks_bounds: bool = False

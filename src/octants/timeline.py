@@ -20,7 +20,8 @@ KERNEL, COMPILE, TRANSFER = "kernel", "compile", "transfer"
 class TimelineEntry:
     """A span of time, in nanoseconds of `time.perf_counter_ns`.
 
-    `nbytes` is what was copied or, of a kernel, what the tapes of its device took afterwards.
+    `nbytes` is what was copied or, of a kernel, what the record buffers of its device took
+    afterwards.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A heap that refuses memory to tapes on request, for the device of `qd.init`."""
+"""A heap that refuses memory to record buffers on request, for the device of `qd.init`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Heap:
         pointer = ctypes.c_void_p
         self._realloc = ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int64)(self._resize)
         self._free = ctypes.CFUNCTYPE(None, pointer)(self._release)
-        for function in (self._realloc, self._free):  # tapes may be freed when the process ends
+        for function in (
+            self._realloc,
+            self._free,
+        ):  # the process's end may call them
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
 
     def reset(self) -> None:
@@ -78,11 +81,11 @@ class Heap:
         return native.Support(addresses)
 
     def start(self, patch: pytest.MonkeyPatch, **options: Any) -> None:
-        """Call `qd.init` for a device that gets the memory of its tapes from here."""
+        """Call `qd.init` for a device that gets the memory of its record buffers from here."""
 
         def make(chosen: Any) -> CpuDevice:
             budget = chosen.stack_budget(memory_of_the_machine())
-            return CpuDevice(chosen.cpu_max_num_threads, tape_budget=budget, support=self.support)
+            return CpuDevice(chosen.cpu_max_num_threads, record_budget=budget, support=self.support)
 
         patch.setattr(driver, "make_device", make)
         qd.init(arch=qd.cpu, **{"default_fp": qd.f64, "log_level": "error", **options})

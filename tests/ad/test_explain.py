@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.launch.explain_gradient_report import AdjointUpdate, Explanation, LoopTape, Storing
+from octants.launch.explain_gradient_report import AdjointUpdate, Explanation, LoopRecords, Storing
 from tests.devices import on_cpu
 
 pytestmark = on_cpu
@@ -35,7 +35,7 @@ def flat(explanation: Explanation) -> str:
     return " ".join(re.sub(r"^ +\| +# +", "", explanation.text(), flags=re.MULTILINE).split())
 
 
-def recorded(explanation: Explanation) -> list[LoopTape]:
+def recorded(explanation: Explanation) -> list[LoopRecords]:
     return [loop for loop in explanation.loops if loop.slots]
 
 

@@ -187,7 +187,7 @@ def test_memory_refused_at_random(
     chance = random.Random(threads)
     errors = 0
     for share in (0.1, 0.5, 1.0) * 3:
-        driver.state.device.free_tapes()  # type: ignore[union-attr]
+        driver.state.device.free_record_buffers()  # type: ignore[union-attr]
         heap.grants = lambda nbytes, total: chance.random() > share  # noqa: B023
         try:
             np.testing.assert_allclose(program.gradient(), expected, rtol=1e-11)

@@ -19,7 +19,7 @@ from octants.ir import ops
 from octants.ir.parser import parse
 from tests.ad.bounds import arrays, changes, scalars
 from tests.ad.bounds.program import ITEMS, PROGRAMS, Program, recurrence, turn
-from tests.ad.tapes import tape_bytes
+from tests.ad.record_buffers import record_buffer_bytes
 
 SIZES = (6, 40, 0, 3, 41)
 FORMS = (scalars, arrays, changes)  # importing them fills `PROGRAMS`
@@ -55,7 +55,7 @@ def check(
         program.kernel(*args)
         x.grad.fill(0)
         y.grad.fill(1)
-        taken = tape_bytes(lambda: program.kernel.grad(*args))  # noqa: B023
+        taken = record_buffer_bytes(lambda: program.kernel.grad(*args))  # noqa: B023
         values, slopes = recurrence(start, trips)
         np.testing.assert_allclose(y.to_numpy(), values, rtol=1e-12)
         np.testing.assert_allclose(x.grad.to_numpy(), slopes, rtol=1e-10)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.ad.tapes import check_gradient
+from tests.ad.record_buffers import check_gradient
 
 ITEMS = 19
 LENGTHS = np.random.default_rng(5).integers(0, 9, 11)

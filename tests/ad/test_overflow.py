@@ -354,7 +354,7 @@ def test_the_iterations_of_a_far_range_are_counted(kind: Any, lower: int, upper:
 def test_memory_for_a_far_range_is_refused(kind: Any, lower: int, upper: int) -> None:
     """Even for blocks of one iteration, and the checkpoints of so many of them."""
     start(0)
-    state.device.pool.fields.tape_limit = 20  # type: ignore[union-attr]
+    state.device.pool.fields.record_buffer_limit = 20  # type: ignore[union-attr]
     x, y = fields()
     kernel = range_loop(x, y, kind)
     with pytest.raises(qd.OctantsMemoryError) as caught:
@@ -372,7 +372,7 @@ def test_memory_refused_under_a_tape() -> None:
     """The tape raises it, names what takes memory, and leaves arrays as the body left them."""
     start(0, cpu_max_num_threads=1, simd=False, ad_stack_nests="replay")
     device = state.device
-    device.pool.fields.tape_limit = 20_000  # type: ignore[union-attr]
+    device.pool.fields.record_buffer_limit = 20_000  # type: ignore[union-attr]
     x, _ = fields()
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
 

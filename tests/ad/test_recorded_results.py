@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm.cpu import has_fused, host_target
-from tests.ad.tapes import check_gradient, iteration_bytes
+from tests.ad.record_buffers import check_gradient, iteration_bytes
 
 
 @qd.kernel

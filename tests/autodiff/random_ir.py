@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.autodiff.forward import forward as with_tangents
 from octants.autodiff.reverse import Reversed
 from octants.interpreter import run
@@ -376,7 +376,7 @@ def gradient(
     for `octants.autodiff.reverse`.
     """
     adjoints = {name: value.copy() for name, value in weights.items()}
-    reversed_ = differentiate(module, tape_whole=budget, nests=nests, contracts=contracts)
+    reversed_ = differentiate(module, whole_record_bytes=budget, nests=nests, contracts=contracts)
     if not reversed_.hazards:
         state = data if reversed_.state == "before" else forward(module, data)
         state = {name: value.copy() for name, value in state.items()}
@@ -390,7 +390,7 @@ def gradient(
 
 def _run_reverse(reversed_: Reversed, state: Data, adjoints: Data, budget: int) -> None:
     verify(reversed_.module)
-    run(reversed_.module, _both(state, adjoints), share=budget or MAXIMUM_TAPE)
+    run(reversed_.module, _both(state, adjoints), share=budget or MAXIMUM_RECORD_BUFFER)
 
 
 def _both(state: Data, adjoints: Data) -> dict[Any, Any]:
@@ -412,7 +412,7 @@ def _run_parts(module: Module, state: Data, adjoints: Data, budget: int, nests: 
         run(part, state)
         kept.append({name: value.copy() for name, value in state.items()})
     for number in reversed(range(len(parts))):
-        reversed_ = differentiate(parts[number], split=True, tape_whole=budget, nests=nests)
+        reversed_ = differentiate(parts[number], split=True, whole_record_bytes=budget, nests=nests)
         assert not reversed_.hazards, reversed_.hazards
         memory = kept[number if reversed_.state == "before" else number + 1]
         _run_reverse(reversed_, {n: v.copy() for n, v in memory.items()}, adjoints, budget)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Companion, Module, Value
@@ -18,7 +18,7 @@ from octants.simplify import simplify
 from octants.target import NEVER
 from tests.autodiff.random_ir import Generator, gradient, inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.strict_records import strict_records
 from tests.codegen.compiled import Compiled
 from tests.seeds import counts
 
@@ -51,15 +51,15 @@ class LongLoops(Generator):
 
 
 def check_blocks(seed: int, budget: int, module: Module) -> Counter[str]:
-    """Compare the gradient of a module within a budget with that of a plentiful tape."""
+    """Compare the gradient of a module within a budget with that of a plentiful record buffer."""
     data, weights = inputs(seed), inputs(seed + 1)
     whole, how = gradient(module, data, weights)
-    with strict_tape() as tape:
+    with strict_records() as records:
         in_blocks, how_in_blocks = gradient(module, data, weights, budget)
     assert how == how_in_blocks
     for name, expected in whole.items():
         assert np.array_equal(expected, in_blocks[name], equal_nan=True), (seed, budget, name)
-    return Counter({how: 1, "with checkpoints": "checkpoint" in tape.pushes})
+    return Counter({how: 1, "with checkpoints": "checkpoint" in records.pushes})
 
 
 @pytest.mark.parametrize("count", counts(8, 20))
@@ -81,8 +81,8 @@ def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
     for seed in range(100, 112):
         module = LongLoops(seed).simplified()
         for budget in (0, 30, 150):
-            device = CpuDevice(1, tape_budget=budget)
-            result = differentiate(module, tape_whole=budget)
+            device = CpuDevice(1, record_budget=budget)
+            result = differentiate(module, whole_record_bytes=budget)
             if result.hazards:
                 continue
             adjoints = {name: value.copy() for name, value in inputs(seed + 1).items()}
@@ -92,10 +92,10 @@ def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
             both: dict[Any, Any] = {**state, ("t", ADJOINT): np.zeros(())}
             both |= {(name, ADJOINT): value for name, value in adjoints.items()}
             copies = {key: value.copy() for key, value in both.items()}
-            interpreted = run(result.module, copies, share=budget or MAXIMUM_TAPE)
-            with device.exact_tapes():
+            interpreted = run(result.module, copies, share=budget or MAXIMUM_RECORD_BUFFER)
+            with device.exact_record_buffers():
                 Compiled(result.module, device, simd=NEVER).run(both)
-                assert device.tape_bytes == interpreted.tape_bytes
+                assert device.record_buffer_bytes == interpreted.record_buffer_bytes
             in_blocks += any("checkpoint" in name for name in records(result.module))
             for key, expected in copies.items():
                 np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)

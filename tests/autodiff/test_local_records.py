@@ -1,4 +1,4 @@
-"""Records in local memory: bit by bit the gradients of those on the tape."""
+"""Records in local memory: bit by bit the gradients of those in record buffers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, Companion, Module
@@ -16,7 +16,7 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from tests.autodiff.random_ir import Data, forward, inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.seeds import counts
 
@@ -26,7 +26,7 @@ ADJOINT = Companion.ADJOINT
 def _gradient(module: Module, seed: int, share: int, local: int) -> tuple[Data, set[str]] | None:
     """The adjoints, and of which kinds the records are; None where memory must be saved."""
     data, adjoints = inputs(seed), inputs(seed + 1)
-    result = differentiate(module, tape_whole=share, tape_local=local)
+    result = differentiate(module, whole_record_bytes=share, local_record_bytes=local)
     if result.hazards:
         return None
     verify(result.module)
@@ -34,7 +34,7 @@ def _gradient(module: Module, seed: int, share: int, local: int) -> tuple[Data, 
     state = data if result.state == "before" else forward(module, data)
     both = {name: value.copy() for name, value in state.items()}
     everything = {**both, **{(name, ADJOINT): value for name, value in adjoints.items()}}
-    run(result.module, everything, share=share or MAXIMUM_TAPE)
+    run(result.module, everything, share=share or MAXIMUM_RECORD_BUFFER)
     records = {op.record for op in result.module.walk() if isinstance(op, ops.RecordPush)}
     return adjoints, {"local" if record.local else record.name for record in records}
 
@@ -61,7 +61,7 @@ def test_checkpoints_are_where_room_was_made_for_them() -> None:
     for seed in range(12):
         module = LongLoops(seed).simplified()
         for share in (1, 30, 200):
-            with strict_tape() as tape:
+            with strict_records() as records:
                 _gradient(module, seed, share, 16)
-            pushes += tape.pushes.get(CHECKPOINT, 0)
+            pushes += records.pushes.get(CHECKPOINT, 0)
     assert pushes > 60, pushes

@@ -1,4 +1,4 @@
-"""Loops in loops that are stored: bit by bit the gradients of replays, on a strict tape."""
+"""Loops in loops that are stored: bit by bit the gradients of replays, checked byte by byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f64, i32, i64
 from tests.autodiff.random_ir import gradient, inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen.compiled import Compiled
 
@@ -92,7 +92,7 @@ def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
     """Compare gradients, whose records no other work item may overwrite."""
     data, weights = inputs(seed), inputs(seed + 1)
     replayed, how = gradient(module, data, weights, 0, "replay")
-    with strict_tape():
+    with strict_records():
         stored, how_stored = gradient(module, data, weights, budget, policy)
     assert how == how_stored
     for name, expected in replayed.items():
@@ -135,11 +135,11 @@ DEEP = (24, 32, 63)
 
 
 def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[RecordingPlan]) -> None:
-    device, stored = CpuDevice(1, tape_budget=600), 0
+    device, stored = CpuDevice(1, record_budget=600), 0
     for seed in range(16):
         module = Nests(seed).simplified()
         plans.clear()
-        result = differentiate(module, tape_whole=600, nests="store")
+        result = differentiate(module, whole_record_bytes=600, nests="store")
         if result.hazards or "stored" not in traits(plans):
             continue
         adjoints = {name: value.copy() for name, value in inputs(seed + 1).items()}
@@ -150,9 +150,9 @@ def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[RecordingP
         both |= {(name, ADJOINT): value for name, value in adjoints.items()}
         copies = {key: value.copy() for key, value in both.items()}
         interpreted = run(result.module, copies, share=600)
-        with device.exact_tapes():
+        with device.exact_record_buffers():
             Compiled(result.module, device, simd="never").run(both)
-            assert device.tape_bytes == interpreted.tape_bytes
+            assert device.record_buffer_bytes == interpreted.record_buffer_bytes
         stored += 1
         for key, expected in copies.items():
             np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12)

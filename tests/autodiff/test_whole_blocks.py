@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.autodiff import unrolling
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
@@ -31,7 +31,7 @@ from octants.simplify import simplify
 from octants.types.scalars import f64, i32
 from tests.autodiff.random_ir import Data, forward, inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_tape import strict_tape
+from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.seeds import counts
 
@@ -106,9 +106,9 @@ def recurrence(by_while: bool = False, known: int | None = None) -> Module:
 def _gradient_of(
     trips: int, share: int, local: int, by_while: bool = False, sure: int = 1, knows: bool = False
 ) -> tuple[np.ndarray[Any, Any], int]:
-    """The adjoints of x and p, and the bytes of the tape."""
+    """The adjoints of x and p, and the bytes of the record buffer."""
     module = recurrence(by_while, trips if knows else None)
-    reversed_ = differentiate(module, tape_whole=sure, tape_local=local)
+    reversed_ = differentiate(module, whole_record_bytes=sure, local_record_bytes=local)
     assert not reversed_.hazards
     verify(reversed_.module)
     arrays: dict[Any, Any] = {
@@ -121,53 +121,55 @@ def _gradient_of(
         ("y", ADJOINT): np.array([1.0, 0.5, -2.0]),
     }
     launch: Interpreter = run(reversed_.module, arrays, share=share)
-    return np.stack([arrays["x", ADJOINT], arrays["p", ADJOINT]]), launch.tape_bytes
+    return np.stack([arrays["x", ADJOINT], arrays["p", ADJOINT]]), launch.record_buffer_bytes
 
 
-@pytest.mark.parametrize("share", [1, 24, MAXIMUM_TAPE])
+@pytest.mark.parametrize("share", [1, 24, MAXIMUM_RECORD_BUFFER])
 @pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
 def test_any_number_of_iterations(trips: int, share: int) -> None:
-    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
-    with strict_tape() as tape:
+    wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
+    with strict_records() as records:
         found, nbytes = _gradient_of(trips, share, 256)
     assert np.array_equal(found, wanted)
     blocks, rest = divmod(max(trips, 0), TURNS)
-    assert tape.pushes.get(REST, 0) == 3 * rest
-    if share == MAXIMUM_TAPE:
+    assert records.pushes.get(REST, 0) == 3 * rest
+    if share == MAXIMUM_RECORD_BUFFER:
         assert nbytes == 8 * (max(0, blocks - 1) + rest)
-        assert tape.pushes.get(CHECKPOINT, 0) == 3 * max(0, blocks - 1)
+        assert records.pushes.get(CHECKPOINT, 0) == 3 * max(0, blocks - 1)
 
 
-@pytest.mark.parametrize("share", [1, 24, MAXIMUM_TAPE])
+@pytest.mark.parametrize("share", [1, 24, MAXIMUM_RECORD_BUFFER])
 @pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
 def test_a_while_with_any_number_of_iterations(trips: int, share: int) -> None:
-    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
-    with strict_tape() as tape:
+    wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
+    with strict_records() as records:
         found, nbytes = _gradient_of(trips, share, 256, by_while=True)
     assert np.array_equal(found, wanted)
     trips = max(trips, 0)
-    assert tape.pushes.get(REST, 0) == 3 * trips
-    if share == MAXIMUM_TAPE:
-        assert tape.pushes.get("r", 0) == 3 * (trips - trips % TURNS)
+    assert records.pushes.get(REST, 0) == 3 * trips
+    if share == MAXIMUM_RECORD_BUFFER:
+        assert records.pushes.get("r", 0) == 3 * (trips - trips % TURNS)
         assert nbytes == 8 * max(0, -(-trips // TURNS) - 1)
 
 
 @pytest.mark.parametrize("sure", [1, 7, 24, 100, 4096])
 @pytest.mark.parametrize("trips", [-2, 0, 1, 3, 4, 5, 8, 9, 31, 32, 70])
 def test_a_number_of_iterations_that_is_known(trips: int, sure: int) -> None:
-    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
-    with strict_tape() as tape:
+    wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
+    with strict_records() as records:
         found, nbytes = _gradient_of(trips, sure, 256, sure=sure, knows=True)
     assert np.array_equal(found, wanted)
     blocks, rest = divmod(max(trips, 0), TURNS)
     if sure >= 8 * blocks > 0:
-        assert tape.pushes.get(CHECKPOINT, 0) == 3 * (blocks - 1)
+        assert records.pushes.get(CHECKPOINT, 0) == 3 * (blocks - 1)
         assert nbytes == 8 * (blocks - 1 + rest)
 
 
 def test_checkpoints_that_surely_fit_are_looked_for_nowhere() -> None:
     def searches(sure: int) -> int:
-        module = differentiate(recurrence(known=70), tape_whole=sure, tape_local=256).module
+        module = differentiate(
+            recurrence(known=70), whole_record_bytes=sure, local_record_bytes=256
+        ).module
         return sum(isinstance(op, ops.While) for op in module.walk())
 
     assert searches(8 * 17 - 1) > 0
@@ -175,7 +177,7 @@ def test_checkpoints_that_surely_fit_are_looked_for_nowhere() -> None:
 
 
 def test_blocks_have_a_length_that_is_known() -> None:
-    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert _kinds(module) == {"unrolled": 1, REST: 1, CHECKPOINT: 1}
     constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
     loops = [op for op in module.walk() if isinstance(op, ops.For)]
@@ -198,21 +200,25 @@ def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         with monkeypatch.context() as patch:
             for name, most in limits.items():
                 patch.setattr(unrolling, name, most)
-            module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+            module = differentiate(
+                recurrence(), whole_record_bytes=1, local_record_bytes=256
+            ).module
             assert _kinds(module) == {"local": 1, REST: 1, CHECKPOINT: 1}
             patch.setattr(unrolling, "MAX_DUPLICATED_WORK", 8)
-            module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+            module = differentiate(
+                recurrence(), whole_record_bytes=1, local_record_bytes=256
+            ).module
             assert _kinds(module) == {"local": 1, CHECKPOINT: 1}
 
 
 @pytest.mark.parametrize("trips", [0, 15, 16, 17, 40])
 def test_blocks_that_are_not_written_out(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unrolling, "MAX_WORK", 0)
-    wanted, _ = _gradient_of(trips, MAXIMUM_TAPE, 0)
-    with strict_tape() as tape:
-        found, nbytes = _gradient_of(trips, MAXIMUM_TAPE, 256)
+    wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
+    with strict_records() as records:
+        found, nbytes = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 256)
     assert np.array_equal(found, wanted)
-    assert tape.pushes.get("r", 0) == 3 * (trips - trips % 16)
+    assert records.pushes.get("r", 0) == 3 * (trips - trips % 16)
     assert nbytes == 8 * (max(0, trips // 16 - 1) + trips % 16)
 
 
@@ -236,7 +242,7 @@ def _gradient(
     module: Module, seed: int, share: int, local: int
 ) -> tuple[Data, Counter[str]] | None:
     data, adjoints = inputs(seed), inputs(seed + 1)
-    result = differentiate(module, tape_whole=share, tape_local=local)
+    result = differentiate(module, whole_record_bytes=share, local_record_bytes=local)
     if result.hazards:
         return None
     verify(result.module)
@@ -244,7 +250,7 @@ def _gradient(
     state = data if result.state == "before" else forward(module, data)
     both: dict[Any, Any] = {name: value.copy() for name, value in state.items()}
     both |= {(name, ADJOINT): value for name, value in adjoints.items()}
-    run(result.module, both, share=share or MAXIMUM_TAPE)
+    run(result.module, both, share=share or MAXIMUM_RECORD_BUFFER)
     return adjoints, _kinds(result.module)
 
 
@@ -255,13 +261,13 @@ def test_random_modules(share: int, count: int) -> None:
     for seed in range(count):
         module = ManyLoops(seed).simplified()
         expected = _gradient(module, seed, 0, 0)
-        with strict_tape() as tape:
+        with strict_records() as records:
             nearby = _gradient(module, seed, share, 256)
         if expected is None or nearby is None:
             continue
         for name, value in expected[0].items():
             assert np.array_equal(value, nearby[0][name], equal_nan=True), (seed, name)
-        found += nearby[1] + Counter({f"{name} pushed": 1 for name in tape.pushes})
+        found += nearby[1] + Counter({f"{name} pushed": 1 for name in records.pushes})
     assert found["unrolled"] >= count // 3
     assert found["local"] >= count // 12
     assert found[f"{REST} pushed"] >= 3 * (count // 24)

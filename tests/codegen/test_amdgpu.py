@@ -135,7 +135,7 @@ def test_floats_are_rounded_after_each_operation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [_slow(0), 1, _slow(2), 3, _slow(4)])
 def test_gradients_in_blocks(seed: int, tmp_path: Path) -> None:
-    result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
+    result = differentiate(LongLoops(seed).simplified(), whole_record_bytes=40)
     if not result.hazards:
         checked(result.module, PROCESSORS[seed], tmp_path)
 

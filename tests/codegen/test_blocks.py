@@ -227,7 +227,7 @@ def test_blocks_that_do_not_cooperate_are_of_whole_subgroups(asked: int, given: 
 
 
 def test_only_threads_with_nothing_of_their_own_come_in_waves() -> None:
-    """A thread that ends adds up its sums, and one that records has a tape."""
+    """A thread that ends adds up its sums, and one that records has a record buffer."""
 
     def free(x: Array, y: Array):
         for i in x:

@@ -81,7 +81,7 @@ def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
 
 
 def test_memory_that_is_refused_ends_the_launch() -> None:
-    kernel = OnEmulatedGpu(test_records.reversal(True), tape_limit=1 << 20)
+    kernel = OnEmulatedGpu(test_records.reversal(True), record_buffer_limit=1 << 20)
     n = np.full(40, 100, np.int32)
     n[[17, 30]] = 2_000_000
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_gradients_of_random_modules_with_little_memory(count: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(count):
         module = LongLoops(seed).simplified()
-        result = differentiate(module, tape_whole=(0, 40)[seed % 2])
+        result = differentiate(module, whole_record_bytes=(0, 40)[seed % 2])
         if result.hazards:
             continue
         state = {**inputs(seed), "t": np.zeros(())}
@@ -110,7 +110,7 @@ def test_gradients_of_random_modules_with_little_memory(count: int) -> None:
         both |= {(name, ADJOINT): value for name, value in inputs(seed + 1).items()}
         wanted = {key: value.copy() for key, value in both.items()}
         Compiled(result.module).run(wanted)
-        kernel = OnEmulatedGpu(result.module, tape_budget=1 << (6 + seed % 8))
+        kernel = OnEmulatedGpu(result.module, record_budget=1 << (6 + seed % 8))
         kernel.run(both)
         found["stores"] += any(not each.can_retry for each in kernel.artifact.dispatches)
         found["again"] += any(call.launch[abi.LAUNCH_RETRY // 8] for call in kernel.fake.launches)

@@ -86,7 +86,7 @@ def adjoints(kernel: Module, budget: int, lanes: int) -> dict[str, np.ndarray]:
     kernel = copy_module(kernel)
     for task in kernel.tasks:
         task.options["simd"] = lanes if lanes and task.is_parallel else None
-    device = CpuDevice(1, tape_budget=budget)
+    device = CpuDevice(1, record_budget=budget)
     Compiled(kernel, device, simd=ALWAYS if lanes else NEVER).run(data)
     return {name: x for (name, of), x in data.items() if of is Companion.ADJOINT}
 
@@ -105,7 +105,9 @@ def test_random_nests(budget: int, seeds: tuple[int, ...], plans: list[Recording
     for seed in seeds:
         kernel = RaggedNests(seed).module()
         plans.clear()
-        machine = Capabilities(tape_whole=64 if budget else 0, tape_sharers=2, nests="store")
+        machine = Capabilities(
+            whole_record_bytes=64 if budget else 0, record_buffer_sharers=2, nests="store"
+        )
         result = reverse.reverse(kernel, machine)
         assert not result.hazards
         lanes = (16, 64)[seed % 2]

@@ -145,7 +145,7 @@ def test_a_device_that_is_newer_than_the_compiler_gets_the_newest_code() -> None
 @needs_assembler
 def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
     for seed in range(6):
-        result = differentiate(LongLoops(seed).simplified(), tape_whole=40)
+        result = differentiate(LongLoops(seed).simplified(), whole_record_bytes=40)
         if not result.hazards:
             assemble(result.module, 75, tmp_path)
 
@@ -154,10 +154,10 @@ def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
 def test_registers_hold_what_short_blocks_record(
     capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert ".local" not in assemble(module, capability, tmp_path)
     monkeypatch.setattr(unrolling, "MAX_WORK", 0)
-    module = differentiate(recurrence(), tape_whole=1, tape_local=256).module
+    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert ".local" in assemble(module, capability, tmp_path)
 
 

@@ -104,7 +104,7 @@ def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_gradients_of_random_modules(seed: int) -> None:
     module = LongLoops(seed).simplified()
-    result = differentiate(module, tape_whole=(0, 40)[seed % 2])
+    result = differentiate(module, whole_record_bytes=(0, 40)[seed % 2])
     if result.hazards:
         pytest.skip("the reverse needs memory from before")
     state = {**inputs(seed), "t": np.zeros(())}
@@ -114,7 +114,7 @@ def test_gradients_of_random_modules(seed: int) -> None:
     both |= {(name, ADJOINT): value for name, value in inputs(seed + 1).items()}
     wanted = {key: value.copy() for key, value in both.items()}
     Compiled(result.module).run(wanted)
-    small = CudaDevice(tape_budget=1 << 10)
+    small = CudaDevice(record_budget=1 << 10)
     try:
         OnGpu(result.module, small).run(both)
     except OctantsMemoryError:  # a task that stores in its first sweep cannot run again

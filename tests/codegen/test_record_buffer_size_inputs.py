@@ -1,4 +1,4 @@
-"""The inputs that decide how much tape work items need, and when the host need not read them."""
+"""The inputs that decide the size of record buffers, and when the host need not read them."""
 
 from __future__ import annotations
 

@@ -102,9 +102,9 @@ def test_what_is_pushed_comes_back(by_while: bool, threads: int) -> None:
         data = {"n": n, "out": np.zeros(60)}
         kernel.run(data)
         assert data["out"].tolist() == wanted(n)
-    assert device.tape_bytes >= 1900 * 24
+    assert device.record_buffer_bytes >= 1900 * 24
     device.close()
-    assert device.tape_bytes == 0
+    assert device.record_buffer_bytes == 0
     kernel.run(data)
     assert data["out"].tolist() == wanted(n)
     device.close()
@@ -123,7 +123,7 @@ def test_a_loop_reserves_once_and_its_pushes_do_not_check() -> None:
 @pytest.mark.parametrize("by_while", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_memory_that_is_refused_ends_the_launch(by_while: bool, threads: int) -> None:
-    device = CpuDevice(threads, tape_limit=1 << 20)
+    device = CpuDevice(threads, record_buffer_limit=1 << 20)
     kernel = Compiled(reversal(by_while), device)
     n = np.full(40, 100, np.int32)
     n[[17, 30]] = 2_000_000
@@ -145,7 +145,7 @@ def test_memory_that_is_refused_ends_the_launch(by_while: bool, threads: int) ->
 
 
 def test_a_tape_that_the_doubling_would_not_fit_gets_just_what_it_needs() -> None:
-    device = CpuDevice(1, tape_limit=1_000_000)
+    device = CpuDevice(1, record_buffer_limit=1_000_000)
     kernel = Compiled(reversal(True), device, simd=NEVER)
     for count in (20_000, 39_000):  # 24 bytes each: doubling asks for more than there may be
         data = {"n": np.array([count], np.int32), "out": np.zeros(1)}
@@ -178,7 +178,7 @@ def test_loops_that_do_not_begin_at_zero() -> None:
         build.store(out, [i], total)
 
     task = parallel("t", lambda build: (build.index(0), build.shape(out, 0)), body)
-    device = CpuDevice(1, tape_limit=1 << 30)
+    device = CpuDevice(1, record_buffer_limit=1 << 30)
     kernel = Compiled(Module("shifted", [lower, upper, out], tasks=[task]), device)
     too_many = {"lower": np.array(-(2**31), np.int32), "upper": np.array(2**31 - 1, np.int32)}
     with pytest.raises(OctantsMemoryError):

@@ -151,7 +151,7 @@ def test_the_runtime_lays_memory_out_as_the_code_expects() -> None:
     for field in ("failure_task", "failure_item", "failure_values"):
         assert getattr(Messages, field).offset == getattr(abi, f"MESSAGES_{field.upper()}")
     assert ctypes.sizeof(Messages) <= abi.MESSAGES_HEADER
-    assert Worker.tape.offset == abi.WORKER_TAPE
+    assert Worker.record_buffer.offset == abi.WORKER_RECORD_BUFFER
     assert Worker.capacity.offset == abi.WORKER_CAPACITY
 
 

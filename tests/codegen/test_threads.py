@@ -1,4 +1,4 @@
-"""What GPUs have in common, run by the CPU: grid-stride loops, bounds, interleaved tapes."""
+"""What GPUs have in common, run by the CPU: grid-stride loops, bounds, record buffers."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_bounds_wrap_and_compare_as_their_types_do() -> None:
     assert "(0, " in kernel.artifact.dispatches[0].bounds
 
 
-# -- the tape -----------------------------------------------------------------------------------
+# -- the record buffer --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_while", [False, True])
@@ -164,7 +164,9 @@ def test_gradients_of_random_modules_with_tapes_that_refuse(local: int, count: i
     found: Counter[str] = Counter()
     for seed in range(count):
         module = LongLoops(seed).simplified()
-        result = differentiate(module, tape_whole=(0, 40)[seed % 2], tape_local=local)
+        result = differentiate(
+            module, whole_record_bytes=(0, 40)[seed % 2], local_record_bytes=local
+        )
         if result.hazards:
             continue
         state = {**inputs(seed), "t": np.zeros(())}

@@ -21,7 +21,7 @@ _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
 
 
 class Threads(Compiled):
-    """A kernel for ``threads`` threads, whose tapes hold ``capacity`` bytes each, and then more.
+    """A kernel for ``threads`` threads, whose record buffers hold ``capacity`` bytes, then more.
 
     Where refused memory is a failure at once there is a `MemoryError`. `runs` counts, for each
     dispatch, how often it had to be run.
@@ -64,8 +64,8 @@ class Threads(Compiled):
         head = refused.bytes[: abi.REFUSED_ITEMS].view(np.int64)
         again = 0
         while True:
-            tape = HostAllocation(-(-threads // 32) * 32 * self.capacity)
-            words = [lower, upper, self._bounds.address, tape.address, self.capacity]
+            buffers = HostAllocation(-(-threads // 32) * 32 * self.capacity)
+            words = [lower, upper, self._bounds.address, buffers.address, self.capacity]
             words += [self.capacity // 2, refused.address, again, 0, 0]
             launch_words = (ctypes.c_int64 * len(words))(*words)
             head[:] = 0

@@ -69,7 +69,9 @@ def graph_that_is_over() -> None:
 
 @case
 def graph_with_too_little_memory() -> None:
-    raise errors.GraphOutOfTape("the gradient of kernel `collide` needs more memory", 3).at(None)
+    raise errors.GraphOutOfRecordMemory("the gradient of kernel `collide` needs more memory", 3).at(
+        None
+    )
 
 
 @case

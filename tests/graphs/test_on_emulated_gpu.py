@@ -16,7 +16,7 @@ from octants.runtime.cuda.graphs.captured_commands import CudaGraph
 from octants.runtime.cuda.streams import Streams
 from octants.runtime.gpu import record_buffer_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
-from tests.graphs import test_graphs, test_races, test_replays_out_of_tape
+from tests.graphs import test_graphs, test_races, test_replay_retries
 from tests.graphs.test_graphs import SIZE, World, differences
 
 _NAMES = [name for name in vars(test_graphs) if name.startswith("test_")]
@@ -41,9 +41,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
 for _name in _NAMES:
     if _name not in _ELSEWHERE:
         globals()[_name] = getattr(test_graphs, _name)
-for _name in vars(test_replays_out_of_tape):
+for _name in vars(test_replay_retries):
     if _name.startswith("test_"):
-        globals()[_name] = getattr(test_replays_out_of_tape, _name)
+        globals()[_name] = getattr(test_replay_retries, _name)
 
 
 def test_a_replay_is_one_launch(fake: AddressableCuda) -> None:

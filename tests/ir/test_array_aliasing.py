@@ -35,8 +35,8 @@ MAY_ALIAS = {
     "an ndarray and launch-temporary memory": (NDARRAY, SUMS, False),
     "an exported field and launch-temporary memory": (EXPORTED, SUMS, False),
     "two pieces of launch-temporary memory": (SUMS, reference(Space.TEMPORARY), False),
-    "a field and the tape": (FIELD, None, False),
-    "the tape and itself": (None, None, True),
+    "a field and the record buffer": (FIELD, None, False),
+    "the record buffer and itself": (None, None, True),
 }
 
 

@@ -296,7 +296,7 @@ def test_without_atomic_sums_of_f32_there_are_exchanges() -> None:
 
 
 def programs(arch: Any) -> list[Any]:
-    """A gradient through loops with a tape that grows, overwritten arrays, and a sum."""
+    """A gradient through loops with a record buffer that grows, overwritten arrays, and a sum."""
     qd.init(arch=arch, log_level="error", ad_stack_size=0)
     x = qd.field(qd.f32, shape=200, needs_grad=True)
     steps = qd.field(qd.i32, shape=200)

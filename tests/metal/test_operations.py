@@ -1,4 +1,4 @@
-"""Operations, tapes and messages by themselves: the tests of code for the CPU, on a fake Metal."""
+"""Operations, records and messages by themselves: tests of code for the CPU, on a fake Metal."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def texts(run: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 
 def everything() -> None:
-    """A program with a tape, atomic updates, messages, shared memory, lanes and all functions."""
+    """A program with records, atomic updates, messages, shared memory, lanes and all functions."""
     qd.init(arch=qd.metal, debug=True)
     x = qd.field(qd.f32, shape=64, needs_grad=True)
     loss = qd.field(qd.f32, shape=(), needs_grad=True)

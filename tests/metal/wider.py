@@ -1,7 +1,7 @@
 """A Metal that has f64, and atomic operations on 64 bits, so that tests with these can run on it.
 
 No GPU has it. What is not about these types is the same as without them: control flow, adjoints,
-tapes, cooperation, the driver.
+record buffers, cooperation, the driver.
 """
 
 from __future__ import annotations

@@ -110,7 +110,9 @@ def test_a_chain_of_conditions_is_compiled_for_a_gpu() -> None:
     qd.init(arch=qd.cpu, offline_cache=False)
     arrays = [qd.ndarray(qd.f32, 4, needs_grad=True) for _ in range(2)]
     lowered = define(SHAPES["branches"](18)).inspect(*arrays).stages["contract_to_fma"]
-    gpu = Stage(Capabilities(contracts=True, fills=1 << 16, blocks=Blocks(), tape_local=256))
+    gpu = Stage(
+        Capabilities(contracts=True, fills=1 << 16, blocks=Blocks(), local_record_bytes=256)
+    )
     made = pipeline.differentiate_reverse(parse(lowered), gpu, before_launch=False, split=False)
     artifact = compilation.compile_module(
         pipeline.finish(made.module, gpu), nvptx.Nvptx(nvptx.target(90))

@@ -203,7 +203,7 @@ def test_gradients_are_those_of_the_exact_program() -> None:
 
 @pytest.mark.parametrize("simd", ["never", "always"])
 def test_replays_have_the_same_bits(simd: str) -> None:
-    """A tape of many blocks, each run again, gives what one gives that holds everything."""
+    """Records of many blocks, each run again, give what records of everything give."""
     found = []
     for budget in ({}, {"ad_stack_budget_bytes": 500}):
         start(simd=simd, cpu_max_num_threads=1, **budget)

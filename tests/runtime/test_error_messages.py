@@ -72,7 +72,7 @@ def test_text(code: str, kind: str) -> None:
 
     task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
     kernel = Compiled(
-        Module("step", [x], tasks=[task]), CpuDevice(1, tape_limit=1 << 20), simd=NEVER
+        Module("step", [x], tasks=[task]), CpuDevice(1, record_buffer_limit=1 << 20), simd=NEVER
     )
     with pytest.raises(OctantsError) as caught:
         kernel.run({"x": np.zeros(20, np.int32)})

@@ -1,4 +1,4 @@
-"""The host reads the state of a tape only if an input of its size may have changed."""
+"""The host reads the state of record buffers only if an input of its size may have changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from octants import driver
 from octants.artifact import MemoryRange
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.gpu import record_buffer_growth
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.memory.versions import Versions
 from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
@@ -34,18 +34,18 @@ def _has_vulkan() -> bool:
 def checks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the host has read, on a GPU that the CPU stands for."""
     found: list[str] = []
-    read_failures, read_bounds = DeviceTape.read_failures, DeviceTape.read_bounds
+    read_failures, read_bounds = DeviceRecordBuffers.read_failures, DeviceRecordBuffers.read_bounds
 
-    def watch_failures(self: DeviceTape) -> tuple[int, int]:
+    def watch_failures(self: DeviceRecordBuffers) -> tuple[int, int]:
         found.append("refused")
         return read_failures(self)
 
-    def watch_bounds(self: DeviceTape, address: int) -> tuple[int, int]:
+    def watch_bounds(self: DeviceRecordBuffers, address: int) -> tuple[int, int]:
         found.append("bounds")
         return read_bounds(self, address)
 
-    monkeypatch.setattr(DeviceTape, "read_failures", watch_failures)
-    monkeypatch.setattr(DeviceTape, "read_bounds", watch_bounds)
+    monkeypatch.setattr(DeviceRecordBuffers, "read_failures", watch_failures)
+    monkeypatch.setattr(DeviceRecordBuffers, "read_bounds", watch_bounds)
     with contextlib.ExitStack() as stack:
         if request.param == "cuda":
             stack.enter_context(emulated_gpu(total=1 << 28))
@@ -138,7 +138,7 @@ class World:
 
 
 def count_checks(checks: list[str], differentiate: Callable[[], None], world: World) -> int:
-    """How often the host has read the state of a tape during a gradient."""
+    """How often the host has read the state of record buffers during a gradient."""
     world.x.grad.fill(0)
     world.y.grad.fill(1)
     checks.clear()

@@ -192,13 +192,13 @@ def test_a_gpu_is_polled_before_the_host_sleeps(
 
 def test_a_check_of_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDevice) -> None:
     """Else a launch that records and a check by another thread could wait for each other."""
-    device.tape.clean_report(1)
-    device.tape.trust("k")
+    device.record_buffers.clean_report(1)
+    device.record_buffers.trust("k")
     check = threading.Thread(target=device.deliver)
     with device.queue.lock:
         check.start()
         check.join(0.1)
-        assert device.tape.lock.acquire(timeout=3)  # as a launch does that has the queue
-        device.tape.lock.release()
+        assert device.record_buffers.lock.acquire(timeout=3)  # as a launch does that has the queue
+        device.record_buffers.lock.release()
     check.join()
-    assert not device.tape.is_trusted
+    assert not device.record_buffers.is_trusted

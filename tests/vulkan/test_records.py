@@ -34,7 +34,7 @@ def test_what_is_pushed_comes_back(by_while: bool) -> None:
         data = {"n": n, "out": np.zeros(count)}
         kernel.run(data)
         assert data["out"].tolist() == records.wanted(n)
-    assert compiled.device().tape.nbytes >= 1900 * 24
+    assert compiled.device().record_buffers.nbytes >= 1900 * 24
 
 
 def test_booleans_share_bytes() -> None:
@@ -66,7 +66,7 @@ def launches(kernel: compiled.OnVulkan) -> int:
 def test_memory_that_is_refused_is_an_error(
     by_while: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = small_device(tape_limit=1 << 20)
+    device = small_device(record_buffer_limit=1 << 20)
     monkeypatch.setattr(compiled, "device", lambda: device)
     kernel = compiled.OnVulkan(records.reversal(by_while))
     n = np.full(40, 100, np.int32)

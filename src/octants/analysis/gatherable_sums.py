@@ -6,7 +6,7 @@ over i, and which recomputes each pair (i, j). The result is the same if
 
 - the bounds of the loop over j are the same for all i, and those of i can be recomputed;
 - each term follows from i, from j, and from values before the loop, not from what the iterations
-carry, nor from a tape;
+carry, nor from a record buffer;
 - terms are loaded from memory that the task does not change, and nothing in the task reads the
 sums.
 """

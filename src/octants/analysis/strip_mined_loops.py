@@ -1,6 +1,6 @@
-"""Finds loops that run a block of another loop's iterations, as the tape's capacity allows.
+"""Finds loops that run a block of another loop's iterations, as far as a record buffer holds them.
 
-The gradient of a loop that may not fit its tape::
+The gradient of a loop that may not fit its record buffer::
 
     %3: i64 = record_capacity<#r, 1>(%0)        the length of a block
     ...

@@ -11,7 +11,7 @@ through them:
 * Plan: `recording_plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
 * Emit: `reverse_task` runs `replay` (the primal again, with records) and `backward_sweep` (the
   adjoints). The replay consists of `primal_sweep`, `branches`, `loop_recording`,
-  `fixed_length_blocks` and `stored_loops`; the tape of `records`, `checkpoints`,
+  `fixed_length_blocks` and `stored_loops`; the record buffer of `records`, `checkpoints`,
   `local_record_blocks` and `record_high_water`; the backward sweep of `adjoint_values`, `atomics`,
   `subgroup_adjoints` and `derivative_rules`.
 * Improve: `recorded_results` and `loop_unswitching` rewrite the reverse kernel; `primal_reads`

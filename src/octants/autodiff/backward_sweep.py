@@ -24,7 +24,7 @@ from octants.autodiff.derivative_rules import (
     rules_of,
 )
 from octants.autodiff.loop_recording import at_iteration, counter
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.replay import Replay
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
@@ -206,7 +206,7 @@ class LoopIterations:
 
     def _replay_body(self) -> None:
         replay, op = self._backward.replay, self._op
-        stack = TapeStack(self._backward.values[op, "end"])
+        stack = RecordStack(self._backward.values[op, "end"])
         with self._backward.memory.sharing(has_barriers(op.body)):
             replay.record(op.body, stack)
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from octants.autodiff.primal_sweep import Sweep
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -37,7 +37,7 @@ from octants.types.scalars import DType
 TypedSlot = tuple[DType, int]
 """The type of an export, and how many exports of that type come before it."""
 
-RecordBlock = Callable[[Block, TapeStack], None]
+RecordBlock = Callable[[Block, RecordStack], None]
 """Emits a block with the records that its reverse needs."""
 
 
@@ -45,9 +45,9 @@ RecordBlock = Callable[[Block, TapeStack], None]
 class _Branch:
     """A recorded branch of an if.
 
-    `exports` are the values that it yields for its reverse; `ends` is where the tape is free at the
-    end and, if loops in the branch may have been stored, the size of the stored loops in their
-    frame.
+    `exports` are the values that it yields for its reverse; `ends` is where the record buffer is
+    free at the end and, if loops in the branch may have been stored, the size of the stored loops
+    in their frame.
     """
 
     block: Block
@@ -65,14 +65,14 @@ class Branches:
         self._record = record
         self._slots: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
 
-    def record(self, op: ops.If, stack: TapeStack) -> None:
+    def record(self, op: ops.If, stack: RecordStack) -> None:
         """Emit an if with the records that its reverse needs."""
         sweep, values = self._sweep, self._sweep.values
         start, mark = stack.position, len(values.journal)
         size = self._stores.passed_in(op)
         is_deep = op in sweep.facts.deep.ops
         then, orelse = (
-            self._branch(block, TapeStack(start, stack.is_first), size, is_deep)
+            self._branch(block, RecordStack(start, stack.is_first), size, is_deep)
             for block in (op.then, op.orelse)
         )
         if is_deep:
@@ -95,7 +95,7 @@ class Branches:
             self._stores.pass_over(new.results[-1])
 
     def _branch(
-        self, primal: Block, stack: TapeStack, size: Value | None, is_deep: bool
+        self, primal: Block, stack: RecordStack, size: Value | None, is_deep: bool
     ) -> _Branch:
         """Emit one recorded branch, without its terminator."""
         values = self._sweep.values

@@ -1,12 +1,12 @@
-"""Plans the blocks and checkpoints of a loop at run time, from the tape capacity of a launch.
+"""Plans the blocks and checkpoints of a loop at run time, by the capacity of record buffers.
 
 A loop in blocks keeps the records of one block at a time, and checkpoints: records of the values
 that the loop carries into a block. Before a block is reversed, it is run again from the nearest
 checkpoint, which leaves further checkpoints on the way. A loop that fits one block needs n records
 for n iterations, and is not run again.
 
-Each loop gets a `Capacity`: an equal part of the work item's share of a tape, which the launch
-passes. If S records fit, blocks and checkpoints of the square root of n each cover S * S / 4
+Each loop gets a `Capacity`: an equal part of the work item's share of a record buffer, which the
+launch passes. If S records fit, blocks and checkpoints of the square root of n each cover S * S / 4
 iterations, for one more execution. If n is larger or unknown, an eighth of the capacity is left to
 the highest levels, which have one checkpoint each; half of the remainder is the block. The other
 half holds checkpoints on levels, in a quarter, an eighth, and so on: on a level of w checkpoints,
@@ -20,10 +20,10 @@ base, and the last non-zero digit of a block's number selects the slot of its ch
 A checkpoint overwrites one that no block needs any more, of a lower level first. So k levels of w
 checkpoints cover about w**k blocks, for k more executions.
 
-A GPU runs so many work items at once that their tapes do not stay in caches, while each has a
-little local memory. There the records of one block are local, all blocks have one length, and only
-checkpoints are on the tape, with all of the capacity. If the number of blocks is a constant and the
-guaranteed capacity holds all their checkpoints, these have no levels.
+A GPU runs so many work items at once that their record buffers do not stay in caches, while each
+has a little local memory. There the records of one block are local, all blocks have one length, and
+only checkpoints are in the record buffer, with all of the capacity. If the number of blocks is a
+constant and the guaranteed capacity holds all their checkpoints, these have no levels.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def refuse_order(task: Task) -> None:
 
 
 def refuse_records(task: Task) -> None:
-    """Raise an error if a work item of a cooperative reverse task may end early for want of tape.
+    """Raise an error if a small record buffer may end a work item of a cooperative reverse task.
 
     A work item whose records do not fit ends, and is run again alone, while others wait for it.
 

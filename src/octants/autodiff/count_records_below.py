@@ -1,8 +1,8 @@
-"""Counts at run time how many records of a loop are on the tape below a position.
+"""Counts at run time how many records of a loop are in the record buffer below a position.
 
-With stored loops, the tape holds the records of several executions of a loop, at positions in bytes
-of all records together. Beside each position that depends on the end of a record of one loop, a
-number of these records is computed in the same way, through branches and loops.
+With stored loops, the record buffer holds the records of several executions of a loop, at positions
+in bytes of all records together. Beside each position that depends on the end of a record of one
+loop, a number of these records is computed in the same way, through branches and loops.
 """
 
 from __future__ import annotations

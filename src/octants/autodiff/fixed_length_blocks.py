@@ -1,4 +1,4 @@
-"""Emits loops in blocks of one length, with the iterations behind the last block on the tape.
+"""Emits loops in blocks of one length; iterations behind the last block are in the record buffer.
 
 If code generation unrolls a block, its records stay in registers; so each block must have the same
 number of iterations. Other blocks are faster, too, if the first sweep leaves nothing but their
@@ -32,7 +32,7 @@ from octants.autodiff.loop_recording import (
 )
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Iterations, Strategy
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
@@ -54,7 +54,7 @@ class LoopInFixedLengthBlocks(Strategy):
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, stack: TapeStack) -> None:
+    def record(self, stack: RecordStack) -> None:
         sweep, op = self._sweep, self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
@@ -74,7 +74,9 @@ class LoopInFixedLengthBlocks(Strategy):
             op, blocks=sweep.builder.longest(blocks), remainder_base=sweep.values[op, "base"]
         )
 
-    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: TapeStack) -> None:
+    def _record_for(
+        self, op: ops.For, count: Value, inits: list[Value], stack: RecordStack
+    ) -> None:
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
         zero = builder.constant(0, i64)
         split = checkpoints.split(
@@ -111,8 +113,10 @@ class LoopInFixedLengthBlocks(Strategy):
         length = sweep.values[op, "length"]
         return builder.for_(builder.constant(0, i64), length, carried, body).results
 
-    def _record_remainder(self, op: ops.For, carried: list[Value], stack: TapeStack) -> list[Value]:
-        """Run and record on the tape the iterations that are in no block."""
+    def _record_remainder(
+        self, op: ops.For, carried: list[Value], stack: RecordStack
+    ) -> list[Value]:
+        """Run and record in the record buffer the iterations that are in no block."""
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
         remainder = sweep.records.remainder_of(op)
         first, left = self._after_blocks()

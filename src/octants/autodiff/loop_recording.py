@@ -1,7 +1,7 @@
-"""Records and reverses loops, with all iterations on the tape or the last block of them.
+"""Records and reverses loops, with all iterations in the record buffer or the last block of them.
 
 A loop with a `checkpoints.Capacity` runs in blocks. Each block pushes to the same position, so that
-after the loop the tape holds the records of the last block::
+after the loop the record buffer holds the records of the last block::
 
     %length, %blocks = ...
     for(0, %blocks, %inits) { (%k, %carried):
@@ -14,9 +14,9 @@ after the loop the tape holds the records of the last block::
 
 Work items that run in step have the same blocks, those of the item with the most iterations; the
 last blocks of other items are empty. So they agree on the positions of records. The records of a
-block begin at `base`, the checkpoints at `checkpoint_base`, and the tape is free from `end`. The
-loops inside are recorded later: the first sweep computes their high-water marks and reserves the
-space, so that nothing later needs more memory (`record_high_water`).
+block begin at `base`, the checkpoints at `checkpoint_base`, and the record buffer is free from
+`end`. The loops inside are recorded later: the first sweep computes their high-water marks and
+reserves the space, so that nothing later needs more memory (`record_high_water`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from octants.autodiff.checkpoints import Capacity
 from octants.autodiff.induction_variables import advanced
 from octants.autodiff.primal_sweep import Iteration, Sweep
 from octants.autodiff.recording_strategy import Iterations, Strategy
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
@@ -37,7 +37,7 @@ from octants.types.scalars import i64
 
 
 class WholeLoop(Strategy):
-    """A loop whose iterations are all on the tape after it."""
+    """A loop whose iterations are all in the record buffer after it."""
 
     in_blocks = False
 
@@ -46,7 +46,7 @@ class WholeLoop(Strategy):
         self._stores = stores
         self._op = op
 
-    def record(self, stack: TapeStack) -> None:
+    def record(self, stack: RecordStack) -> None:
         sweep, op, base = self._sweep, self._op, stack.position
         if isinstance(op, ops.For):
             lower, upper, *inits = sweep.values.mapped(op.operands)
@@ -89,7 +89,7 @@ class WholeLoop(Strategy):
 
 
 class LoopInBlocks(Strategy):
-    """A loop of which the last block is on the tape after it, with checkpoints of the others."""
+    """A loop that leaves its last block in the record buffer, and checkpoints of the others."""
 
     def __init__(
         self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
@@ -102,7 +102,7 @@ class LoopInBlocks(Strategy):
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def record(self, stack: TapeStack) -> None:
+    def record(self, stack: RecordStack) -> None:
         op = self._op
         if isinstance(op, ops.For):
             lower, upper, *inits = self._sweep.values.mapped(op.operands)
@@ -110,7 +110,9 @@ class LoopInBlocks(Strategy):
         else:
             self.record_while(op, recorded_iteration(self._stores, op, stack.position), stack)
 
-    def _record_for(self, op: ops.For, count: Value, inits: list[Value], stack: TapeStack) -> None:
+    def _record_for(
+        self, op: ops.For, count: Value, inits: list[Value], stack: RecordStack
+    ) -> None:
         sweep, builder, base = self._sweep, self._sweep.builder, stack.position
         zero = builder.constant(0, i64)
         split = checkpoints.split(builder, builder.longest(count), self._capacity)
@@ -135,7 +137,7 @@ class LoopInBlocks(Strategy):
         self._stores.note_frames(op, results[own : own + len(frames)])
         self._end(stack, blocks, split.slots)
 
-    def record_while(self, op: ops.While, iteration: Iteration, stack: TapeStack) -> None:
+    def record_while(self, op: ops.While, iteration: Iteration, stack: RecordStack) -> None:
         """Record a `while` in blocks; their number is known only after the loop."""
         sweep, builder, base, own = self._sweep, self._sweep.builder, stack.position, len(op.inits)
         length, width = checkpoints.split_unknown(builder, self._capacity)
@@ -176,9 +178,9 @@ class LoopInBlocks(Strategy):
         return self._sweep.builder.binary("add", end, self._stores.bytes)
 
     def _end(
-        self, stack: TapeStack, blocks: Value, slots: Value, checkpoint_base: Value | None = None
+        self, stack: RecordStack, blocks: Value, slots: Value, checkpoint_base: Value | None = None
     ) -> None:
-        """The tape is free behind the checkpoints; if there are none, behind the frames."""
+        """The record buffer is free behind the checkpoints, or behind the frames without any."""
         sweep, op = self._sweep, self._op
         builder, values = sweep.builder, sweep.values
         end = self._checkpoints.end(checkpoint_base or values[op, "checkpoint_base"], slots)
@@ -256,7 +258,7 @@ class LoopInBlocks(Strategy):
 
     # -- stored inner loops, high-water marks ------------------------------------------------------
 
-    def facts_if_stored(self, count: Value, stack: TapeStack) -> dict[str, Value]:
+    def facts_if_stored(self, count: Value, stack: RecordStack) -> dict[str, Value]:
         """All iterations are one block."""
         one = self._sweep.builder.constant(1, i64)
         return {"length": count, "blocks": one, "width": one, "checkpoint_base": stack.position}

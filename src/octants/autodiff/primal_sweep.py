@@ -27,7 +27,7 @@ class Sweep:
 
     `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
     each primal loop to its copies in the bodies of recorded loops. `high_water` tracks how much
-    tape inner loops will need.
+    record buffer inner loops will need.
     """
 
     def __init__(

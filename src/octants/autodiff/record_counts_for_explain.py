@@ -51,7 +51,7 @@ def count_records(reverse: Module) -> Counting:
     module.name = f"{reverse.name}_counting"
     records = list({op.record: None for op in module.walk() if isinstance(op, ops.RecordPush)})
     size = max(1, PER_RECORD * len(records))
-    counts = Array("tape_counts", i64, 0, Space.TEMPORARY, (size,), {Companion.PRIMAL: None})
+    counts = Array("record_counts", i64, 0, Space.TEMPORARY, (size,), {Companion.PRIMAL: None})
     module.arrays.append(counts)
     around, stored = _nesting(module)
     counter = _PushCounter({record: k for k, record in enumerate(records)}, counts, stored)

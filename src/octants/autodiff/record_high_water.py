@@ -1,4 +1,4 @@
-"""Computes how much tape the inner loops of a nest will need, and reserves it in the first sweep.
+"""Computes what the records of a nest's inner loops will take; the first sweep reserves that much.
 
 An inner loop is recorded when an iteration around it is reversed. By then adjoints have been
 changed: if memory ran out there, half a gradient would be left behind. So the first sweep, which
@@ -39,11 +39,11 @@ from octants.types.scalars import i64
 
 @dataclass(eq=False, slots=True)
 class HighWaterMark:
-    """How far the loops of a block reach on the tape: i64 bytes from the position at its start.
+    """The bytes (i64) that a block's loops take in the record buffer, from its start on.
 
-    `position` is where the tape is free after the loops of the block so far. `ends` maps each loop
-    in it to the furthest end of its record, `carried` are the loops whose end differs between
-    iterations.
+    `position` is where the record buffer is free after the loops of the block so far. `ends` maps
+    each loop in it to the furthest end of its record, `carried` are the loops whose end differs
+    between iterations.
     """
 
     position: Value

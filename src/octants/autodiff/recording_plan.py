@@ -47,7 +47,7 @@ class RecordingPlan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all iterations of all loops are recorded on the tape, one execution at a time."""
+        """Whether the record buffer holds all iterations of all loops, one execution at a time."""
         return not (self.in_blocks or self.nests.around or self.local)
 
 
@@ -73,12 +73,16 @@ def plan(
         return RecordingPlan()
     strides = {op: record.offsets()[1] for op, record in records.items()}
     strides = {op: stride for op, stride in strides.items() if stride}
-    if machine.tape_local:
+    if machine.local_record_bytes:
         return _plan_local(body, strides, machine)
     around = {} if machine.nests == REPLAY else find_stored_nests(body, strides, saving)
     weights = {op: 1 + (op in around.values()) for op in strides}
     partitions = max(1, _most_at_once(body, weights)[0])
-    found = _in_blocks(body, strides, partitions, machine) if machine.tape_whole else frozenset()
+    found = (
+        _in_blocks(body, strides, partitions, machine)
+        if machine.whole_record_bytes
+        else frozenset()
+    )
     stored = StoredNests(around, 0 if machine.nests == STORE else IN_CACHE)
     return RecordingPlan(partitions, in_blocks=found, nests=stored)
 
@@ -96,7 +100,7 @@ def _plan_local(
             unrolled.add(op)
             left -= length * unrolling.work_of(op.regions[-1])
         else:
-            length = min(MAX_BLOCK, max(MIN_BLOCK, machine.tape_local // stride))
+            length = min(MAX_BLOCK, max(MIN_BLOCK, machine.local_record_bytes // stride))
         if op in unrolled or unrolling.is_worth_duplicating(op):
             fixed_length.add(op)
         if _surely_fits(op, length, constants):
@@ -107,7 +111,7 @@ def _plan_local(
     partitions = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
     return RecordingPlan(
         partitions,
-        machine.tape_whole // (partitions * machine.tape_sharers),
+        machine.whole_record_bytes // (partitions * machine.record_buffer_sharers),
         frozenset(in_blocks),
         StoredNests({}, 0),
         local,
@@ -121,7 +125,7 @@ def _in_blocks(
 ) -> frozenset[Operation]:
     """The loops of a task that may be recorded in blocks."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    capacity = machine.tape_whole // (partitions * machine.tape_sharers)
+    capacity = machine.whole_record_bytes // (partitions * machine.record_buffer_sharers)
     return frozenset(
         op
         for op, stride in strides.items()
@@ -130,7 +134,7 @@ def _in_blocks(
 
 
 def _most_at_once(block: Block, weights: Mapping[Operation, int]) -> tuple[int, int]:
-    """The weights of the loops whose records are on the tape together: at most, and at the end."""
+    """The weights of the loops with records in the buffer at one time: at most, and at the end."""
     most = held = 0
     for op in block.ops:
         inside = [_most_at_once(region, weights) for region in op.regions]

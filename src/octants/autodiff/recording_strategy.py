@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.ir.core import Operation, Record, Value
 
 
@@ -26,7 +26,7 @@ class Iterations(Protocol):
         adjoints: list[Value],
         remainder: tuple[Record, Value] | None = None,
     ) -> list[Value]:
-        """Reverse consecutive iterations whose records are on the tape.
+        """Reverse consecutive iterations whose records are in the record buffer.
 
         Args:
             first: the number of the first iteration (i64).
@@ -49,14 +49,14 @@ class Strategy(ABC):
     in_blocks = True
 
     @abstractmethod
-    def record(self, stack: TapeStack) -> None:
+    def record(self, stack: RecordStack) -> None:
         """Emit the loop with its records."""
 
     @abstractmethod
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
         """Emit the reverse of the loop."""
 
-    def facts_if_stored(self, _count: Value, _stack: TapeStack, /) -> dict[str, Value]:
+    def facts_if_stored(self, _count: Value, _stack: RecordStack, /) -> dict[str, Value]:
         """The further facts of the loop (`PrimalValues`), given that its records are stored."""
         return {}
 

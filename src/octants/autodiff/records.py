@@ -1,4 +1,4 @@
-"""The records of a task, and their positions on the tape."""
+"""The records of a task, and their positions in the record buffer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from octants.types.scalars import DType, i64, u64
 
 
 @dataclass(eq=False, slots=True)
-class TapeStack:
-    """The position from which the tape is free (i64, bytes) while a block is recorded.
+class RecordStack:
+    """The position from which the record buffer is free (i64, bytes) while a block is recorded.
 
     In the `is_first` sweep, space is reserved for the loops in loops, which are recorded later.
     """

@@ -8,7 +8,7 @@ from octants.autodiff.fixed_length_blocks import LoopInFixedLengthBlocks
 from octants.autodiff.loop_recording import LoopInBlocks, WholeLoop
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Strategy
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.stored_loops import StoredLoops
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
@@ -23,15 +23,15 @@ class Replay:
         self.stores = StoredLoops(sweep)
         self.branches = Branches(sweep, self.stores, self.record)
 
-    def query_capacity(self, stack: TapeStack) -> None:
-        """Emit the queries of tape capacity, for loops in blocks and for stored loops."""
+    def query_capacity(self, stack: RecordStack) -> None:
+        """Emit the queries of record-buffer capacity, for loops in blocks and for stored loops."""
         sweep = self.sweep
         for op in sweep.facts.body.walk():
             if isinstance(op, (ops.For, ops.While)):
                 sweep.loops[op] = self._strategy(op, stack)
         self.stores.query_capacity(stack)
 
-    def _strategy(self, op: ForOrWhile, stack: TapeStack) -> Strategy:
+    def _strategy(self, op: ForOrWhile, stack: RecordStack) -> Strategy:
         sweep, plan = self.sweep, self.sweep.plan
         if op not in plan.in_blocks:
             return WholeLoop(sweep, self.stores, op)
@@ -40,7 +40,7 @@ class Replay:
         in_blocks = LoopInFixedLengthBlocks if op in plan.fixed_length else LoopInBlocks
         return in_blocks(sweep, self.stores, op, capacity)
 
-    def record(self, block: Block, stack: TapeStack) -> None:
+    def record(self, block: Block, stack: RecordStack) -> None:
         """Emit the operations of a block with the records that its reverse needs."""
         sweep = self.sweep
         for op in block.ops[:-1]:
@@ -56,7 +56,7 @@ class Replay:
             else:
                 self._record_loop(op, stack)
 
-    def _record_loop(self, op: Operation, stack: TapeStack) -> None:
+    def _record_loop(self, op: Operation, stack: RecordStack) -> None:
         high_water = self.sweep.high_water
         if stack.is_first:
             high_water.begin()

@@ -7,7 +7,7 @@ from octants.autodiff.primal_operations import OnRead
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recorded_components import record_components
 from octants.autodiff.recording_plan import RecordingPlan
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.replay import Replay
 from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.task_facts import TaskFacts
@@ -56,7 +56,7 @@ def emit(
     body = Block([Value(arg.type, arg.name) for arg in primal.args])
     builder = EntryBuilder(body, contracts=machine.contracts)
     sweep = Sweep(builder, facts, plan, arrays, on_read, machine.capacity)
-    replay, stack = Replay(sweep), TapeStack(builder.constant(0, i64), is_first=True)
+    replay, stack = Replay(sweep), RecordStack(builder.constant(0, i64), is_first=True)
     sweep.values.bind_all(primal.args, body.args)
     if facts.log is not None:
         _rerun_stores(sweep, stack, overwritten)
@@ -73,7 +73,7 @@ def emit(
     return Emitted(body, sweep.records.of_loops, sweep.copies, backward.derivative_ops)
 
 
-def _rerun_stores(sweep: Sweep, stack: TapeStack, overwritten: frozenset[Array]) -> None:
+def _rerun_stores(sweep: Sweep, stack: RecordStack, overwritten: frozenset[Array]) -> None:
     """Run the task forward with its stores, and log what hazardous loads read."""
     log = sweep.facts.log
     assert log is not None and log.end is not None

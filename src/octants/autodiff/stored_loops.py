@@ -1,8 +1,8 @@
 """Emits recorded iterations, and the records of the inner loops that are stored with them.
 
-A loop with stored inner loops (`stored_nests`) has a *frame* on the tape for each iteration: the
-records of the inner loops, one execution after the other, then its own record, which holds its
-carried values and the results of the stored loops::
+A loop with stored inner loops (`stored_nests`) has a *frame* in the record buffer for each
+iteration: the records of the inner loops, one execution after the other, then its own record, which
+holds its carried values and the results of the stored loops::
 
     for(%lower, %upper, %inits, %base, %base) { (%i, %carried, %top, %stored_end):
       for(...) { (%k, %inner):
@@ -26,7 +26,7 @@ from contextlib import contextmanager
 
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Strategy
-from octants.autodiff.records import TapeStack
+from octants.autodiff.records import RecordStack
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Operation, Record, Value
@@ -75,8 +75,8 @@ class StoredLoops:
         assert self._bytes is not None
         return self._bytes
 
-    def query_capacity(self, stack: TapeStack) -> None:
-        """Emit the query of the bytes that may be stored, beyond the used part of the tape."""
+    def query_capacity(self, stack: RecordStack) -> None:
+        """Emit the query of the bytes that are free for stored records in the record buffer."""
         if not self._nests.around:
             return
         builder, records = self._sweep.builder, self._sweep.records
@@ -197,7 +197,7 @@ class StoredLoops:
 
         Args:
             op: The loop.
-            begin: The position on the tape at which its records begin.
+            begin: The position in the record buffer at which its records begin.
             cursor: The position and the limit of what is stored.
 
         Returns:
@@ -270,7 +270,7 @@ class StoredLoops:
 
     # -- loops that may have been stored -----------------------------------------------------------
 
-    def record_unless_stored(self, op: ForOrWhile, loop: Strategy, stack: TapeStack) -> None:
+    def record_unless_stored(self, op: ForOrWhile, loop: Strategy, stack: RecordStack) -> None:
         """Record a loop, or use what it exported if its records are stored."""
         frame, sweep = self._frame, self._sweep
         assert frame is not None

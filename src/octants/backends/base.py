@@ -133,7 +133,7 @@ class Backend(ABC):
         return replace(
             found,
             contracts=chosen.fast_math and found.contracts,
-            tape_whole=min(share, _SURELY_WHOLE * found.tape_sharers),
+            whole_record_bytes=min(share, _SURELY_WHOLE * found.record_buffer_sharers),
             capacity=chosen.ad_stack_size,
             nests=chosen.ad_stack_nests,
             checks_bounds=chosen.checks_bounds,

@@ -39,10 +39,10 @@ class CpuBackend(Backend):
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())
         if options.has_discrete_memory():
-            device = discrete_device.DiscreteDevice(threads, tape_budget=budget)
+            device = discrete_device.DiscreteDevice(threads, record_budget=budget)
             device.is_late = options.raises_late()
             return device
-        return CpuDevice(threads, tape_budget=budget)
+        return CpuDevice(threads, record_budget=budget)
 
     def target(self, chosen: Options) -> Target:
         return host_target()
@@ -80,7 +80,7 @@ class CpuBackend(Backend):
             vectors=vectors_of(target, chosen.simd),
             memory_bytes=memory_of_the_machine(),
             workers=device.threads if isinstance(device, CpuDevice) else 1,
-            tape_sharers=max(1, in_step),
+            record_buffer_sharers=max(1, in_step),
         )
 
     def choices(self, module: Module, chosen: Options) -> list[choose_loops.LaneChoice]:

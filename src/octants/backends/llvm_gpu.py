@@ -79,7 +79,7 @@ class LlvmGpuBackend(Backend):
             blocks=Blocks(),
             memory_bytes=own.total_memory,
             workers=count * _THREADS,
-            tape_local=NEAR_BYTES,
+            local_record_bytes=NEAR_BYTES,
         )
 
 

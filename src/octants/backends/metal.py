@@ -63,7 +63,7 @@ class MetalBackend(Backend):
             updates_64_bits=False,
             memory_bytes=found.memory_bytes,
             workers=_THREADS,
-            tape_local=NEAR_BYTES,
+            local_record_bytes=NEAR_BYTES,
         )
 
 

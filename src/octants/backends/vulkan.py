@@ -80,7 +80,7 @@ class VulkanBackend(Backend):
             updates_64_bits="atomic64" in found.target.names(),
             memory_bytes=found.memory_bytes,
             workers=workers,
-            tape_local=NEAR_BYTES,
+            local_record_bytes=NEAR_BYTES,
         )
 
 

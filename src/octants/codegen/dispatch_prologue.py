@@ -1,4 +1,4 @@
-"""Write the prologue of a dispatch on a GPU, and describe the tape that it needs.
+"""Write the prologue of a dispatch on a GPU, and describe the record buffer that it needs.
 
 `abi` defines the launch words. Targets write the loops over work items themselves.
 """
@@ -6,25 +6,25 @@
 from __future__ import annotations
 
 from octants import abi
-from octants.artifact import ParameterLayout, TapeSizeInputs
+from octants.artifact import ParameterLayout, RecordBufferSizeInputs
 from octants.codegen.function import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode
 from octants.codegen.interleaved_record_buffer import retry_bit
 from octants.codegen.record_buffer_size_inputs import find_domain_inputs, find_size_inputs
-from octants.codegen.recording_facts import can_fail, can_retry, may_exceed_tape
+from octants.codegen.recording_facts import can_fail, can_retry, may_exceed_record_buffer
 from octants.ir.core import Block, Module, Task
 from octants.types.scalars import i64, u1, u32
 
 
 def has_records(task: Task) -> bool:
-    """Return whether a task writes to tapes."""
-    return any(map(may_exceed_tape, task.body.walk()))
+    """Return whether a task writes to record buffers."""
+    return any(map(may_exceed_record_buffer, task.body.walk()))
 
 
-def tape_of(
+def record_fields(
     task: Task, module: Module, parameters: ParameterLayout
-) -> tuple[bool, bool, TapeSizeInputs | None, TapeSizeInputs | None]:
-    """Return the tape fields of an `artifact.Dispatch`, from `records` on."""
+) -> tuple[bool, bool, RecordBufferSizeInputs | None, RecordBufferSizeInputs | None]:
+    """Return the record buffer fields of an `artifact.Dispatch`, from `records` on."""
     is_repeatable = can_retry(task.body)
     if not has_records(task):
         return False, is_repeatable, None, None
@@ -71,7 +71,7 @@ def write_bounds(f: ThreadFunction, domain: Block, module: Module) -> None:
 def is_wanted(code: ThreadCode, number: Operand) -> Operand:
     """Return whether this launch runs the work item with this number.
 
-    A launch that is retried runs each work item that had no tape left, and no other.
+    A launch that is retried runs each work item whose record buffer was full, and no other.
     """
     wanted = code.variable(u1)
     code.write(wanted, code.constant(True, u1))

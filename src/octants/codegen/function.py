@@ -16,7 +16,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 
-class TapeMemory(ABC):
+class RecordBuffer(ABC):
     """The memory of a work item's records, addressed by positions in bytes."""
 
     def stride(self, record: Record) -> int:
@@ -129,11 +129,11 @@ class FunctionEmitter(Protocol):
         """Return the number of the work item, i64."""
 
     @property
-    def tape(self) -> TapeMemory:
+    def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
 
     def item_quota(self, nbytes: Operand) -> Operand:
-        """Return one work item's quota of ``nbytes`` (i64) of tape."""
+        """Return one work item's quota of ``nbytes`` (i64) of the record buffer."""
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""

@@ -1,8 +1,8 @@
-"""The tape of a GPU thread: its words are interleaved with those of 31 other threads.
+"""The record buffer of a GPU thread: its words are interleaved with those of 31 other threads.
 
-`abi` defines the layout. The tape does not grow while a launch runs: a work item that needs more is
-ended before it has changed anything, and is retried. `codegen.llvm.worker_record_buffer` has the
-tape of the CPU.
+`abi` defines the layout. The record buffer does not grow while a launch runs: a work item that
+needs more is ended before it has changed anything, and is retried.
+`codegen.llvm.worker_record_buffer` has the record buffer of the CPU.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from octants import abi
 from octants.codegen import messages
 from octants.codegen.bit_words import from_word, to_word
-from octants.codegen.function import TapeMemory, ThreadFunction
+from octants.codegen.function import RecordBuffer, ThreadFunction
 from octants.codegen.instruction_writer import Code, Operand, Pointer, ThreadCode
 from octants.ir.core import Record
 from octants.types.scalars import DType, i64, u1, u32, u64
 
-_WORD, _LANES = abi.TAPE_WORD, abi.TAPE_LANES
+_WORD, _LANES = abi.RECORD_BUFFER_WORD, abi.RECORD_BUFFER_LANES
 
 
-class ThreadTape(TapeMemory):
-    """The tape of a GPU thread. Strides of records are multiples of a word."""
+class ThreadRecordBuffer(RecordBuffer):
+    """The record buffer of a GPU thread. Strides of records are multiples of a word."""
 
     def __init__(self, f: ThreadFunction) -> None:
         self._f = f
@@ -40,9 +40,9 @@ class ThreadTape(TapeMemory):
             lane = code.apply("remainder", u64, thread, lanes)
             column = code.apply("mul", i64, lane, code.constant(_WORD, i64))
             offset = code.apply("add", i64, before, column)
-            return code.moved(code.launch_address(abi.LAUNCH_TAPE), offset)
+            return code.moved(code.launch_address(abi.LAUNCH_RECORD_BUFFERS), offset)
 
-        return code.hoisted("tape", make)
+        return code.hoisted("record_buffer", make)
 
     def _capacity(self) -> Operand:
         return self._f.code.launch_word(abi.LAUNCH_CAPACITY)

@@ -1,11 +1,11 @@
-"""Write a work item's records to its tape, and read them back.
+"""Write a work item's records to its record buffer, and read them back.
 
 A loop that pushes in each iteration, and whose trip count is known when it begins, reserves the
-tape for all iterations there; its pushes need no check. Positions are computed in 64 bits, whatever
-the type of the loop's counter, and stay below `abi.MAXIMUM_TAPE`.
+record buffer for all iterations there; its pushes need no check. Positions are computed in 64 bits,
+whatever the type of the loop's counter, and stay below `abi.MAXIMUM_RECORD_BUFFER`.
 
-A work item that runs out of tape before it has changed anything ends there, and the runtime can
-retry it. Later it is a failure. A `Record.local` is in memory of the work item.
+A work item that runs out of space for records before it has changed anything ends there, and the
+runtime can retry it. Later it is a failure. A `Record.local` is in memory of the work item.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from octants.codegen import messages
 from octants.codegen.function import FunctionEmitter
 from octants.codegen.instruction_writer import Code, Element, Operand, register
 from octants.codegen.message_formats import memory_message
-from octants.codegen.recording_facts import counted_pushes, may_exceed_tape
+from octants.codegen.recording_facts import counted_pushes, may_exceed_record_buffer
 from octants.ir import ops
 from octants.ir.core import Operation, Record, Value
 from octants.types.scalars import i64, u32, u64
@@ -37,12 +37,14 @@ def push(f: FunctionEmitter, op: ops.RecordPush) -> None:
 
 
 def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
-    """Write an iteration; check the tape first, unless the loop has reserved it."""
-    stride = f.tape.stride(op.record)
+    """Write an iteration; check the record buffer first, unless the loop has reserved it."""
+    stride = f.record_buffer.stride(op.record)
     start = position(f, f.use(op.base), f.wide(op.index), stride)
 
     def write() -> None:
-        f.tape.write(f.tape.address(start), op.record, [f.use(value) for value in op.values])
+        f.record_buffer.write(
+            f.record_buffer.address(start), op.record, [f.use(value) for value in op.values]
+        )
 
     if op in f.reserved:
         write()
@@ -62,8 +64,10 @@ def pop(f: FunctionEmitter, op: ops.RecordPop) -> None:
     if op.record.capacity:
         last = f.code.constant(op.record.capacity - 1, i64)
         index = f.code.choose(_is_held(f, op.record, index), i64, index, last)
-    start = f.tape.address(position(f, f.use(op.base), index, f.tape.stride(op.record)))
-    for result, found in zip(op.results, f.tape.read(start, op.record), strict=True):
+    start = f.record_buffer.address(
+        position(f, f.use(op.base), index, f.record_buffer.stride(op.record))
+    )
+    for result, found in zip(op.results, f.record_buffer.read(start, op.record), strict=True):
         f.bind(result, found)
 
 
@@ -131,21 +135,21 @@ def check(f: FunctionEmitter, op: ops.RecordCheck) -> None:
 
 def end(f: FunctionEmitter, op: ops.RecordEnd) -> None:
     """Bind the position after so many iterations."""
-    stride = f.tape.stride(op.record)
+    stride = f.record_buffer.stride(op.record)
     f.bind(op.result, position(f, f.use(op.base), f.wide(op.count), stride))
 
 
 def capacity(f: FunctionEmitter, op: ops.RecordCapacity) -> None:
     """Bind the capacity for a loop that one work item's quota leaves."""
-    f.bind(op.result, capacity_for(f, op, f.tape.stride(op.record)))
+    f.bind(op.result, capacity_for(f, op, f.record_buffer.stride(op.record)))
 
 
 def capacity_for(f: FunctionEmitter, op: ops.RecordCapacity, stride: int) -> Operand:
     """Return how many pieces of ``stride`` bytes fit a fraction of the quota that is left."""
     code, nbytes = f.code, op.parts * stride
     if nbytes == 0:
-        return code.constant(abi.MAXIMUM_TAPE, i64)
-    rest, zero, one = f.tape.quota(), code.constant(0, i64), code.constant(1, i64)
+        return code.constant(abi.MAXIMUM_RECORD_BUFFER, i64)
+    rest, zero, one = f.record_buffer.quota(), code.constant(0, i64), code.constant(1, i64)
     if code.known(f.use(op.taken)) != 0:
         rest = code.apply("sub", i64, rest, f.use(op.taken))
         rest = code.choose(code.compare("gt", i64, rest, zero), i64, rest, zero)
@@ -154,12 +158,12 @@ def capacity_for(f: FunctionEmitter, op: ops.RecordCapacity, stride: int) -> Ope
 
 
 def longest(f: FunctionEmitter, op: ops.Longest) -> None:
-    """Bind the trip count: a work item with its own tape has no others to agree with."""
+    """Bind the trip count: a work item with its own record buffer has no others to agree with."""
     f.bind(op.result, f.use(op.count))
 
 
 def reserve_now(f: FunctionEmitter, op: ops.RecordReserve) -> None:
-    """Reserve tape for later records."""
+    """Reserve space for later records."""
     if op.record.slots:
         ensure_capacity(f, op, f.wide(op.end))
 
@@ -168,14 +172,14 @@ def reserve_now(f: FunctionEmitter, op: ops.RecordReserve) -> None:
 
 
 def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
-    """Reserve tape for all pushes of a loop whose index is the iteration.
+    """Reserve space for all pushes of a loop whose index is the iteration.
 
     ``runs`` is true where the loop has at least one iteration.
     """
     for op, from_zero, condition in counted_pushes(f, loop):
-        if not may_exceed_tape(op):
+        if not may_exceed_record_buffer(op):
             continue
-        stride = f.tape.stride(op.record)
+        stride = f.record_buffer.stride(op.record)
         bound = _bound(f, loop, stride, from_zero=from_zero, runs=runs)
         nbytes = position(f, f.use(op.base), bound, stride)
         ensure_capacity(f, op, needed(f, nbytes, condition))
@@ -202,13 +206,13 @@ def _bound(
 
 
 def limited(code: Code, bound: Operand, stride: int) -> Operand:
-    """Clamp an iteration count to the least that no tape holds: no position overflows."""
-    most = code.constant(abi.MAXIMUM_TAPE // stride + 1, i64)
+    """Clamp an iteration count to the least that no record buffer holds: no position overflows."""
+    most = code.constant(abi.MAXIMUM_RECORD_BUFFER // stride + 1, i64)
     return code.choose(code.compare("lt", u64, bound, most), i64, bound, most)
 
 
 def position(f: FunctionEmitter, base: Operand, index: Operand, stride: int) -> Operand:
-    """Return the position of an iteration on the tape."""
+    """Return the position of an iteration in the record buffer."""
     code = f.code
     if stride == 0 or code.known(index) == 0:
         return base
@@ -226,18 +230,18 @@ def ensure_capacity(
     nbytes: Operand,
     first: Operand | None = None,
 ) -> None:
-    """Ensure that the tape holds ``nbytes``.
+    """Ensure that the record buffer holds ``nbytes``.
 
     ``first`` is the work item (i64) at which to retry, if it is not the one that runs out.
     """
 
     def refused() -> None:
         item = f.item_number() if first is None else first
-        if op in f.restartable and f.tape.give_up(item, nbytes):
+        if op in f.restartable and f.record_buffer.give_up(item, nbytes):
             return
         messages.fail(f, memory_message(op.record.location), [f.item_quota(nbytes)])
 
-    f.tape.require(nbytes, refused)
+    f.record_buffer.require(nbytes, refused)
 
 
 TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {

@@ -1,8 +1,8 @@
-"""Find the inputs that determine a task's tape size and its number of work items.
+"""Find the inputs that determine a task's record-buffer size and its number of work items.
 
 If these are constants, arguments, extents, and arrays that the kernel does not write, two launches
-with equal inputs need the same tape: a host that has seen one knows the size for the other. Values
-that the kernel writes, and random numbers, may differ in each launch.
+with equal inputs need the same record buffer: a host that has seen one knows the size for the
+other. Values that the kernel writes, and random numbers, may differ in each launch.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from octants.artifact import MemoryRange, ParameterLayout, Slot, TapeSizeInputs
-from octants.codegen.recording_facts import may_be_skipped, may_exceed_tape
+from octants.artifact import MemoryRange, ParameterLayout, RecordBufferSizeInputs, Slot
+from octants.codegen.recording_facts import may_be_skipped, may_exceed_record_buffer
 from octants.codegen.written_ranges import range_of, written_arrays
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 
 _OF_SHARES = (ops.RecordEnd, ops.RecordCapacity, ops.Longest)
-"""Operations whose results depend on their operands and on the tape quota, which the host knows."""
+"""Operations whose results depend on their operands and on the quota, which the host knows."""
 
 
 Indices = tuple[int | None, ...]
@@ -30,8 +30,8 @@ class _Unknown(Exception):
 
 def find_size_inputs(
     task: Task, module: Module, parameters: ParameterLayout
-) -> TapeSizeInputs | None:
-    """Return the inputs of the work items' tape size; None if the host cannot compare them."""
+) -> RecordBufferSizeInputs | None:
+    """Return the inputs of the record buffers' size; None if the host cannot compare them."""
     if may_be_skipped(module, task):
         return None
     try:
@@ -42,7 +42,7 @@ def find_size_inputs(
 
 def find_domain_inputs(
     task: Task, module: Module, parameters: ParameterLayout
-) -> TapeSizeInputs | None:
+) -> RecordBufferSizeInputs | None:
     """Return the inputs of a task's domain; None if the host cannot compare them."""
     if task.domain is None or may_be_skipped(module, task):
         return None
@@ -53,7 +53,7 @@ def find_domain_inputs(
 
 
 class _Search:
-    """Traces the operations that need tape back to the inputs that they depend on."""
+    """Traces the operations that take space for records back to the inputs that they depend on."""
 
     def __init__(self, body: Block, module: Module, parameters: ParameterLayout) -> None:
         self._body, self._arrays, self._parameters = body, module.arrays, parameters
@@ -130,25 +130,25 @@ class _Search:
                     self._owners[argument] = op, number
                 self._learn(region, op)
 
-    def of_capacity(self) -> TapeSizeInputs:
-        """Return the inputs of the body's tape size."""
+    def of_capacity(self) -> RecordBufferSizeInputs:
+        """Return the inputs of the body's record-buffer size."""
         for op in self._body.walk():
-            if may_exceed_tape(op):
-                self._waiting += [*_tape_offsets(op), op]
+            if may_exceed_record_buffer(op):
+                self._waiting += [*_record_offsets(op), op]
             elif isinstance(op, ops.RecordCheck):  # may end a work item before it needs more
                 self._waiting += [op.count, op]
             elif isinstance(op, ops.Assert):
                 raise _Unknown
         return self._run()
 
-    def of_yielded(self) -> TapeSizeInputs:
+    def of_yielded(self) -> RecordBufferSizeInputs:
         """Return the inputs of the values that the body yields."""
         if any(isinstance(op, ops.Assert) for op in self._body.walk()):
             raise _Unknown
         self._waiting += self._body.yielded
         return self._run()
 
-    def _run(self) -> TapeSizeInputs:
+    def _run(self) -> RecordBufferSizeInputs:
         while self._waiting:
             found = self._waiting.pop()
             if found in self._seen:
@@ -156,7 +156,7 @@ class _Search:
             self._seen.add(found)
             self._waiting += self._of_value(found) if isinstance(found, Value) else self._of(found)
         memory = sorted(self._memory, key=lambda memory_range: memory_range.slot)
-        return TapeSizeInputs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
+        return RecordBufferSizeInputs(tuple(sorted(self._slots)), self._by_item, tuple(memory))
 
     def _of(self, op: Operation) -> Iterator[Value | Operation]:
         """Yield what determines how often an operation runs."""
@@ -194,7 +194,7 @@ class _Search:
             yield from (op.base, op.index)
             for push in self._pushes.get(op.record, ()):
                 yield push
-                yield from [*_tape_offsets(push), push.values[op.results.index(value)]]
+                yield from [*_record_offsets(push), push.values[op.results.index(value)]]
         elif isinstance(op, ops.Load):
             yield from self._of_load(op)
         elif isinstance(op, ops.Shape):
@@ -258,6 +258,6 @@ class _Search:
             self._slots.add(self._parameters.position(slot))
 
 
-def _tape_offsets(op: Operation) -> list[Value]:
-    """Return the operands that determine how far an operation reaches on the tape."""
+def _record_offsets(op: Operation) -> list[Value]:
+    """Return the operands that determine how far an operation reaches in the record buffer."""
     return [op.base, op.index] if isinstance(op, ops.RecordPush) else list(op.operands)

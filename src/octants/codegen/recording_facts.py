@@ -40,7 +40,7 @@ def recorded_loops(module: Module) -> list[tuple[Span, str]]:
 
 
 def restartable(body: Block) -> set[Operation]:
-    """Return the operations that may run out of tape before the task has changed anything."""
+    """Return the operations that may lack space for records before the task changes anything."""
     found: set[Operation] = set()
     for op in body.ops:
         inside = [op, *(each for region in op.regions for each in region.walk())]
@@ -67,18 +67,18 @@ def reserved_pushes(body: Block) -> set[Operation]:
     return found
 
 
-def may_exceed_tape(op: Operation) -> bool:
-    """Return whether an operation may run out of tape."""
+def may_exceed_record_buffer(op: Operation) -> bool:
+    """Return whether an operation may run out of space for records."""
     if not isinstance(op, _ASKING) or not op.record.slots:
         return False
     return isinstance(op, ops.RecordReserve) or not op.record.local
 
 
 def can_retry(body: Block) -> bool:
-    """Return whether work items that run out of tape have surely changed nothing.
+    """Return whether work items that run out of space for records have surely changed nothing.
 
-    The tape has capacity for everything that follows when adjoints begin to change. So only the
-    first sweep matters, and whether it repeats the stores of the forward run.
+    The record buffer has capacity for everything that follows when adjoints begin to change. So
+    only the first sweep matters, and whether it repeats the stores of the forward run.
     """
     if not any(
         _changes_memory(op) and op.companion is Companion.PRIMAL
@@ -104,8 +104,8 @@ def may_be_skipped(module: Module, task: Task) -> bool:
 
 
 def _restarts(body: Block) -> bool:
-    """Return whether a block can only run out of tape before it changes anything."""
-    asking = {op for op in body.walk() if may_exceed_tape(op)}
+    """Return whether a block can only run out of space for records before it changes anything."""
+    asking = {op for op in body.walk() if may_exceed_record_buffer(op)}
     return asking <= restartable(body) | reserved_pushes(body)
 
 

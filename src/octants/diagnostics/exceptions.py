@@ -61,7 +61,7 @@ class OctantsHostIndexError(OctantsRuntimeError, OctantsIndexError):
 
 
 class OctantsAssertionError(OctantsRuntimeError, AssertionError):
-    """An assertion or a bounds check of a kernel failed, or a tape overflowed."""
+    """An assertion or a bounds check of a kernel failed, or a record buffer overflowed."""
 
 
 class OctantsMemoryError(OctantsRuntimeError, MemoryError):

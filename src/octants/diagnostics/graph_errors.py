@@ -55,8 +55,8 @@ class GraphUnderTape(UserError):
     remedy = "put the whole tape into the capture: `with qd.graph.capture() as g: with tape: ...`"
 
 
-class GraphOutOfTape(UserError):
-    """A replay that has stopped for want of tape, and could not be given more."""
+class GraphOutOfRecordMemory(UserError):
+    """A replay that has stopped at a full record buffer, and no memory was left to enlarge it."""
 
     reason: str
     count: int

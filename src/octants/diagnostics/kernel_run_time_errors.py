@@ -50,7 +50,7 @@ class NotFinite(UserError):
     )
 
 
-class OutOfTapeMemory(UserError):
+class OutOfRecordMemory(UserError):
     """The record of a loop for which there was no memory."""
 
     kernel: str
@@ -68,7 +68,7 @@ class OutOfTapeMemory(UserError):
 
 
 class UntrackedWrite(UserError):
-    """A tape that was too small, since memory changed untracked."""
+    """A record buffer that was too small, since memory changed untracked."""
 
     what: str
     code = "OCT425"
@@ -83,7 +83,7 @@ class UntrackedWrite(UserError):
     )
 
 
-class TapeOverflow(UserError):
+class RecordBufferOverflow(UserError):
     """The record of a loop that takes more iterations than it holds."""
 
     kernel: str

@@ -2,8 +2,8 @@
 
 No two fields share memory, nor do an array and its gradient. An ndarray, whether it is an argument
 or referred to by name, may be the memory of another ndarray, of a field that was exported, or of
-the gradient of either, also as a view of another type. All other arrays, and the tape, belong to
-the launch alone.
+the gradient of either, also as a view of another type. All other arrays, and the record buffer,
+belong to the launch alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def may_alias(first: ArrayRef | None, second: ArrayRef | None, noalias: bool = F
     """Whether an access by one array reference may touch what the other refers to.
 
     Args:
-        first: an array and a companion, or None for the tape.
+        first: an array and a companion, or None for the record buffer.
         second: likewise.
         noalias: no two arrays of the module, nor their companions, share memory.
     """

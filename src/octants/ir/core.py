@@ -92,12 +92,11 @@ class Record:
     Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
     of iterations starts with, and what a task read before it overwrote it. Nothing is pushed to one
     of the name `BYTES`, which only measures. One of the name `REST` holds the iterations that are
-    in no block. `capacity` is how many
-    iterations it holds; 0: as many as there are. With `local`, a number of iterations that one
-    execution of the loop or a block of it never exceeds, it is no part of the tape, but memory of
-    the work item's own, where one execution at a time is. Is it also `unrolled`, the loops that
-    push to it and pop from it have exactly so many iterations, and code generation unrolls each of
-    them out, so that registers can hold it.
+    in no block. `capacity` is how many iterations it holds; 0: as many as there are. With `local`,
+    a number of iterations that one execution of the loop or a block of it never exceeds, it is no
+    part of the record buffer, but memory of the work item's own, where one execution at a time is.
+    Is it also `unrolled`, the loops that push to it and pop from it have exactly so many
+    iterations, and code generation unrolls each of them out, so that registers can hold it.
     """
 
     name: str
@@ -109,7 +108,7 @@ class Record:
 
     @property
     def stride(self) -> int:
-        """The bytes that an iteration takes on the tape."""
+        """The bytes that an iteration takes in the record buffer."""
         return 0 if self.local else self.offsets()[1]
 
     def offsets(self) -> tuple[list[int], int]:
@@ -238,7 +237,7 @@ class Operation:
     is_varying: ClassVar[bool] = False
     """Its results may differ from one work item to another, whatever its operands are."""
     is_tied: ClassVar[bool] = False
-    """Only its own work item can run it: it uses the tape, or the number of the work item."""
+    """Only its own work item can run it: it uses its record buffer, or the number of the item."""
 
     results: list[Value] = field(default_factory=list, kw_only=True)
     location: Span | None = field(default=None, kw_only=True)

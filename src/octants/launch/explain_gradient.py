@@ -54,7 +54,7 @@ from octants.launch.explain_gradient_report import (
     Explanation,
     InlinedFunction,
     Lines,
-    LoopTape,
+    LoopRecords,
     RecordSlot,
     Storing,
 )
@@ -184,7 +184,7 @@ class _Run:
             driver.state.numbers = numbers
             self._restore(before)
 
-    def loops(self) -> list[LoopTape]:
+    def loops(self) -> list[LoopRecords]:
         """The loops that are recorded."""
         self._number = number = next(driver.state.numbers)
         states, logs = [self._save()], list[Logs]()
@@ -292,7 +292,7 @@ class _Run:
 # -- loops -----------------------------------------------------------------------------------------
 
 
-def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
+def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopRecords]:
     """The recorded loops of a module, from their counts."""
     numbers: dict[Record, list[int]] = dict(zip(counting.records, counts.tolist(), strict=True))
     parents, checkpoints = counting.around, _records_named(counting.records, CHECKPOINT)
@@ -300,7 +300,7 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
     for record, rest in rests.items():
         numbers[record] = _with_rest(numbers[record], numbers[rest], bool(rest.local))
     has_log = any(record.name == LOG for record in counting.records)
-    found: dict[Record, LoopTape] = {}
+    found: dict[Record, LoopRecords] = {}
     for record in counting.records:
         if record.name in (CHECKPOINT, REST):
             continue
@@ -309,7 +309,7 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopTape]:
         chain = _chain(record, parents)
         runners = _runners(counting.module, record)
         span = record.location
-        found[record] = LoopTape(
+        found[record] = LoopRecords(
             file=span.file if span else "",
             line=span.line if span else 0,
             depth=len(chain) - 1,
@@ -416,10 +416,10 @@ def _uses(users: list[Operation]) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
+def _unrecorded(module: Module, recorded: list[LoopRecords]) -> list[LoopRecords]:
     """The serial loops that record nothing."""
     lines = {(loop.file, loop.line) for loop in recorded}
-    found: dict[tuple[str, int], LoopTape] = {}
+    found: dict[tuple[str, int], LoopRecords] = {}
 
     def walk(block: Block, depth: int) -> None:
         for op in block.ops:
@@ -427,7 +427,7 @@ def _unrecorded(module: Module, recorded: list[LoopTape]) -> list[LoopTape]:
             if is_loop and op.location is not None:
                 line = op.location.file, op.location.line
                 if line not in lines:
-                    found.setdefault(line, LoopTape(*line, depth))
+                    found.setdefault(line, LoopRecords(*line, depth))
             for region in op.regions:
                 walk(region, depth + is_loop)
 

@@ -16,14 +16,14 @@ from octants.lazy_dataclass import dataclass
 
 WIDTH = 100
 Lines: TypeAlias = "tuple[tuple[int, str], ...]"
-HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "tape", "policy")
+HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "buffer", "policy")
 ARRAY_HEADS = ("array", "its gradient")
 MEANINGS = (
     ("bytes", "of one iteration's record"),
     ("trips", "iterations of all work items together"),
     ("held", "records that one work item holds at one time, at most, with checkpoints after +"),
     ("runs", "how often the gradient computes an iteration, beside the forward launch"),
-    ("tape", "the most bytes that one work item takes for this loop"),
+    ("buffer", "the most bytes of its record buffer that a work item takes for this loop"),
 )
 
 
@@ -84,7 +84,7 @@ class Storing(enum.Enum):
 
 
 @dataclass(frozen=True)
-class LoopTape:
+class LoopRecords:
     """The records of a serial loop.
 
     `slots` are the values in a record, `bytes_per_iteration` its size. `trips` counts the
@@ -156,7 +156,7 @@ class InlinedFunction:
     source: Lines
     calls: tuple[Span, ...]
 
-    def has(self, loop: LoopTape) -> bool:
+    def has(self, loop: LoopRecords) -> bool:
         """Whether a loop is one of it."""
         return loop.file == self.file and any(number == loop.line for number, _ in self.source)
 
@@ -227,7 +227,7 @@ class Explanation:
     """
 
     kernel: str
-    loops: tuple[LoopTape, ...]
+    loops: tuple[LoopRecords, ...]
     arrays: tuple[ArrayAdjoint, ...]
     workers: int
     log_bytes: int = 0
@@ -364,14 +364,14 @@ def _with_loops(explanation: Explanation) -> list[InlinedFunction]:
     return found
 
 
-def _notes(loop: LoopTape, indent: int) -> Iterator[str]:
+def _notes(loop: LoopRecords, indent: int) -> Iterator[str]:
     """What a loop records, and what that takes, under its line."""
     margin = "      | " + " " * indent + "# "
     for sentence in _sentences(loop):
         yield from _wrapped(sentence, margin)
 
 
-def _sentences(loop: LoopTape) -> Iterator[str]:
+def _sentences(loop: LoopRecords) -> Iterator[str]:
     if not loop.slots and not loop.is_log:
         yield "records nothing: no derivative needs what it carries"
         return

@@ -184,6 +184,8 @@ def _environment(chosen: Options) -> str:
         np.__version__,
         (backend.version(), backend.target(chosen)),
         chosen.compilation_key(),
-        dataclasses.replace(machine, memory_bytes=0, workers=0),  # which `tape_whole` is made of
+        dataclasses.replace(
+            machine, memory_bytes=0, workers=0
+        ),  # which `whole_record_bytes` is made of
     )
     return repr(parts)

@@ -44,7 +44,7 @@ def profiled(run: Run, name: str, device: Device) -> Run:
         finally:
             timer.stop()
             end()
-        nbytes = int(getattr(device, "tape_bytes", 0))
+        nbytes = int(getattr(device, "record_buffer_bytes", 0))
         records.add(timeline.KERNEL, name, start, timer.nanoseconds, nbytes)
 
     return launch

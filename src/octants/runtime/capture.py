@@ -35,8 +35,8 @@ class Launch:
 
     `kernel` is the device's loaded kernel; None where the interpreter runs it. Where the host
     shares the memory, `storage` bytes after the `slots` bytes are zeroed before each run. `quotas`
-    are the tape quotas that `kernel` reports for the launch. `number` is that of the launch at the
-    capture.
+    are the quotas of records that `kernel` reports for the launch. `number` is that of the launch
+    at the capture.
     """
 
     run: Callable[[int], None]

@@ -219,7 +219,7 @@ class Device(Protocol):
         """Wait for all launches, and raise the first error, a `pending` one included.
 
         Raises:
-            OctantsError: a kernel failed, or a tape overflowed.
+            OctantsError: a kernel failed, or a record buffer overflowed.
         """
 
     def close(self) -> None:

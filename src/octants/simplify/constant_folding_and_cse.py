@@ -39,7 +39,7 @@ Done on the way, in one walk:
 - an `if` whose condition is known is replaced by the side taken; one that only chooses between
   values becomes selects;
 - a carried value that does not change is taken out of its loop, and an integer that grows by an
-  invariant step is computed from the counter, so that no tape ever holds it;
+  invariant step is computed from the counter, so that no record buffer ever holds it;
 - what does not change in a loop is computed before it, so that its adjoint is summed up in a
   register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
 - equal operations are shared where one dominates the other; loads too, and a load after a store to

@@ -33,10 +33,10 @@ After::
       yield()
     }
 
-Marks from the effects backwards, through loops and tapes: a carried value lives if its argument or
-its result is read; a slot of a record lives if what is popped from it is read; of a record that has
-slots that do, the checks and the reservations for it live, and the count with which it ends.
-Then sweeps. Loops without effects are taken to end.
+Marks from the effects backwards, through loops and record buffers: a carried value lives if its
+argument or its result is read; a slot of a record lives if what is popped from it is read; of a
+record that has slots that do, the checks and the reservations for it live, and the count with which
+it ends. Then sweeps. Loops without effects are taken to end.
 """
 
 from __future__ import annotations

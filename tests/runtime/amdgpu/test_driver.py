@@ -29,7 +29,7 @@ from octants.runtime.hip.library import FUNCTIONS, HipLibrary
 from octants.types.scalars import f32
 from tests.codegen.representative import module_of_atomics
 from tests.golden_files import check_golden, codes_of
-from tests.graphs import test_graphs, test_replays_out_of_tape
+from tests.graphs import test_graphs, test_replay_retries
 from tests.runtime.amdgpu.code_reader import metadata_of
 from tests.runtime.amdgpu.fake_hip import FakeHip
 from tests.runtime.amdgpu.on_amdgpu import fake_gpu
@@ -137,9 +137,9 @@ def test_a_graph_is_launched_as_one(fake: FakeHip) -> None:
     assert np.allclose(world.results()[2], expected, atol=1e-7)
 
 
-for _name in vars(test_replays_out_of_tape):
+for _name in vars(test_replay_retries):
     if _name.startswith("test_"):
-        globals()[_name] = pytest.mark.usefixtures("fake")(getattr(test_replays_out_of_tape, _name))
+        globals()[_name] = pytest.mark.usefixtures("fake")(getattr(test_replay_retries, _name))
 
 
 def test_waves_of_64_are_not_launched_in_halves() -> None:

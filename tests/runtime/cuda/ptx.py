@@ -137,9 +137,9 @@ end:
 """
 """Stores the second slot in the items of the array; the parameters are given by their address."""
 
-TAPE = f"""\
+RECORDS = f"""\
   ld.param.u64 %d5, [p+24];                      // out
-  ld.param.u64 %d10, [l+{abi.LAUNCH_TAPE}];
+  ld.param.u64 %d10, [l+{abi.LAUNCH_RECORD_BUFFERS}];
   ld.param.u64 %d11, [l+{abi.LAUNCH_CAPACITY}];
   ld.param.u64 %d12, [l+{abi.LAUNCH_FAILURES}];
   ld.param.u64 %d13, [l+{abi.LAUNCH_RETRY}];
@@ -213,7 +213,7 @@ end:
   ret;
 }}
 """
-"""Item i pushes 0, 1, ..., i % 1000 words, on its tape, and adds the sum of all to `out[i]`."""
+"""Item i pushes 0, 1, ..., i % 1000 words to its records, and adds the sum of all to `out[i]`."""
 
 
 def kernel(

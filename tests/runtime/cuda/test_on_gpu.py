@@ -44,7 +44,7 @@ ADD = ptx.kernel([(Dispatch("add", 0, "(slots[4], slots[5])"), ptx.ADD)], 3)
 
 
 def record(bounds: str = "(slots[4], slots[5])", block: int = 0) -> Artifact:
-    return ptx.kernel([(Dispatch("record", 0, bounds, block, records=True), ptx.TAPE)], 3)
+    return ptx.kernel([(Dispatch("record", 0, bounds, block, records=True), ptx.RECORDS)], 3)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_messages(device: CudaDevice, capsys: Any) -> None:
 @pytest.mark.parametrize("items", [1, 100, 10_000, 300_001])
 @pytest.mark.parametrize("budget", [0, 1 << 20])
 def test_tapes(items: int, budget: int) -> None:
-    device = CudaDevice(tape_budget=budget)
+    device = CudaDevice(record_budget=budget)
     memory = device.allocate(8 * items)
     kernel = device.load(record())
     for _ in range(2):
@@ -147,13 +147,13 @@ def test_tapes(items: int, budget: int) -> None:
 
 
 def test_tapes_that_are_refused_memory() -> None:
-    device = CudaDevice(tape_limit=1 << 20)
+    device = CudaDevice(record_buffer_limit=1 << 20)
     memory = device.allocate(8 * 5000)
     launch(device.load(record(block=128)), memory.address, 0, 5000)
     n = np.arange(5000) % 1000
     assert np.array_equal(np.array(read(device, memory.address, 5000)), n * (n - 1) // 2)
     device.close()
-    device = CudaDevice(tape_limit=1 << 16)
+    device = CudaDevice(record_buffer_limit=1 << 16)
     with pytest.raises(OctantsMemoryError, match="3996 bytes"):
         launch(device.load(record()), memory.address, 0, 5000)
     device.close()
@@ -161,7 +161,7 @@ def test_tapes_that_are_refused_memory() -> None:
 
 def test_streams(device: CudaDevice) -> None:
     memory = device.allocate(8 * 1000)
-    add, tapes = device.load(ADD), device.load(record())
+    add, recording = device.load(ADD), device.load(record())
     spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
     streams = [device.create_stream() for _ in range(4)]
     others = [device.allocate(8 * 1000) for _ in streams]
@@ -169,7 +169,7 @@ def test_streams(device: CudaDevice) -> None:
         with device.using(stream):
             launch(spin, 10**7)
             launch(add, other.address, 0, 1000)
-            launch(tapes, other.address, 0, 1000)
+            launch(recording, other.address, 0, 1000)
     # The default stream waits for all of them.
     for other in others:
         device.copy(memory.address, other.address, 8000)
@@ -314,13 +314,13 @@ class Captured:
 
 def test_graphs(device: CudaDevice) -> None:
     one, two, rows = (device.allocate(8 * 1000) for _ in range(3))
-    add, tapes = device.load(ADD), device.load(record())
+    add, recording = device.load(ADD), device.load(record())
     captured = Captured(device)
     device.clear(one.address, 8 * 1000)
     write(device, one.address, [5, 6, 7])
     captured.launch(add, one.address, 0, 1000)
     device.copy(two.address, one.address, 8 * 500)
-    captured.launch(tapes, two.address, 0, 1000)
+    captured.launch(recording, two.address, 0, 1000)
     device.copy_rows(rows.address, 16, two.address, 8, 8, 500)
     graph = captured.graph()
     device.clear(two.address, 8 * 1000)
@@ -354,16 +354,16 @@ def test_messages_of_graphs(device: CudaDevice, capsys: Any) -> None:
 
 
 def test_graphs_in_streams(device: CudaDevice) -> None:
-    memory, tapes = device.allocate(8 * 1000), device.load(record())
+    memory, recording = device.allocate(8 * 1000), device.load(record())
     spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
     captured = Captured(device)
     captured.launch(spin, 10**6)
-    captured.launch(tapes, memory.address, 0, 1000)
+    captured.launch(recording, memory.address, 0, 1000)
     graphs = [captured.graph(), captured.graph()]
     device.clear(memory.address, 8 * 1000)
     streams = [device.create_stream() for _ in range(3)]
     for stream in streams:
-        for graph in graphs:  # they share the memory of their tapes
+        for graph in graphs:  # they share the memory of their record buffers
             with device.using(stream):
                 graph(0)
     n = np.arange(1000)

@@ -176,10 +176,12 @@ def test_memory_dropped_while_a_stream_uses_it(gpu: Gpu) -> None:
     assert len(gpu.fake.launches) == 2
 
 
-def test_each_stream_has_tapes_of_its_own(gpu: Gpu) -> None:
+def test_each_stream_has_record_buffers_of_its_own(gpu: Gpu) -> None:
     streams = [gpu.device.create_stream() for _ in range(2)]
-    tapes = {gpu.device.tape_of(stream) for stream in (*streams, gpu.device.streams.default)}
-    assert len(tapes) == 3
+    buffers = {
+        gpu.device.record_buffers_of(stream) for stream in (*streams, gpu.device.streams.default)
+    }
+    assert len(buffers) == 3
 
 
 def test_streams_end_with_the_device(gpu: Gpu) -> None:

@@ -147,7 +147,7 @@ class LaneCost:
         return Cost(item, 4 + trips * self._iteration(op, body))
 
     def _is_of_blocks(self, op: ops.If) -> bool:
-        """Whether a branch is for loops whose records do not fit the tape, which is rare."""
+        """Whether a branch is for loops whose records exceed the record buffer, which is rare."""
         if op.condition in self._capacity_tests:
             return True
         inside = (each for region in op.regions for each in region.walk())
@@ -334,7 +334,7 @@ class LaneCost:
 
 
 def _capacity_tests(block: Block) -> Iterator[Value]:
-    """The conditions that test whether the records of a loop fit the tape."""
+    """The conditions that test whether the records of a loop fit the record buffer."""
     capacities = {op.result for op in block.walk() if isinstance(op, ops.RecordCapacity)}
     for op in block.walk():
         if isinstance(op, ops.Compare) and op.rhs in capacities:

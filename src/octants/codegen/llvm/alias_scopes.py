@@ -14,7 +14,7 @@ _MAXIMUM = 64  # arrays; the lists grow with the square
 
 
 class Scopes:
-    """The alias metadata for loads and stores of each array, and of the tape."""
+    """The alias metadata for loads and stores of each array, and of the record buffer."""
 
     def __init__(
         self, metadata: Callable[[str], str], arrays: list[Array], noalias: bool = False
@@ -28,7 +28,7 @@ class Scopes:
         self._scopes: dict[ArrayRef | None, str] = {}
 
     def suffix(self, ref: ArrayRef | None) -> str:
-        """Return the metadata of an access to an array, or to the tape if it is None."""
+        """Return the metadata of an access to an array, or to the record buffer if it is None."""
         if len(self._refs) > _MAXIMUM:
             return ""
         if not self._scopes:

@@ -33,7 +33,7 @@ from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.types_and_literals import identifier
-from octants.codegen.llvm.worker_record_buffer import WorkerTape
+from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer
 from octants.codegen.recording_facts import recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
@@ -64,8 +64,8 @@ class Cpu(Machine):
     def code(self, f: FunctionText) -> LlvmCode:
         return LlvmCode(f)
 
-    def tape(self, f: FunctionText) -> WorkerTape:
-        return WorkerTape(f)
+    def record_buffer(self, f: FunctionText) -> WorkerRecordBuffer:
+        return WorkerRecordBuffer(f)
 
 
 def compile_module(

@@ -13,7 +13,7 @@ from typing import Any
 
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
-from octants.codegen.function import TapeMemory
+from octants.codegen.function import RecordBuffer
 from octants.codegen.instruction_writer import Code
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.module_text import KernelText
@@ -69,8 +69,8 @@ class Machine(ABC):
         """Return the instruction writer of a function."""
 
     @abstractmethod
-    def tape(self, f: FunctionText) -> TapeMemory:
-        """Return the tape of a function's work items."""
+    def record_buffer(self, f: FunctionText) -> RecordBuffer:
+        """Return the record buffer of a function's work items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class FunctionText:
         return self.machine.code(self)
 
     @functools.cached_property
-    def tape(self) -> TapeMemory:
+    def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
-        return self.machine.tape(self)
+        return self.machine.record_buffer(self)
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -416,7 +416,7 @@ class FunctionText:
         return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
 
     def item_quota(self, nbytes: str) -> str:
-        """Return one work item's quota of so many bytes of tape."""
+        """Return one work item's quota of so many bytes of the record buffer."""
         return nbytes
 
 

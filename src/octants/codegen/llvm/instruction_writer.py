@@ -2,7 +2,7 @@
 
 Addresses are pointers, and so is an array of the function. Variables are stack slots, which LLVM
 turns into registers. Loads and stores without an array are of memory outside all arrays: messages,
-tapes, launch words, and memory of a block.
+record buffers, launch words, and memory of a block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Allocate arrays of a work item: on the stack, or on the worker's tape if they are large."""
+"""Allocate arrays of a work item: on the stack, or in the worker's record buffer if large."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
     if total <= _MOST:
         base = f.on_stack("local", f"[{total} x i8]", _ALIGNMENT)
     else:
-        base = _on_tape(f, task, total)
+        base = _in_record_buffer(f, task, total)
     for ref, offset in offsets.items():
         f.parts[ref] = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")  # type: ignore[index]
 
 
-def _on_tape(f: FunctionText, task: Task, total: int) -> str:
-    """Return the start of the tape, which such a task uses for nothing else."""
-    f.tape.require(
+def _in_record_buffer(f: FunctionText, task: Task, total: int) -> str:
+    """Return the start of the record buffer, which such a task uses for nothing else."""
+    f.record_buffer.require(
         str(total),
         lambda: messages.fail(f, memory_message(task.location), [str(total)]),
     )
-    return str(f.tape.address("0"))
+    return str(f.record_buffer.address("0"))

@@ -1,4 +1,4 @@
-"""The tape of a CPU worker: a stack that grows on demand.
+"""The record buffer of a CPU worker: a stack that grows on demand.
 
 Its address and its capacity are in variables, which the optimiser keeps in registers.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.codegen.function import TapeMemory
+from octants.codegen.function import RecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
 from octants.ir.core import Record
 from octants.types.scalars import DType
 
 
-class WorkerTape(TapeMemory):
+class WorkerRecordBuffer(RecordBuffer):
     """Contiguous records; `abi` defines the worker's structure."""
 
     def __init__(self, f: FunctionText) -> None:
@@ -24,7 +24,7 @@ class WorkerTape(TapeMemory):
 
     def _variables(self) -> tuple[str, str]:
         f = self._f
-        start = f.once("tape", "alloca ptr, align 8")
+        start = f.once("record_buffer", "alloca ptr, align 8")
         capacity = f.once("capacity", "alloca i64, align 8")
         if not self._is_ready:
             self._is_ready = True
@@ -35,7 +35,7 @@ class WorkerTape(TapeMemory):
         """Return lines that load both from the worker."""
         first, second, third, fourth = (self._f.fresh_label("%t") for _ in range(4))
         return [
-            f"  {first} = getelementptr i8, ptr %worker, i64 {abi.WORKER_TAPE}",
+            f"  {first} = getelementptr i8, ptr %worker, i64 {abi.WORKER_RECORD_BUFFER}",
             f"  {second} = load ptr, ptr {first}, align 8",
             f"  store ptr {second}, ptr {start}, align 8",
             f"  {third} = getelementptr i8, ptr %worker, i64 {abi.WORKER_CAPACITY}",
@@ -44,7 +44,7 @@ class WorkerTape(TapeMemory):
         ]
 
     def start(self) -> str:
-        """Return the address of the tape."""
+        """Return the address of the record buffer."""
         return self._f.assign(f"load ptr, ptr {self._variables()[0]}, align 8")
 
     def address(self, position: str) -> str:
@@ -75,7 +75,7 @@ class WorkerTape(TapeMemory):
         return f.once("share", f"load i64, ptr {address}, align 8")
 
     def require(self, nbytes: str, on_failure: Callable[[], None]) -> None:
-        """Grow the tape to ``nbytes`` or more; run ``on_failure`` if there is no memory."""
+        """Grow the record buffer to ``nbytes`` or more; run ``on_failure`` if memory is short."""
         f = self._f
         start, capacity = self._variables()
         fits, grow, grown, not_grown = (
@@ -95,7 +95,7 @@ class WorkerTape(TapeMemory):
         f.start(fits)
 
     def _grow(self, nbytes: str) -> str:
-        """Grow the tape to so many bytes, and return its address, or null."""
+        """Grow the record buffer to so many bytes, and return its address, or null."""
         f = self._f
         function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GROW)}, align 8")
         return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")

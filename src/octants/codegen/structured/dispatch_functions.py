@@ -13,8 +13,8 @@ from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import (
     has_records,
     is_wanted,
+    record_fields,
     stop_if_failed,
-    tape_of,
     write_bounds,
 )
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
@@ -68,9 +68,9 @@ def functions(
     """
     found: list[DispatchEmitter] = []
     for position, task in enumerate(kernel.module.tasks):
-        name, tape = f"task_{position}", tape_of(task, kernel.module, kernel.parameters)
+        name, records = f"task_{position}", record_fields(task, kernel.module, kernel.parameters)
         if task.domain is None:
-            dispatch = Dispatch(name, position, "", 1, 1, *tape)
+            dispatch = Dispatch(name, position, "", 1, 1, *records)
             found.append(DispatchEmitter(dispatch, partial(_write_serial, kernel, position)))
             continue
         bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
@@ -81,7 +81,7 @@ def functions(
         sums = bool(targets or _collects(kernel, task))
         items = _items(task, summing if sums else block, blocks)
         limit = _threads(task, most if sums else 0)
-        dispatch = Dispatch(name, position, bounds or "device", items, limit, *tape)
+        dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
         if not cooperates(task):
             arguments = kernel, position, items, targets
             write = partial(_write_items, *arguments, is_known=bool(bounds))

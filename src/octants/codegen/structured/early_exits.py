@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.instruction_writer import Operand
-from octants.codegen.recording_facts import may_exceed_tape
+from octants.codegen.recording_facts import may_exceed_record_buffer
 from octants.codegen.structured.function import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -19,7 +19,7 @@ from octants.types.scalars import u1
 
 def can_end(op: Operation) -> bool:
     """Return whether an operation may end its work item."""
-    return isinstance(op, (ops.Assert, ops.RecordCheck)) or may_exceed_tape(op)
+    return isinstance(op, (ops.Assert, ops.RecordCheck)) or may_exceed_record_buffer(op)
 
 
 class EarlyExitFunction(StructuredFunction):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.function import Lanes, TapeMemory
+from octants.codegen.function import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
-from octants.codegen.interleaved_record_buffer import ThreadTape
+from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
@@ -214,12 +214,12 @@ class StructuredFunction:
         return self.lower
 
     @functools.cached_property
-    def tape(self) -> TapeMemory:
+    def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
-        return ThreadTape(self)
+        return ThreadRecordBuffer(self)
 
     def item_quota(self, nbytes: Operand) -> Operand:
-        """Return the quota of a work item: all of the tape."""
+        """Return the quota of a work item: all of the record buffer."""
         return nbytes
 
     def messages(self) -> Operand:

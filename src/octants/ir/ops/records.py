@@ -1,10 +1,10 @@
-"""The tape of a work item: records of loops, on a stack, and logs of loads.
+"""The record buffer of a work item: records of loops, on a stack, and logs of loads.
 
 Offsets and positions are i64 bytes on the work item's stack, which grows when it must. A record's
 slots may lose members while it is being built (`simplify.dead_code`); its stride is that of the
 slots that remain, and so nothing here names a number of bytes. Each launch passes the *share* of a
 work item, in bytes: `record_capacity` gives what a loop may use of it. Work items that run in step
-share a tape, and agree on the positions of records.
+share a record buffer, and agree on the positions of records.
 
 A record may have a capacity, in iterations. A push past it writes nothing, a pop past it reads the
 last iteration that fits; `record_check` reports it, and ends the work item.
@@ -25,14 +25,14 @@ from octants.ir.core import (
 from octants.types.scalars import i64
 
 
-class OnTape(Operation):
-    """The base of operations on the tape of a work item."""
+class RecordOperation(Operation):
+    """The base of operations in the record buffer of a work item."""
 
     __slots__ = ()
     is_tied = True
 
 
-class RecordAccess(OnTape):
+class RecordAccess(RecordOperation):
     """The base of those that write or read an iteration of a record."""
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class RecordPop(RecordAccess):
 
 
 @operation("record_end")
-class RecordEnd(OnTape):
+class RecordEnd(RecordOperation):
     """``%end: i64 = record_end<#r>(%base, %count)``: where the stack is free after them."""
 
     record: Record = attribute()
@@ -80,11 +80,11 @@ class RecordEnd(OnTape):
 
 
 @operation("record_capacity")
-class RecordCapacity(OnTape):
+class RecordCapacity(RecordOperation):
     """``%n: i64 = record_capacity<#r, 2>(%taken)``: the iterations of r that fit half of the share.
 
     The rest of the share beyond the bytes that are taken is divided into `parts` equal
-    parts; the result is at least one iteration. Work items with one tape divide it.
+    parts; the result is at least one iteration. Work items with one record buffer divide it.
     """
 
     record: Record = attribute()
@@ -97,7 +97,7 @@ class RecordCapacity(OnTape):
 
 
 @operation("longest")
-class Longest(OnTape):
+class Longest(RecordOperation):
     """``%n: i64 = longest(%count)``: the greatest count of all work items that run in step.
 
     Where a work item runs alone it is its own. No count is negative.
@@ -107,7 +107,7 @@ class Longest(OnTape):
 
 
 @operation("record_reserve")
-class RecordReserve(OnTape):
+class RecordReserve(RecordOperation):
     """``record_reserve<#r>(%end)``: reserve space for r up to a position that it will reach."""
 
     record: Record = attribute()
@@ -115,7 +115,7 @@ class RecordReserve(OnTape):
 
 
 @operation("record_check")
-class RecordCheck(OnTape):
+class RecordCheck(RecordOperation):
     """``record_check<#r>(%count)`` ends the work item, as an overflow, unless r holds count."""
 
     record: Record = attribute()

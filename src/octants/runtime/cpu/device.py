@@ -27,16 +27,16 @@ from octants.runtime.reports.pending_errors import Pending
 _signal: Any = importlib.import_module("_signal")
 _INTERRUPT, _PYTHON_HANDLER = int(_signal.SIGINT), _signal.default_int_handler
 _get_handler: Callable[[int], Any] = _signal.getsignal
-_SPOKE, _INTERRUPTED, _LARGE_TAPES = 1, 2, 4  # bits of a launch's status
+_SPOKE, _INTERRUPTED, _LARGE_RECORD_BUFFERS = 1, 2, 4  # bits of a launch's status
 _EXIT_PATIENCE = 1.0  # seconds that the end of the process waits for launches of other threads
 
 
 class LaunchState:
-    """The state that one launch at a time uses: its context, message buffer and tape."""
+    """The state that one launch at a time uses: its context, message buffer and record buffer."""
 
     def __init__(self, support: native.Support, pool: ThreadPool) -> None:
         self._memory, self.address = aligned(ThreadContext)
-        self._free_tape, self._pool = support.free_tape, pool
+        self._free_record_buffer, self._pool = support.free_record_buffer, pool
         self._free_parts = support.free_parts
         self.messages = MessageBuffer()
         self.fields = ThreadContext.from_address(self.address)
@@ -49,11 +49,11 @@ class LaunchState:
         self.fields.pool = pool.address
         self.fields.messages = self.messages.address
 
-    def free_tape(self) -> None:
-        self._free_tape(self._pool.address, self.fields.worker)
+    def free_record_buffer(self) -> None:
+        self._free_record_buffer(self._pool.address, self.fields.worker)
 
     def __del__(self) -> None:
-        self.free_tape()
+        self.free_record_buffer()
         self._free_parts(self.address)
 
 
@@ -90,9 +90,9 @@ class CpuKernel:
             self._contexts.append(context)
 
     def _report(self, context: LaunchState, status: int) -> None:
-        if status & _LARGE_TAPES:
-            context.free_tape()
-            self._device.free_tapes()
+        if status & _LARGE_RECORD_BUFFERS:
+            context.free_record_buffer()
+            self._device.free_record_buffers()
         if status & _SPOKE:
             overflow = context.messages.deliver(self.artifact)
             if overflow is not None:
@@ -106,8 +106,8 @@ class CpuDevice(SerialLaunches, HostMemory):
 
     Args:
         max_threads: The most threads of the pool; 0: as many as the process may use.
-        tape_limit: The most bytes of all tapes; 0: most of the memory.
-        tape_budget: Bytes that the records of all threads should take, as far as shorter blocks of
+        record_buffer_limit: The most bytes of all record buffers; 0: most of the memory.
+        record_budget: Bytes that the records of all threads should take, if shorter blocks of
             long loops make that possible; 0: no bound.
         support: The native code; by default that of the process.
     """
@@ -115,14 +115,14 @@ class CpuDevice(SerialLaunches, HostMemory):
     def __init__(
         self,
         max_threads: int = 0,
-        tape_limit: int = 0,
-        tape_budget: int = 0,
+        record_buffer_limit: int = 0,
+        record_budget: int = 0,
         support: native.Support | None = None,
     ) -> None:
         self.support = support or native.native_support()
         threads = max_threads or system_limits.thread_count()
-        limit = tape_limit or system_limits.memory_bytes() // 10 * 9
-        self.pool = ThreadPool(self.support, threads, limit, tape_budget)
+        limit = record_buffer_limit or system_limits.memory_bytes() // 10 * 9
+        self.pool = ThreadPool(self.support, threads, limit, record_budget)
         self._relieve = ctypes.CFUNCTYPE(None)(_reliever(weakref.ref(self)))
         self.pool.fields.relieve = ctypes.cast(self._relieve, ctypes.c_void_p).value
         self.pending = Pending()
@@ -144,7 +144,7 @@ class CpuDevice(SerialLaunches, HostMemory):
         self.pending.raise_first()
 
     def close(self) -> None:
-        """Stop the threads and free the tapes; a later launch starts threads again."""
+        """Stop the threads and free the record buffers; a later launch starts threads again."""
         self.pool.stop()
         self.contexts.clear()
 
@@ -158,24 +158,24 @@ class CpuDevice(SerialLaunches, HostMemory):
         self.pool.resize(max_threads or system_limits.thread_count())
 
     @property
-    def tape_bytes(self) -> int:
-        """The size of all tapes, in bytes; they are retained for later launches until `close`."""
-        return self.pool.tape_bytes
+    def record_buffer_bytes(self) -> int:
+        """The bytes of all record buffers, which are retained for later launches until `close`."""
+        return self.pool.record_buffer_bytes
 
     @contextmanager
-    def exact_tapes(self) -> Iterator[None]:
-        """Free the tapes, and let them grow by just what is needed, so that `tape_bytes` is exact.
+    def exact_record_buffers(self) -> Iterator[None]:
+        """Free the record buffers, and let them grow by just what is needed.
 
         This is slow where a `while` loop is recorded. No launch may be running when the block
         begins or ends.
         """
-        self.free_tapes()
-        self.pool.fields.tape_exact = 1
+        self.free_record_buffers()
+        self.pool.fields.record_buffer_exact = 1
         try:
             yield
         finally:
-            self.pool.fields.tape_exact = 0
-            self.free_tapes()
+            self.pool.fields.record_buffer_exact = 0
+            self.free_record_buffers()
 
     # -- for kernels ----------------------------------------------------------------------------
 
@@ -194,15 +194,15 @@ class CpuDevice(SerialLaunches, HostMemory):
         self._all_contexts.add(context)
         return context
 
-    def free_tapes(self) -> None:
-        """Free the tapes that no launch is using, so that later ones get their memory."""
-        self.pool.free_tapes()
+    def free_record_buffers(self) -> None:
+        """Free the record buffers that no launch is using, so that later ones get their memory."""
+        self.pool.free_record_buffers()
         for _ in range(len(self.contexts)):
             try:
                 context = self.contexts.pop()
             except IndexError:  # taken by another thread meanwhile
                 break
-            context.free_tape()
+            context.free_record_buffer()
             self.contexts.insert(0, context)
 
     # -- the process ----------------------------------------------------------------------------
@@ -215,12 +215,12 @@ class CpuDevice(SerialLaunches, HostMemory):
 
 
 def _reliever(device: weakref.ref[CpuDevice]) -> Callable[[], None]:
-    """The callback of a launch that runs out of memory: frees the tapes that no launch is using."""
+    """The callback of a launch that runs out of memory: frees the record buffers not in use."""
 
     def relieve() -> None:
         found = device()
         if found is not None:
-            found.free_tapes()
+            found.free_record_buffers()
 
     return relieve
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.abi import MAXIMUM_TAPE
+from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.runtime.cpu.native.linking import Support
 from octants.runtime.cpu.native.structures import Pool, Worker, aligned
 
@@ -36,14 +36,14 @@ class _Helpers:
         self.fields.threads = count
 
     def end(self) -> None:
-        """Stop them, wait, and free their tapes."""
+        """Stop them, wait, and free their record buffers."""
         if self.fields.started > 0:
             self.support.stop(self.address)
-        self.free_tapes()
+        self.free_record_buffers()
 
-    def free_tapes(self) -> None:
+    def free_record_buffers(self) -> None:
         for worker in self.workers:
-            self.support.free_tape(self.address, ctypes.addressof(worker))
+            self.support.free_record_buffer(self.address, ctypes.addressof(worker))
 
 
 class ThreadPool:
@@ -52,14 +52,14 @@ class ThreadPool:
     """
 
     def __init__(
-        self, support: Support, threads: int, tape_limit: int, tape_budget: int = 0
+        self, support: Support, threads: int, record_buffer_limit: int, record_budget: int = 0
     ) -> None:
         self._support = support
         self._helpers = _Helpers(support)
         self.address, self.fields = self._helpers.address, self._helpers.fields
-        self.fields.tape_limit = tape_limit
-        self.fields.tape_kept = tape_limit // 4
-        self._tape_budget = tape_budget or MAXIMUM_TAPE
+        self.fields.record_buffer_limit = record_buffer_limit
+        self.fields.record_buffer_kept = record_buffer_limit // 4
+        self._record_budget = record_budget or MAXIMUM_RECORD_BUFFER
         if support.has_threads:
             support.prepare(self.address)
         self._set_threads(threads)
@@ -72,13 +72,13 @@ class ThreadPool:
 
     @property
     def share(self) -> int:
-        """The share of the tape budget for the work items of one thread, in bytes."""
-        return max(1, self._tape_budget // self.threads)
+        """The share of the record buffer budget for the work items of one thread, in bytes."""
+        return max(1, self._record_budget // self.threads)
 
     @property
-    def tape_bytes(self) -> int:
-        """The size of all tapes, including those of launching threads, in bytes."""
-        return int(self.fields.tape_bytes)
+    def record_buffer_bytes(self) -> int:
+        """The size of all record buffers, including those of launching threads, in bytes."""
+        return int(self.fields.record_buffer_bytes)
 
     def resize(self, threads: int) -> None:
         """Set the number of threads for later launches."""
@@ -88,7 +88,7 @@ class ThreadPool:
                 self._set_threads(threads)
 
     def stop(self, patience: float = float("inf")) -> None:
-        """Stop the helpers and free their tapes, unless a launch uses them for more than
+        """Stop the helpers and free their record buffers, unless a launch uses them for more than
         ``patience`` seconds.
         """
         with self.exclusive(patience) as is_ours:
@@ -114,24 +114,25 @@ class ThreadPool:
     def after_fork(self) -> None:
         """Reset the pool in the child of a fork, which has no helpers, and locks that stay locked.
 
-        A helper may have been moving its tape at the fork, so tapes are abandoned, not freed.
+        A helper may have been moving its record buffer at the fork, so record buffers are
+        abandoned, not freed.
         """
         self.fields.state = self.fields.busy = self.fields.stop = 0
         self.fields.refused = self.fields.growing = 0
         self.fields.sleepers = self.fields.waiting = 0
         self.fields.started = -1
         for worker in self._helpers.workers:
-            self.fields.tape_bytes -= worker.capacity
-            worker.tape, worker.capacity = None, 0
+            self.fields.record_buffer_bytes -= worker.capacity
+            worker.record_buffer, worker.capacity = None, 0
         if self._support.has_threads:
             self._support.prepare(self.address)
 
     def _set_threads(self, threads: int) -> None:
         self._helpers.set_count(max(0, threads - 1) if self._support.has_threads else 0)
-        self.fields.tape_share = self.share
+        self.fields.record_buffer_share = self.share
 
-    def free_tapes(self) -> None:
-        """Free the tapes of the helpers, unless a launch is using them."""
+    def free_record_buffers(self) -> None:
+        """Free the record buffers of the helpers, unless a launch is using them."""
         with self.exclusive(0.0) as is_ours:
             if is_ours:
-                self._helpers.free_tapes()
+                self._helpers.free_record_buffers()

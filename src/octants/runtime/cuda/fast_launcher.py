@@ -1,4 +1,4 @@
-"""Launches kernels that need neither messages, nor a tape, nor bounds computed on the device.
+"""Launches kernels without messages, record buffers, and bounds computed on the device.
 
 Most kernels are like that, and their launch takes as few steps of Python as possible. A launch that
 repeats with the same arguments is replayed as a driver graph, in half the driver's time.

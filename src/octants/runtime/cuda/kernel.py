@@ -1,7 +1,7 @@
 """Loaded kernels on CUDA, and their launches.
 
-Most kernels need neither messages, nor tapes, nor bounds computed on the device; `fast_launcher`
-launches those.
+Most kernels need neither messages, nor record buffers, nor bounds computed on the device;
+`fast_launcher` launches those.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import Recording
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
 
 _LEAST_NODES = 8
@@ -47,15 +47,13 @@ class CudaKernel(GpuKernel):
         machine = self._machine
         most = machine.context.multiprocessors
         return Recording(
-            self.artifact, action.dispatch, machine.tape_budget, most, machine.versions
+            self.artifact, action.dispatch, machine.record_budget, most, machine.versions
         )
 
-    def tape(self) -> tuple[DeviceTape, int]:
-        """The tapes of the thread's stream, and the address of bounds that are computed in that
-        stream.
-        """
+    def record_buffers(self) -> tuple[DeviceRecordBuffers, int]:
+        """The record buffers of the thread's stream, and the address of bounds computed in it."""
         stream = self._machine.streams.current.stream
-        return self._machine.tape_of(stream), stream.bounds()
+        return self._machine.record_buffers_of(stream), stream.bounds()
 
     def _make_frame(self) -> LaunchState:
         machine, large = self._machine, parameter_bytes(self.artifact)

@@ -1,4 +1,4 @@
-"""The state of a GPU that launches share: loaded code, streams, messages, tapes."""
+"""The state of a GPU that launches share: loaded code, streams, messages, record buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.transfers import PinnedStaging
 from octants.runtime.gpu.device import GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
 
@@ -30,9 +30,9 @@ class LaunchContext(GpuDevice):
 
     Args:
         ordinal: CUDA's number of the GPU.
-        tape_budget: Bytes that the records of a launch should take, as far as shorter blocks of
+        record_budget: Bytes that the records of a launch should take, as far as shorter blocks of
             long loops make that possible; 0: 1/64 of the memory.
-        tape_limit: The most bytes of the tapes in one stream; 0: 9/10 of the memory.
+        record_buffer_limit: The most bytes of a stream's record buffers; 0: 9/10 of the memory.
         library: The driver; by default that of this machine.
 
     Raises:
@@ -42,8 +42,8 @@ class LaunchContext(GpuDevice):
     def __init__(
         self,
         ordinal: int = 0,
-        tape_budget: int = 0,
-        tape_limit: int = 0,
+        record_budget: int = 0,
+        record_buffer_limit: int = 0,
         library: Library | None = None,
     ) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ class LaunchContext(GpuDevice):
         self.messages = MessageQueue(
             self.memory, self.streams.default.transfers, self.pending, self.wait_for_launches
         )
-        self.tape_budget = tape_budget or context.total_memory // 64
-        self.tape_limit = tape_limit or context.total_memory // 10 * 9
+        self.record_budget = record_budget or context.total_memory // 64
+        self.record_buffer_limit = record_buffer_limit or context.total_memory // 10 * 9
         self._modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictionary()
         self._dropped_modules: deque[int] = deque()
         self.dropped_graphs: deque[tuple[int, int]] = deque()
         self.replayed_graphs = 0
-        self._graph_tapes: DeviceAllocation | None = None
+        self._graph_record_buffers: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
         parts = (context, self.memory, self.streams, self._dropped_modules)
         self.replays = Replays(*parts, self.abortable_code)
@@ -73,7 +73,7 @@ class LaunchContext(GpuDevice):
         self.memory.freed = self.versions.freed
         self.memory.before_free = self._before_free
         self.memory.after_allocation = self.streams.catch_up
-        self.memory.relieve = self.free_tapes
+        self.memory.relieve = self.free_record_buffers
         self.queue_here = self.streams.queue
 
     def __repr__(self) -> str:
@@ -92,33 +92,39 @@ class LaunchContext(GpuDevice):
             module = self._modules[code] = made
         return module
 
-    def tape_of(self, stream: Stream) -> DeviceTape:
-        """The tape of the kernels in a stream."""
-        if stream.tape is None:
-            stream.tape = DeviceTape(self.memory, stream.transfers, self.tape_limit)
-        return stream.tape
+    def record_buffers_of(self, stream: Stream) -> DeviceRecordBuffers:
+        """The record buffer of the kernels in a stream."""
+        if stream.record_buffers is None:
+            stream.record_buffers = DeviceRecordBuffers(
+                self.memory, stream.transfers, self.record_buffer_limit
+            )
+        return stream.record_buffers
 
-    def graph_tapes(self, nbytes: int) -> DeviceAllocation:
-        """Memory for the tapes of graphs, which run one at a time; each graph keeps it alive."""
-        if self._graph_tapes is None or self._graph_tapes.nbytes < nbytes:
-            self._graph_tapes = None
-            self._graph_tapes = self.memory.allocate(nbytes, "tapes of graphs")
-        return self._graph_tapes
+    def graph_record_buffers(self, nbytes: int) -> DeviceAllocation:
+        """Memory for record buffers of graphs, which run one by one; each graph keeps it alive."""
+        if self._graph_record_buffers is None or self._graph_record_buffers.nbytes < nbytes:
+            self._graph_record_buffers = None
+            self._graph_record_buffers = self.memory.allocate(nbytes, "record buffers of graphs")
+        return self._graph_record_buffers
 
     def begin_graph(self) -> None:
-        """Make the thread's stream wait for the last graph, which uses the same tapes."""
+        """Make the thread's stream wait for the last graph, which uses the same record buffers."""
         last, self._graph_stream = self._graph_stream, self.streams.current.stream
         if last is not None and last is not self._graph_stream and not last.is_destroyed:
             self.streams.order(last, self._graph_stream)
 
-    def tapes(self) -> list[DeviceTape]:
-        """The tapes of all streams."""
-        return [stream.tape for stream in self.streams.all() if stream.tape is not None]
+    def all_record_buffers(self) -> list[DeviceRecordBuffers]:
+        """The record buffers of all streams."""
+        return [
+            stream.record_buffers
+            for stream in self.streams.all()
+            if stream.record_buffers is not None
+        ]
 
-    def free_tapes(self) -> None:
-        """Free the tapes that no launch is using."""
-        self._graph_tapes = None
-        super().free_tapes()
+    def free_record_buffers(self) -> None:
+        """Free the record buffers that no launch is using."""
+        self._graph_record_buffers = None
+        super().free_record_buffers()
 
     @contextlib.contextmanager
     def in_order(self) -> Iterator[None]:
@@ -137,7 +143,7 @@ class LaunchContext(GpuDevice):
             self.replays.confirm()
         except OctantsRuntimeError as error:
             self.pending.add(error)
-        self.confirm_tapes()
+        self.confirm_record_buffers()
         self.messages.deliver()
         self._unload()
 

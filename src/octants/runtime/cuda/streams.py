@@ -20,7 +20,7 @@ from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import Closed, OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.transfers import PinnedStaging, Transfers
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 
 LEGACY_STREAM = 1  # another name of the default stream
 THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on
@@ -48,8 +48,8 @@ class Stream:
         """
         self.blocks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         """The parameter blocks of each kernel whose storage belongs to launches in this stream."""
-        self.tape: DeviceTape | None = None
-        """The tape of the kernels in this stream."""
+        self.record_buffers: DeviceRecordBuffers | None = None
+        """The record buffer of the kernels in this stream."""
         if handle is None:
             made = c_void_p()
             with streams.context.active():

@@ -16,7 +16,7 @@ import numpy as np
 from octants.artifact import ParameterLayout, Slot, overflow_message, parameters_of
 from octants.diagnostics.cooperation_errors import NotMet
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
-from octants.diagnostics.kernel_run_time_errors import TapeOverflow
+from octants.diagnostics.kernel_run_time_errors import RecordBufferOverflow
 from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lockstep_interpreter import Divergence
@@ -27,13 +27,13 @@ from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType
 
 
-def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[int], None]:
+def make_run(module: Module, pending: Pending, record_budget: int) -> Callable[[int], None]:
     """Make a function that runs a module with the parameter block at an address.
 
     Args:
         module: The kernel.
-        pending: Receives tape overflows.
-        tape_budget: The bytes that the records of a work item should take.
+        pending: Receives record-buffer overflows.
+        record_budget: The bytes that the records of a work item should take.
     """
     parameters = parameters_of(module)
     positions = {slot: position for position, slot in enumerate(parameters.slots)}
@@ -44,7 +44,7 @@ def make_run(module: Module, pending: Pending, tape_budget: int) -> Callable[[in
             _storage(module, parameters, block),
             _number(block, positions[Slot("system", "seed")]),
             _number(block, positions[Slot("system", "launch")]),
-            tape_budget,
+            record_budget,
         )
         try:
             interpreter.run(module)
@@ -65,7 +65,7 @@ def _worst(module: Module, overflows: list[Overflow]) -> OctantsError:
     worst = max(overflows, key=lambda overflow: overflow.count)
     message = overflow_message(worst.record)
     text = render(message, [worst.count])
-    return TapeOverflow(module.kernel, text, worst.item).at(message.location)
+    return RecordBufferOverflow(module.kernel, text, worst.item).at(message.location)
 
 
 def _number(block: bytes, position: int) -> int:

@@ -1,5 +1,6 @@
 """The GPU runtime over a driver protocol.
 
-Tape capacity, messages, staging, dispatches and the `Device` interface are written once, over the
-verbs in `driver`. A folder for each API (`runtime.cuda`, `runtime.vulkan`) implements these verbs.
+Record-buffer capacity, messages, staging, dispatches and the `Device` interface are written once,
+over the verbs in `driver`. A folder for each API (`runtime.cuda`, `runtime.vulkan`) implements
+these verbs.
 """

@@ -15,7 +15,7 @@ from octants.runtime.device import Bytes
 from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
 from octants.runtime.gpu.device import POOL, STAGING, GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.gpu.suballocation import Heap, SubAllocation
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
@@ -94,16 +94,21 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         hardware: The device.
         shared: Its state.
         fill: The number of blocks that occupy it.
-        tape_budget: Bytes that the records of a launch should take, as far as shorter blocks of
+        record_budget: Bytes that the records of a launch should take, as far as shorter blocks of
             long loops make that possible; 0: 1/64 of the memory.
-        tape_limit: The most bytes of all tapes; 0: 9/10 of the memory.
+        record_buffer_limit: The most bytes of all record buffers; 0: 9/10 of the memory.
     """
 
     layout: Any = None
     heap: Heap[Any]
 
     def __init__(
-        self, hardware: Any, shared: Any, fill: int, tape_budget: int = 0, tape_limit: int = 0
+        self,
+        hardware: Any,
+        shared: Any,
+        fill: int,
+        record_budget: int = 0,
+        record_buffer_limit: int = 0,
     ) -> None:
         super().__init__()
         self.hardware = hardware
@@ -113,8 +118,10 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         self._heaps = {id(heap): heap for heap in (shared.heap, shared.mapped)}
         self._all_transfers = shared.transfers, shared.mapped_transfers
         total = hardware.memory_bytes
-        self.tape_budget = tape_budget or total // 64
-        self.tape = DeviceTape(self.heap, self.transfers, tape_limit or total // 10 * 9)
+        self.record_budget = record_budget or total // 64
+        self.record_buffers = DeviceRecordBuffers(
+            self.heap, self.transfers, record_buffer_limit or total // 10 * 9
+        )
         self.fill = fill
         self.pending = Pending()
         self.messages = MessageQueue(
@@ -183,11 +190,11 @@ class BatchedDevice(GpuDevice, SerialLaunches):
     def deliver(self) -> None:
         """Write what kernels printed, and raise the first error; all launches are complete."""
         self.report()
-        if self.tape.is_trusted or self.messages:
+        if self.record_buffers.is_trusted or self.messages:
             with self.queue.lock:  # first, as in a launch
-                self.confirm_tapes()
+                self.confirm_record_buffers()
                 self.messages.deliver()
 
-    def tapes(self) -> tuple[DeviceTape]:
-        """The one tape."""
-        return (self.tape,)
+    def all_record_buffers(self) -> tuple[DeviceRecordBuffers]:
+        """The one record buffer."""
+        return (self.record_buffers,)

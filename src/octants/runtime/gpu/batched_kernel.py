@@ -13,7 +13,7 @@ from octants import abi
 from octants.artifact import Artifact, Dispatch
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import MOST_ITEMS, Bounds, Recording
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import bounds_reader
 
 _MOST_GROUPS = 65535  # workgroups along an axis that every device supports
@@ -25,7 +25,7 @@ class PreparedDispatch:
 
     It is a `gpu.kernel.PreparedDispatch`, which each launch gives its parameters by `take`.
     `groups` is the number of workgroups of the last launch; `launches` counts those with a number
-    that tapes decide.
+    that record buffers decide.
     """
 
     def __init__(self, kernel: BatchedKernel, action: Action, pipeline: c_uint64) -> None:
@@ -77,7 +77,7 @@ class PreparedDispatch:
 class BatchedKernel(GpuKernel):
     """A kernel on a device with a `batches.BatchQueue`; any thread can launch it.
 
-    ``machine`` is the device: it has the `queue`, memory, tapes and programs of launches.
+    ``machine`` is the device: it has the `queue`, memory, record buffers and programs of launches.
     """
 
     launch: Callable[[int], None]
@@ -97,20 +97,20 @@ class BatchedKernel(GpuKernel):
     def _record(self, action: Action) -> Recording:
         """The `Recording` of an action."""
         machine, least = self.machine, max(1, self.machine.fill // 16)
-        budget, versions, most = machine.tape_budget, machine.versions, self.most_items(action)
+        budget, versions, most = machine.record_budget, machine.versions, self.most_items(action)
         return Recording(self.artifact, action.dispatch, budget, least, versions, most)
 
     def most_items(self, action: Action) -> int:  # noqa: ARG002
         """The most work items of one dispatch of an action that records."""
         return MOST_ITEMS
 
-    def tape(self) -> tuple[DeviceTape, int]:
-        """The tape of the device, and the address of bounds that it computes."""
-        tape: DeviceTape = self.machine.tape
-        return tape, self.machine.bounds.address
+    def record_buffers(self) -> tuple[DeviceRecordBuffers, int]:
+        """The record buffer of the device, and the address of bounds that it computes."""
+        buffers: DeviceRecordBuffers = self.machine.record_buffers
+        return buffers, self.machine.bounds.address
 
     def _fast_launch(self) -> Callable[[int], None]:
-        """The launch of a kernel without messages and tapes, in few steps."""
+        """The launch of a kernel without messages and record buffers, in few steps."""
         machine, steps, slots = self.machine, self.steps, self.slots
         queue, layout, lock = machine.queue, machine.layout, machine.queue.lock
         dispatch, bounds = queue.dispatch, machine.bounds.address

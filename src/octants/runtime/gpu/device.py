@@ -13,7 +13,7 @@ from octants.runtime.capture import noted, thread_capture
 from octants.runtime.device import Allocation, Bytes
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.launch_timers import SynchronisedTimer, Timer
 from octants.runtime.memory.fill import set_elements
 from octants.runtime.memory.versions import Versions
@@ -51,8 +51,8 @@ class GpuDevice:
         """
         raise NotImplementedError
 
-    def tapes(self) -> Iterable[DeviceTape]:
-        """The tapes of all queues."""
+    def all_record_buffers(self) -> Iterable[DeviceRecordBuffers]:
+        """The record buffers of all queues."""
         raise NotImplementedError
 
     def allocate_zeros(self, nbytes: int, what: str) -> Allocation:
@@ -144,7 +144,7 @@ class GpuDevice:
         """Wait for all launches, and raise the first error of one.
 
         Raises:
-            OctantsError: a kernel failed, or a tape overflowed.
+            OctantsError: a kernel failed, or a record buffer overflowed.
         """
         self.wait_for_launches()
         self.pending.raise_first()
@@ -153,32 +153,32 @@ class GpuDevice:
         """The host's clock, around launches that it waits for."""
         return SynchronisedTimer(self.synchronize)
 
-    def confirm_tapes(self) -> None:
-        """Check the launches that skipped the host check of their tapes; errors become pending."""
-        for tape in self.tapes():
-            if tape.is_trusted:
-                with tape.lock:
+    def confirm_record_buffers(self) -> None:
+        """Check the launches that skipped the check of record buffers; errors become pending."""
+        for buffers in self.all_record_buffers():
+            if buffers.is_trusted:
+                with buffers.lock:
                     try:
-                        tape.confirm()
+                        buffers.confirm()
                     except OctantsRuntimeError as error:
                         self.pending.add(error)
 
     @property
-    def tape_bytes(self) -> int:
-        """The size of all tapes, in bytes; they are retained for later launches."""
-        return sum(tape.nbytes for tape in self.tapes())
+    def record_buffer_bytes(self) -> int:
+        """The size of all record buffers, in bytes; they are retained for later launches."""
+        return sum(buffers.nbytes for buffers in self.all_record_buffers())
 
-    def free_tapes(self) -> None:
-        """Free the tapes that no launch is using."""
-        for tape in self.tapes():
-            tape.free()
+    def free_record_buffers(self) -> None:
+        """Free the record buffers that no launch is using."""
+        for buffers in self.all_record_buffers():
+            buffers.free()
 
     def close(self) -> None:
         """Free retained memory; live allocations stay valid, and kernels can still be launched."""
         with contextlib.suppress(OctantsError):
             self.wait_for_launches()
         self.messages.forget()
-        self.free_tapes()
+        self.free_record_buffers()
         if self.context.lost is None:
             self.give_back()
 

@@ -1,4 +1,4 @@
-"""Loads kernels on a GPU and runs their dispatches, with fixed or computed bounds and tapes."""
+"""Loads kernels on a GPU, and runs their dispatches, with record buffers and computed bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octants.diagnostics.exceptions import InternalError
 from octants.functions_from_text import define
 from octants.runtime.gpu import driver
 from octants.runtime.gpu.record_buffer_growth import Bounds, Quota, Recording
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import SlotViews
 
 _COMPUTED = "device"  # the bounds of a dispatch whose domain a kernel computes on the device
@@ -32,7 +32,7 @@ class Action:
         self.bounds: Callable[[Sequence[int]], Bounds] | None = None
         self.fixed: Bounds | None = None
         self.recording: Recording | None = None
-        """Sizes its tape; None if it does not record."""
+        """Sizes its record buffer; None if it does not record."""
         if not self.is_single and not self.is_computed:
             text = f"def bounds(slots):\n    return {dispatch.bounds}\n"
             bounds: Callable[[Sequence[int]], Bounds] = define("bounds", text, {})
@@ -68,7 +68,7 @@ def resize(steps: Iterable[PreparedDispatch], slots: Sequence[int]) -> None:
 class GpuKernel:
     """A kernel on a GPU, whose `actions` run in order.
 
-    ``record`` creates the `Recording` of an action that has a tape.
+    ``record`` creates the `Recording` of an action that has a record buffer.
     """
 
     actions: Sequence[Action]
@@ -86,12 +86,10 @@ class GpuKernel:
             if action.dispatch.records:
                 action.recording = record(action)
         self.allows_fast_launch = not (artifact.messages or any(each.recording for each in actions))
-        """Whether it has neither messages nor tapes, so that a fast launcher will do."""
+        """Whether it has neither messages nor record buffers, so that a fast launcher will do."""
 
-    def tape(self) -> tuple[DeviceTape, int]:
-        """The tape that the next launch uses, and the address of the bounds that the device
-        computes.
-        """
+    def record_buffers(self) -> tuple[DeviceRecordBuffers, int]:
+        """The record buffers of the next launch, and the address of bounds that it computes."""
         raise NotImplementedError
 
     def slots_at(self, block: int) -> tuple[int, ...]:
@@ -115,8 +113,8 @@ class GpuKernel:
         if recording is None:
             step.launch()
             return
-        tape, bounds = self.tape()
+        buffers, bounds = self.record_buffers()
         if action.is_computed:
-            recording.run_computed(step, tape, bounds, slots)
+            recording.run_computed(step, buffers, bounds, slots)
         else:
-            recording.run(step, *(step.known or (0, 1)), tape, slots)
+            recording.run(step, *(step.known or (0, 1)), buffers, slots)

@@ -46,7 +46,7 @@ class MessageQueue:
     Args:
         memory: Allocates the buffers.
         queue: Reads and clears them.
-        pending: Receives tape overflows.
+        pending: Receives record-buffer overflows.
         wait_for_launches: Waits for all launches, and calls `deliver`.
     """
 
@@ -112,7 +112,7 @@ class MessageQueue:
     def deliver(self) -> None:
         """Write what was printed, and raise the first failure. All launches must be done.
 
-        Tape overflows become pending errors.
+        Record-buffer overflows become pending errors.
 
         Raises:
             OctantsError: an assertion or bounds check failed.

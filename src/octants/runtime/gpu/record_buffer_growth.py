@@ -1,16 +1,17 @@
-"""Finds the capacity of tapes: a launch runs, and the work items that ran out of tape run again.
+"""Grows record buffers: a launch runs, then the work items that ran out of space run again.
 
 The protocol, which this module alone decides:
 
-1. Each thread gets a tape of as many bytes as a work item was found to need: its capacity.
+1. Each thread gets a record buffer of as many bytes as a work item was found to need: its capacity.
 2. A work item that needs more sets its bit in a failure report, reports how many bytes it needs,
    and ends before it has changed any memory.
 3. The host reads that record, raises the capacity to the need, or to twice what it was if memory
    allows, and runs the failed work items again.
 4. Where the device has no memory for that, fewer threads run at once; then records get a smaller
-   share, so that loops run in shorter blocks; then the launch fails with `OutOfTapeMemory`.
-5. A launch like an earlier one, in everything that its need depends on (`artifact.TapeSizeInputs`),
-   gets the capacity that the earlier one ended with, and the host does not wait for it.
+   share, so that loops run in shorter blocks; then the launch fails with `OutOfRecordMemory`.
+5. A launch like an earlier one, in everything that its need depends on
+   (`artifact.RecordBufferSizeInputs`), gets the capacity that the earlier one ended with, and the
+   host does not wait for it.
 
 `record_buffers` allocates the memory, `codegen.interleaved_record_buffer` writes the failure
 report, and nodes of graphs follow a `Planned`.
@@ -21,10 +22,10 @@ stores: it takes about as long as the sweep, and the host would have to wait for
 launch. With run and retry, only first launches and those with a new maximum run twice, and doubling
 keeps these few; all others are one run without a wait, or with one wait for two words after it.
 Exact sizes would not save memory either: the threads of a GPU share a heap in columns of equal
-height (`abi.TAPE_LANES`), so that neighbours write adjacent words, and it must hold the largest
-need of a work item for each thread that runs, not the sum over all work items. The exception is a
-first sweep that stores: it cannot run again, so it gets plenty of memory for few threads, and
-running out of that is an error at once.
+height (`abi.RECORD_BUFFER_LANES`), so that neighbours write adjacent words, and it must hold the
+largest need of a work item for each thread that runs, not the sum over all work items. The
+exception is a first sweep that stores: it cannot run again, so it gets plenty of memory for few
+threads, and running out of that is an error at once.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch, TapeSizeInputs
+from octants.artifact import Artifact, Dispatch, RecordBufferSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsError
-from octants.diagnostics.kernel_run_time_errors import OutOfTapeMemory
+from octants.diagnostics.kernel_run_time_errors import OutOfRecordMemory
 from octants.lazy_dataclass import dataclass
 from octants.runtime.gpu.driver import PreparedDispatch
-from octants.runtime.gpu.record_buffers import DeviceTape
+from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.messages import recorded_loops
 
@@ -46,9 +47,9 @@ MOST_ITEMS = 1 << 27
 """The most work items of one launch: the failure report has a bit for each."""
 
 _FIRST_CAPACITY = 512  # capacity in bytes of the first launch of a kernel
-_LEAST_SHARE = abi.TAPE_WORD
+_LEAST_SHARE = abi.RECORD_BUFFER_WORD
 _MOST_KNOWN = 4096  # launches with different inputs whose capacity is remembered
-_PLENTY = 1 << 30  # bytes of all tapes of a dispatch whose work items cannot run again
+_PLENTY = 1 << 30  # bytes of all record buffers of a dispatch whose work items cannot run again
 
 
 Bounds = tuple[int, int]
@@ -56,7 +57,7 @@ Bounds = tuple[int, int]
 
 @dataclass
 class Quota:
-    """The threads that run a dispatch at once, and the capacity of each one's tape in bytes.
+    """The threads that run a dispatch at once, and the bytes of each one's record buffer.
 
     The records of a work item should take at most ``share`` bytes, as far as shorter blocks of
     loops make that possible.
@@ -69,7 +70,7 @@ class Quota:
 
     @property
     def nbytes(self) -> int:
-        """The size of all tapes, in bytes."""
+        """The size of all record buffers, in bytes."""
         return _lanes(self.blocks * self.block) * self.capacity
 
     def put(
@@ -77,7 +78,7 @@ class Quota:
     ) -> None:
         """Write the launch words; with ``retry``, only the work items that failed run."""
         words[abi.LAUNCH_LOWER // 8], words[abi.LAUNCH_UPPER // 8] = bounds
-        words[abi.LAUNCH_TAPE // 8] = heap
+        words[abi.LAUNCH_RECORD_BUFFERS // 8] = heap
         words[abi.LAUNCH_CAPACITY // 8] = self.capacity
         words[abi.LAUNCH_SHARE // 8] = self.share
         words[abi.LAUNCH_FAILURES // 8] = report
@@ -88,7 +89,8 @@ class Quota:
 class Planned:
     """The quota of a node of a graph, which runs ``items`` work items from ``lower`` on.
 
-    `items` is 0 if the device computes the bounds. One that `is_sure` cannot run out of tape.
+    `items` is 0 if the device computes the bounds. One that `is_sure` cannot run out of space for
+    records.
     """
 
     quota: Quota
@@ -97,9 +99,7 @@ class Planned:
     is_sure: bool
 
     def put(self, words: Any, heap: int, report: int) -> None:
-        """Write the launch words; ``heap`` and ``report`` are addresses of tapes and failure
-        record.
-        """
+        """Write launch words; ``heap`` is the address of record buffers, ``report`` of failures."""
         self.quota.put(words, (self.lower, self.lower + self.items), heap, report)
 
     def shrink(self) -> bool:
@@ -119,10 +119,10 @@ class Known:
 
 
 class Recording:
-    """Sizes the tapes of one dispatch, over all its launches.
+    """Sizes the record buffers of one dispatch, over all its launches.
 
     Args:
-        budget: What all its tapes should take, in bytes.
+        budget: What all its record buffers should take, in bytes.
         multiprocessors: The least number of blocks that keep the GPU busy.
         most_items: The most work items that run at once.
     """
@@ -153,7 +153,7 @@ class Recording:
         step: PreparedDispatch,
         lower: int,
         upper: int,
-        tape: DeviceTape,
+        buffers: DeviceRecordBuffers,
         slots: Sequence[int] = (),
     ) -> None:
         """Run all work items; the host waits unless an earlier launch with equal inputs is known.
@@ -164,9 +164,9 @@ class Recording:
             slots: The slots of the parameter block.
         """
         self.last = []
-        with tape.lock:
+        with buffers.lock:
             for begin, end in self._parts(lower, upper):
-                self._run_part(step, begin, end, tape, slots)
+                self._run_part(step, begin, end, buffers, slots)
 
     def _parts(self, lower: int, upper: int) -> list[Bounds]:
         """The bounds of the launches that the work items are split into."""
@@ -174,7 +174,11 @@ class Recording:
         return [(begin, min(begin + most, upper)) for begin in range(lower, upper, most)]
 
     def run_computed(
-        self, step: PreparedDispatch, tape: DeviceTape, address: int, slots: Sequence[int]
+        self,
+        step: PreparedDispatch,
+        buffers: DeviceRecordBuffers,
+        address: int,
+        slots: Sequence[int],
     ) -> None:
         """Run all work items between bounds that the device computed at ``address``, where 32 bytes
         are.
@@ -182,74 +186,83 @@ class Recording:
         The host reads the bounds, unless it knows them from an earlier launch.
         """
         self.last = []
-        with tape.lock:
-            lower, upper = self._domain(tape, address, slots)
+        with buffers.lock:
+            lower, upper = self._domain(buffers, address, slots)
             parts = self._parts(lower, upper)
             is_whole = len(parts) <= 1
             step.words[abi.LAUNCH_BOUNDS // 8] = address if is_whole else address + 16
             for begin, end in parts:
                 if not is_whole:
-                    tape.write_bounds(address + 16, begin, end)
-                self._run_part(step, begin, end, tape, slots)
+                    buffers.write_bounds(address + 16, begin, end)
+                self._run_part(step, begin, end, buffers, slots)
 
     def _run_part(
-        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, slots: Sequence[int]
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        buffers: DeviceRecordBuffers,
+        slots: Sequence[int],
     ) -> None:
         key, versions = self._key(step, lower, upper, slots), self._current(self._needs, slots)
         known = None if versions is None else self._known.get(key)
         if known is not None and known.versions != versions:
             known = None
-        if known is not None and self._run_known(step, lower, upper, tape, known):
+        if known is not None and self._run_known(step, lower, upper, buffers, known):
             return
-        quota = self._run_some(step, lower, upper, tape)
+        quota = self._run_some(step, lower, upper, buffers)
         if versions is not None:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
-    def resume(self, step: PreparedDispatch, plan: Planned, tape: DeviceTape, report: int) -> None:
+    def resume(
+        self, step: PreparedDispatch, plan: Planned, buffers: DeviceRecordBuffers, report: int
+    ) -> None:
         """Run the work items of a graph's node that are in the failure report at the address
         ``report``.
 
         0 runs all work items of a node that has not run.
         """
         self.last = []
-        with tape.lock:
+        with buffers.lock:
             need = 0
             if report:
-                step.words[abi.LAUNCH_FAILURES // 8], need = tape.copy_failures(report, plan.items)
-            self._run_some(step, plan.lower, plan.lower + plan.items, tape, failed_need=need)
+                step.words[abi.LAUNCH_FAILURES // 8], need = buffers.copy_failures(
+                    report, plan.items
+                )
+            self._run_some(step, plan.lower, plan.lower + plan.items, buffers, failed_need=need)
 
     # -- earlier launches -----------------------------------------------------------------------
 
     def versions(self, slots: Sequence[int]) -> tuple[int, ...] | None:
-        """The versions of the memory that determines the tape size; None if that is not known."""
+        """Versions of the memory that determines the size of record buffers; None if unknown."""
         return self._current(self._needs, slots)
 
     def _current(
-        self, needs: TapeSizeInputs | None, slots: Sequence[int]
+        self, needs: RecordBufferSizeInputs | None, slots: Sequence[int]
     ) -> tuple[int, ...] | None:
         """The versions of the memory among the inputs of a size; None if the inputs are unknown."""
         if needs is None:
             return None
         return self._versions.of(needs.memory, slots) if needs.memory else ()
 
-    def _domain(self, tape: DeviceTape, address: int, slots: Sequence[int]) -> Bounds:
+    def _domain(self, buffers: DeviceRecordBuffers, address: int, slots: Sequence[int]) -> Bounds:
         """The bounds that the device computed, read unless an earlier launch with equal inputs is
         known.
         """
         versions = self._current(self._domain_needs, slots)
         if versions is None or self._domain_needs is None:
-            return tape.read_bounds(address)
+            return buffers.read_bounds(address)
         key = tuple(slots[number] for number in self._domain_needs.slots)
         known = self._domains.get(key)
         if known is None or known[0] != versions:
-            known = versions, tape.read_bounds(address)
+            known = versions, buffers.read_bounds(address)
             _learn(self._domains, key, known)
         return known[1]
 
     def _key(
         self, step: PreparedDispatch, lower: int, upper: int, slots: Sequence[int]
     ) -> tuple[int, ...]:
-        """The inputs that determine the tape size, besides memory; empty if they are unknown."""
+        """The inputs besides memory that determine the size of record buffers; empty if unknown."""
         needs = self._needs
         if needs is None:
             return ()
@@ -258,19 +271,24 @@ class Recording:
         return (share, *(slots[number] for number in needs.slots), *bounds)
 
     def _run_known(
-        self, step: PreparedDispatch, lower: int, upper: int, tape: DeviceTape, known: Known
+        self,
+        step: PreparedDispatch,
+        lower: int,
+        upper: int,
+        buffers: DeviceRecordBuffers,
+        known: Known,
     ) -> bool:
         """Run work items with the capacity of an earlier, equal launch; False if there is no
         memory.
         """
         full = self._full(step, upper - lower)
         full.share, capacity = known.share, known.capacity
-        quota = self._quota_within_budget(full, capacity, capacity, step.least_block, tape)
+        quota = self._quota_within_budget(full, capacity, capacity, step.least_block, buffers)
         if quota is None:
             return False
-        self._launch(step, lower, upper, tape.clean_report(upper - lower), tape, quota)
+        self._launch(step, lower, upper, buffers.clean_report(upper - lower), buffers, quota)
         if known.versions:
-            tape.trust(self._artifact.kernel or self._artifact.name)
+            buffers.trust(self._artifact.kernel or self._artifact.name)
         self.last.append(quota)
         return True
 
@@ -339,10 +357,10 @@ class Recording:
         step: PreparedDispatch,
         lower: int,
         upper: int,
-        tape: DeviceTape,
+        buffers: DeviceRecordBuffers,
         failed_need: int = 0,
     ) -> Quota:
-        """Run work items, and again those that ran out of tape, until all have succeeded.
+        """Run work items, and again those that ran out of space for records, until all succeed.
 
         Args:
             failed_need: If not 0, only the work items in the failure report run; one of them needs
@@ -360,27 +378,29 @@ class Recording:
         if not self._can_retry:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
-            need = max(need, _generous_capacity(lanes, tape))
+            need = max(need, _generous_capacity(lanes, buffers))
         generous, retries = need, failed_need > 0
         if retries:
             need, is_found = max(need, _words(failed_need)), True
             generous = 2 * need
         while True:
-            quota = self._quota_within_budget(full, need, generous, step.least_block, tape)
+            quota = self._quota_within_budget(full, need, generous, step.least_block, buffers)
             if quota is not None:
                 report = step.words[abi.LAUNCH_FAILURES // 8]
                 if not retries:
-                    report = tape.failure_report(upper - lower)
-                self._launch(step, lower, upper, report, tape, quota, retries)
-                found, count = tape.read_failures()
+                    report = buffers.failure_report(upper - lower)
+                self._launch(step, lower, upper, report, buffers, quota, retries)
+                found, count = buffers.read_failures()
                 if not count:
                     break
                 if found <= quota.capacity:
-                    raise InternalError(f"a tape of {quota.capacity} bytes was refused {found}")
+                    raise InternalError(
+                        f"a record buffer of {quota.capacity} bytes was refused {found}"
+                    )
                 need, is_found, retries = _words(found), True, True
                 generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
             elif full.share <= _LEAST_SHARE:
-                raise self._failure(need, lower, tape)
+                raise self._failure(need, lower, buffers)
             else:
                 full.share = _whole(min(full.share, need) // 4)
                 need = generous = max(full.share, min(_FIRST_CAPACITY, need // 4))
@@ -395,15 +415,15 @@ class Recording:
         lower: int,
         upper: int,
         report: int,
-        tape: DeviceTape,
+        buffers: DeviceRecordBuffers,
         quota: Quota,
         retry: bool = False,
     ) -> None:
-        quota.put(step.words, (lower, upper), tape.address, report, retry=retry)
+        quota.put(step.words, (lower, upper), buffers.address, report, retry=retry)
         step.launch_as(quota.blocks, quota.block)
 
     def _quota_within_budget(
-        self, full: Quota, need: int, generous: int, least: int, tape: DeviceTape
+        self, full: Quota, need: int, generous: int, least: int, buffers: DeviceRecordBuffers
     ) -> Quota | None:
         """A quota with ``generous`` bytes for each thread, else with ``need``, for which there is
         memory.
@@ -412,9 +432,9 @@ class Recording:
         """
         for capacity in dict.fromkeys((generous, need)):
             quota = self._limited(full, capacity)
-            if tape.reserve(quota.nbytes):
+            if buffers.reserve(quota.nbytes):
                 return quota
-        while not tape.reserve(quota.nbytes):
+        while not buffers.reserve(quota.nbytes):
             if quota.blocks > 1:
                 quota.blocks //= 2
             elif quota.block > least:
@@ -429,11 +449,11 @@ class Recording:
         most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
-    def _failure(self, need: int, lower: int, tape: DeviceTape) -> OctantsError:
+    def _failure(self, need: int, lower: int, buffers: DeviceRecordBuffers) -> OctantsError:
         artifact = self._artifact
         text = f"one work item needs {need} bytes"
-        item = lower + tape.first_failure()
-        error = OutOfTapeMemory(artifact.kernel or artifact.name, text, item)
+        item = lower + buffers.first_failure()
+        error = OutOfRecordMemory(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
 
 
@@ -443,24 +463,24 @@ def _learn(known: dict[Any, Any], key: tuple[int, ...], value: Any) -> None:
     known[key] = value
 
 
-def _generous_capacity(lanes: int, tape: DeviceTape) -> int:
-    """The most bytes that each of ``lanes`` tapes can have; 0 if hardly any memory is left."""
+def _generous_capacity(lanes: int, buffers: DeviceRecordBuffers) -> int:
+    """The most bytes that each of ``lanes`` record buffers can have; 0 if memory is short."""
     nbytes = _PLENTY // lanes
-    while nbytes > _FIRST_CAPACITY and not tape.reserve(nbytes * lanes):
+    while nbytes > _FIRST_CAPACITY and not buffers.reserve(nbytes * lanes):
         nbytes //= 2
-    return nbytes // abi.TAPE_WORD * abi.TAPE_WORD
+    return nbytes // abi.RECORD_BUFFER_WORD * abi.RECORD_BUFFER_WORD
 
 
 def _lanes(threads: int) -> int:
-    """How many tapes are allocated for ``threads`` threads: whole groups of `abi.TAPE_LANES`."""
-    return -(-threads // abi.TAPE_LANES) * abi.TAPE_LANES
+    """The record buffers for ``threads`` threads: whole groups of `abi.RECORD_BUFFER_LANES`."""
+    return -(-threads // abi.RECORD_BUFFER_LANES) * abi.RECORD_BUFFER_LANES
 
 
 def _whole(nbytes: int) -> int:
     """A number of bytes rounded down to whole words, at least one."""
-    return max(_LEAST_SHARE, nbytes // abi.TAPE_WORD * abi.TAPE_WORD)
+    return max(_LEAST_SHARE, nbytes // abi.RECORD_BUFFER_WORD * abi.RECORD_BUFFER_WORD)
 
 
 def _words(nbytes: int) -> int:
     """A number of bytes rounded up to whole words."""
-    return -(-nbytes // abi.TAPE_WORD) * abi.TAPE_WORD
+    return -(-nbytes // abi.RECORD_BUFFER_WORD) * abi.RECORD_BUFFER_WORD

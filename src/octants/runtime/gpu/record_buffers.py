@@ -1,6 +1,6 @@
-"""Allocates the tapes of a GPU, and reads which work items ran out of tape.
+"""Allocates the record buffers of a GPU, and reads which work items ran out of space for records.
 
-`abi` has the layout; `record_buffer_growth` decides how large tapes are.
+`abi` has the layout; `record_buffer_growth` decides how large record buffers are.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from octants.runtime.gpu.driver import DeviceMemory, Queue
 _HEAD = 16  # bytes of the largest need and the count, before one bit for each work item
 
 
-class DeviceTape:
-    """The tapes of all threads of a queue, in one heap of at most ``limit`` bytes.
+class DeviceRecordBuffers:
+    """The record buffers of all threads of a queue, in one heap of at most ``limit`` bytes.
 
     A launch holds `lock` from its first thread until the host knows that no work item ran out of
-    tape, so that no two launches use the heap at once.
+    record buffer, so that no two launches use the heap at once.
     """
 
     def __init__(self, memory: DeviceMemory, queue: Queue, limit: int) -> None:
@@ -59,7 +59,7 @@ class DeviceTape:
         self._heap = None  # free the old heap first
         for size in dict.fromkeys((generous, nbytes)):
             try:
-                self._heap = self._memory.allocate(size, "tapes of gradients")
+                self._heap = self._memory.allocate(size, "record buffers")
             except OctantsMemoryError:
                 continue
             return True
@@ -85,7 +85,7 @@ class DeviceTape:
         return address
 
     def clean_report(self, items: int) -> int:
-        """The same address, for a launch whose tapes are known to suffice."""
+        """The same address, for a launch whose record buffers are known to suffice."""
         nbytes = report_bytes(items)
         if self._report is None or self._report.nbytes < nbytes:
             self.confirm()
@@ -100,7 +100,8 @@ class DeviceTape:
     def trust(self, kernel: str) -> None:
         """Register a queued launch of a kernel that the host does not wait for.
 
-        Its tapes suffice unless memory was written that no version tracks; `confirm` checks that.
+        Its record buffers suffice unless memory was written that no version tracks; `confirm`
+        checks that.
         """
         self._trusted = kernel
 
@@ -110,7 +111,7 @@ class DeviceTape:
         return bool(self._trusted)
 
     def confirm(self) -> None:
-        """Wait for the launches that were trusted, and check that none ran out of tape.
+        """Wait for the launches that were trusted, and check that none ran out of record space.
 
         Raises:
             OctantsRuntimeError: one did: memory was changed by an untracked write.
@@ -135,10 +136,10 @@ class DeviceTape:
         return need, count
 
     def copy_failures(self, source: int, items: int) -> tuple[int, int]:
-        """Copy a failure report of a graph's node into the one of this tape.
+        """Copy a failure report of a graph's node into the one of this record buffer.
 
-        Returns:
-            The address of this tape's record, and the most bytes that a failed work item needs.
+        Returns: The address of this record buffer's record, and the most bytes that a failed work
+        item needs.
         """
         address = self.failure_report(items)
         self._queue.copy(address, source, report_bytes(items))

@@ -29,14 +29,14 @@ _known: dict[Hardware, SharedState] = {}
 class MetalDevice(BatchedDevice):
     """The GPU of this machine. Launches are queued.
 
-    ``tape_budget`` is what the records of a launch should take; 0: a 64th of the memory.
+    ``record_budget`` is what the records of a launch should take; 0: a 64th of the memory.
 
     Raises `OctantsRuntimeError` if there is no Metal, or no GPU that will do.
     """
 
-    def __init__(self, tape_budget: int = 0) -> None:
+    def __init__(self, record_budget: int = 0) -> None:
         found = hardware()
-        super().__init__(found, shared_state(_known, found, _make_shared), _BLOCKS, tape_budget)
+        super().__init__(found, shared_state(_known, found, _make_shared), _BLOCKS, record_budget)
 
     def __repr__(self) -> str:
         return f"device of Metal ({self.hardware.name})"

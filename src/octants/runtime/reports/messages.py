@@ -24,8 +24,8 @@ from octants.diagnostics.kernel_run_time_errors import (
     AssertionFailed,
     NotFinite,
     OutOfBounds,
-    OutOfTapeMemory,
-    TapeOverflow,
+    OutOfRecordMemory,
+    RecordBufferOverflow,
 )
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
@@ -43,8 +43,8 @@ _ERRORS: dict[str, type[Any]] = {
     "assertion": AssertionFailed,
     "bounds": OutOfBounds,
     "finite": NotFinite,
-    "memory": OutOfTapeMemory,
-    "overflow": TapeOverflow,
+    "memory": OutOfRecordMemory,
+    "overflow": RecordBufferOverflow,
 }
 
 
@@ -97,8 +97,8 @@ class MessageBuffer:
         """Write what was printed to `sys.stdout`, and raise the failure.
 
         Returns:
-            The error of a tape overflow, to be raised at the next synchronisation; None without
-                one.
+            The error of an overflow of a record buffer, for the next synchronisation to raise; None
+                without one.
 
         Raises:
             OctantsError: an assertion or bounds check failed.

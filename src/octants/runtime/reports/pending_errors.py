@@ -1,4 +1,4 @@
-"""Errors of launches that are raised at the next synchronisation, such as tape overflows."""
+"""Errors of launches that the next synchronisation raises, such as overflows of record buffers."""
 
 from __future__ import annotations
 

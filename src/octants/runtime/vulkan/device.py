@@ -66,8 +66,8 @@ class VulkanDevice(BatchedDevice):
 
     Args:
         number: The position of the device in `physical_devices.all_hardware`; None: the best one.
-        tape_budget: See `BatchedDevice`.
-        tape_limit: See `BatchedDevice`.
+        record_budget: See `BatchedDevice`.
+        record_buffer_limit: See `BatchedDevice`.
         without: Features not to use; see `Hardware.leaving`.
         is_checked: Whether the validation layer checks all calls.
 
@@ -78,15 +78,15 @@ class VulkanDevice(BatchedDevice):
     def __init__(
         self,
         number: int | None = None,
-        tape_budget: int = 0,
-        tape_limit: int = 0,
+        record_budget: int = 0,
+        record_buffer_limit: int = 0,
         without: str = "",
         is_checked: bool = False,
     ) -> None:
         hardware = choose(number or 0, without, is_checked)
         shared = shared_state(_known, hardware, _Shared)
         fill = _FEW_BLOCKS if hardware.is_cpu else _MANY_BLOCKS
-        super().__init__(hardware, shared, fill, tape_budget, tape_limit)
+        super().__init__(hardware, shared, fill, record_budget, record_buffer_limit)
         self.layout = shared.layout
         self.cut: SubAllocation = shared.mapped.allocate(
             4, "loops cut short"

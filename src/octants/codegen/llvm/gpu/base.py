@@ -1,11 +1,11 @@
-"""The base class of GPUs: their instruction writer and their tapes."""
+"""The base class of GPUs: their instruction writer and their record buffers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.function import TapeMemory
-from octants.codegen.interleaved_record_buffer import ThreadTape
+from octants.codegen.function import RecordBuffer
+from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
 from octants.codegen.llvm.gpu.instruction_writer import GpuCode
@@ -35,6 +35,6 @@ class Gpu(GpuMachine):
     def code(self, f: FunctionText) -> LlvmCode:
         return GpuCode(f) if isinstance(f, ThreadText) else LlvmCode(f)
 
-    def tape(self, f: FunctionText) -> TapeMemory:
+    def record_buffer(self, f: FunctionText) -> RecordBuffer:
         assert isinstance(f, ThreadText)
-        return ThreadTape(f)
+        return ThreadRecordBuffer(f)

@@ -12,7 +12,7 @@ from octants.analysis.reductions import Collect, find_reductions, find_scattered
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation
 from octants.codegen.block_shared_candidates import find_copies
-from octants.codegen.dispatch_prologue import is_wanted, stop_if_failed, tape_of, write_bounds
+from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
@@ -151,8 +151,8 @@ class _Writer:
             if self._machine.matches_addresses:
                 f.scattered_updates = find_scattered(task)
         self._begin(f)
-        tape = tape_of(task, module, self._kernel.parameters)
-        asks = tape[0]
+        records = record_fields(task, module, self._kernel.parameters)
+        asks = records[0]
         if cooperates(task):
             _write_blocks(f, task)
         elif task.is_parallel:
@@ -162,7 +162,7 @@ class _Writer:
             f.branch("return")
             f.start("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
-        # Each thread has its own tape, and its own sum to add at the end.
+        # Each thread has its own record buffer, and its own sum to add at the end.
         is_free = task.is_parallel and not (asks or threads or f.adds_up or cooperates(task))
         self._finish(
             f,
@@ -173,7 +173,7 @@ class _Writer:
                 bounds,
                 block,
                 threads,
-                *tape,
+                *records,
                 self._groups[position],
                 _WAVES if is_free else 1,
                 f.adds_up,
@@ -216,7 +216,7 @@ class _Writer:
 
 
 def _skip_if_stopped(f: ThreadText) -> None:
-    """Skip the node of a graph if an earlier node ran out of tape."""
+    """Skip the node of a graph if an earlier node ran out of space for records."""
     check, run = f.fresh_label("check"), f.fresh_label("run")
     stop = f.launch_value(abi.LAUNCH_STOP, "ptr")
     f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, check, likely=True)

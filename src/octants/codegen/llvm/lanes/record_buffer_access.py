@@ -1,4 +1,4 @@
-"""Write the tape of lanes: a record's members are vectors, so that each lane has its column.
+"""Access the record buffer of lanes: members of records are vectors, so each lane has its column.
 
 All lanes share positions; an iteration takes as many times the bytes as there are lanes. Where all
 lanes are in the same iteration a member is one vector in memory.
@@ -11,7 +11,7 @@ from octants.codegen.llvm import memory_formats as scalar_memory
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
-from octants.codegen.llvm.worker_record_buffer import WorkerTape, pack, unpack
+from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer, pack, unpack
 from octants.codegen.recording_facts import counted_pushes
 from octants.ir import ops
 from octants.ir.core import Record
@@ -19,11 +19,11 @@ from octants.ir.core import Record
 
 def _stride(f: LaneText, record: Record) -> int:
     """Return the bytes of an iteration."""
-    return f.tape.stride(record) * f.lanes
+    return f.record_buffer.stride(record) * f.lanes
 
 
 def push(f: LaneText, op: ops.RecordPush) -> None:
-    """Write an iteration; grow the tape first, unless the loop has reserved it."""
+    """Write an iteration; grow the record buffer first, unless the loop has reserved it."""
     stride = _stride(f, op.record)
     if not stride:
         return
@@ -64,9 +64,9 @@ def _start(f: LaneText, base: str, index: str, stride: int) -> str:
     """Return the address of an iteration: one number, or one for each lane."""
     position = record_buffer_access.position(f, base, index, stride)
     if not f.is_vector(position):
-        return str(f.tape.address(position))
-    assert isinstance(f.tape, WorkerTape)
-    start = f.tape.start()
+        return str(f.record_buffer.address(position))
+    assert isinstance(f.record_buffer, WorkerRecordBuffer)
+    start = f.record_buffer.start()
     return f.assign_vector(f"getelementptr i8, ptr {start}, {f.vector('i64')} {position}")
 
 
@@ -89,7 +89,7 @@ def end(f: LaneText, op: ops.RecordEnd) -> None:
 
 
 def capacity(f: LaneText, op: ops.RecordCapacity) -> None:
-    """Bind the capacity for a loop in each lane's column of the tape."""
+    """Bind the capacity for a loop in each lane's column of the record buffer."""
     f.bind(op.result, record_buffer_access.capacity_for(f, op, _stride(f, op.record)))
 
 
@@ -99,14 +99,14 @@ def longest(f: LaneText, op: ops.Longest) -> None:
 
 
 def reserve_now(f: LaneText, op: ops.RecordReserve) -> None:
-    """Grow the tape for later records, for the lane that needs most."""
+    """Grow the record buffer for later records, for the lane that needs most."""
     if op.record.slots:
         end = f.wide(op.end)
         _ensure_capacity(f, op, end, f.largest(end))
 
 
 def reserve(f: LaneText, loop: ops.For) -> None:
-    """Reserve tape for all pushes of a loop, as `codegen.record_buffer_access.reserve` does."""
+    """Reserve space for all pushes of a loop, as `codegen.record_buffer_access.reserve` does."""
     for op, from_zero, condition in counted_pushes(f, loop):
         stride = _stride(f, op.record)
         if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
@@ -123,7 +123,7 @@ def reserve(f: LaneText, loop: ops.For) -> None:
 def _ensure_capacity(
     f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
 ) -> None:
-    """Grow the tape if needed; a failure names the lane that needed most."""
+    """Grow the record buffer if needed; a failure names the lane that needed most."""
     outer, first = f.item, f.item_number()
     wanting = f.mask
     if f.is_vector(counts):

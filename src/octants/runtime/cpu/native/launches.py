@@ -34,7 +34,7 @@ define internal ptr @argument(ptr %arguments, i64 %position) {{
 }}
 
 ; Run a kernel. Status: 1 if there are messages, a failure or an overflow, 2 if it was interrupted,
-; 4 if the tapes have become larger than they should be between launches.
+; 4 if the record buffers have become larger than they should be between launches.
 define internal i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible) {{
   %messages = load ptr, ptr &context.messages
   store ptr %messages, ptr %block
@@ -73,9 +73,9 @@ report:
   %low = zext i1 %speaks to i32
   %middle = shl i32 %interrupted, 1
   %pool = load ptr, ptr &context.pool
-  %tapes = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
-  %kept = load i64, ptr &pool.tape_kept
-  %is_large = icmp sgt i64 %tapes, %kept
+  %record_buffers = load atomic i64, ptr &pool.record_buffer_bytes monotonic, align 8
+  %kept = load i64, ptr &pool.record_buffer_kept
+  %is_large = icmp sgt i64 %record_buffers, %kept
   %large = zext i1 %is_large to i32
   %high = shl i32 %large, 2
   %both = or i32 %low, %middle

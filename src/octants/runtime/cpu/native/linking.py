@@ -197,7 +197,7 @@ class Support:
         self.acquire = self._function("acquire", number, pointer)
         self.release = self._function("release", None, pointer)
         self.stop = self._function("stop", None, pointer)
-        self.free_tape = self._function("free_tape", None, pointer, pointer)
+        self.free_record_buffer = self._function("free_record_buffer", None, pointer, pointer)
         self.free_parts = self._function("free_parts", None, pointer)
         self.after_fork = self._function("after_fork", None)
 

@@ -6,7 +6,7 @@ PARTS = 8  # chunks for each thread of an even loop
 WAKING_GRAINS = 16  # a shorter loop is shared with spinning helpers, but wakes none
 
 TEXT = f"""\
-; Run a serial task that has a tape.
+; Run a serial task that has a record buffer.
 define void @octants_serial(ptr %context, ptr %task, ptr %parameters) {{
   call void @octants_guard(ptr %context)
   %own = load ptr, ptr &context.worker

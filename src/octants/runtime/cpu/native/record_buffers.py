@@ -1,15 +1,15 @@
-"""LLVM IR of the workers' tapes: how they grow, and what happens when memory runs out.
+"""LLVM IR of the workers' record buffers: how they grow, and what happens when memory runs out.
 
-The system, or the limit of all tapes together, may refuse memory to a tape. The launch then takes
-the next of these steps until it works:
+The system, or the limit of all record buffers together, may refuse memory to a record buffer. The
+launch then takes the next of these steps until it works:
 
 1. Fewer workers. The worker that failed leaves the job, and no chunks are handed out. When all
-   workers have left and all tapes are free, the launching thread runs the rest of their items
-   alone. Half as many helpers as before go on with the other items.
+   workers have left and all record buffers are free, the launching thread runs the rest of their
+   items alone. Half as many helpers as before go on with the other items.
 2. Smaller shares. An item that fails alone runs again with a quarter of the share, which makes for
    shorter blocks and fewer checkpoints (see `abi`).
-3. The least share, once no other launch holds a tape, or waiting for that takes too long. A failure
-   now is an error.
+3. The least share, once no other launch holds a record buffer, or waiting for that takes too long.
+   A failure now is an error.
 
 A task returns the item at which it ended; that item has changed nothing yet, the ones before it are
 complete. A task that cannot return it fails at once.
@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from octants import abi
 
-PATIENCE = 10_000  # milliseconds that a launch waits for others that hold tapes
+PATIENCE = 10_000  # milliseconds that a launch waits for others that hold record buffers
 
 TEXT = f"""\
-; Grow a tape to hold %bytes, doubling it up to the share; if that fails, to just %bytes. One tape
-; grows at a time, so that no other one fails while this one asks for too much. An invalid position
-; is a very large number.
+; Grow a record buffer to hold %bytes, doubling it up to the share; if that fails, to just %bytes.
+; One record buffer grows at a time, so that no other one fails while this one asks for too much. An
+; invalid position is a very large number.
 define ptr @octants_grow(ptr %context, ptr %worker, i64 %bytes) {{
   %pool = load ptr, ptr &context.pool
   store i64 %bytes, ptr &worker.need
-  %wild = icmp ugt i64 %bytes, {abi.MAXIMUM_TAPE}
+  %wild = icmp ugt i64 %bytes, {abi.MAXIMUM_RECORD_BUFFER}
   br i1 %wild, label %refuse, label %lock
 lock:
   %pair = cmpxchg ptr &pool.growing, i32 0, i32 1 acquire monotonic
@@ -38,7 +38,7 @@ wait:
   PAUSE
   br label %lock
 choose:
-  %flag = load i64, ptr &pool.tape_exact
+  %flag = load i64, ptr &pool.record_buffer_exact
   %is_exact = icmp ne i64 %flag, 0
   br i1 %is_exact, label %exact, label %double
 double:
@@ -64,43 +64,43 @@ refuse:
   ret ptr null
 }}
 
-; The sum of all tapes never passes the limit.
+; The sum of all record buffers never passes the limit.
 define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
   %capacity = load i64, ptr &worker.capacity
   %growth = sub i64 %bytes, %capacity
-  %limit = load i64, ptr &pool.tape_limit
+  %limit = load i64, ptr &pool.record_buffer_limit
   %most = sub i64 %limit, %growth
-  %all = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
+  %all = load atomic i64, ptr &pool.record_buffer_bytes monotonic, align 8
   %too_much = icmp sgt i64 %all, %most
   br i1 %too_much, label %refuse, label %ask
 ask:
-  %old = load ptr, ptr &worker.tape
+  %old = load ptr, ptr &worker.record_buffer
   %new = call ptr @realloc(ptr %old, i64 %bytes)
   %none = icmp eq ptr %new, null
   br i1 %none, label %refuse, label %keep
 keep:
-  store ptr %new, ptr &worker.tape
+  store ptr %new, ptr &worker.record_buffer
   store i64 %bytes, ptr &worker.capacity
-  %before = atomicrmw add ptr &pool.tape_bytes, i64 %growth monotonic
+  %before = atomicrmw add ptr &pool.record_buffer_bytes, i64 %growth monotonic
   ret ptr %new
 refuse:
   ret ptr null
 }}
 
-define void @octants_free_tape(ptr %pool, ptr %worker) {{
+define void @octants_free_record_buffer(ptr %pool, ptr %worker) {{
   %capacity = load i64, ptr &worker.capacity
-  %tape = load ptr, ptr &worker.tape
-  store ptr null, ptr &worker.tape
+  %record_buffer = load ptr, ptr &worker.record_buffer
+  store ptr null, ptr &worker.record_buffer
   store i64 0, ptr &worker.capacity
-  %before = atomicrmw sub ptr &pool.tape_bytes, i64 %capacity monotonic
-  call void @free(ptr %tape)
+  %before = atomicrmw sub ptr &pool.record_buffer_bytes, i64 %capacity monotonic
+  call void @free(ptr %record_buffer)
   ret void
 }}
 
 ; A worker begins with a job, or with a part of the launch that is not shared.
 define internal void @begin_share(ptr %context, ptr %worker) {{
   %pool = load ptr, ptr &context.pool
-  %share = load i64, ptr &pool.tape_share
+  %share = load i64, ptr &pool.record_buffer_share
   store i64 %share, ptr &worker.share
   store i64 0, ptr &worker.last
   ret void
@@ -124,7 +124,7 @@ again:
   br i1 %stops, label %exit, label %relieve
 relieve:
   %pool = load ptr, ptr &context.pool
-  call void @octants_free_tape(ptr %pool, ptr %worker)
+  call void @octants_free_record_buffer(ptr %pool, ptr %worker)
   call void @relieve(ptr %pool)
   %has_gone_on = icmp sgt i64 %stopped, %item
   br i1 %has_gone_on, label %relieved, label %smaller
@@ -142,7 +142,7 @@ exit:
   ret void
 }}
 
-; Let tapes be freed that no launch uses.
+; Let record buffers be freed that no launch uses.
 define internal void @relieve(ptr %pool) {{
   %others = load ptr, ptr &pool.relieve
   %has_others = icmp ne ptr %others, null
@@ -154,14 +154,15 @@ exit:
   ret void
 }}
 
-; Wait for the launches that hold tapes. The caller holds none, so that they get what they need.
+; Wait for the launches that hold record buffers. The caller holds none, so that they get what they
+; need.
 define internal void @wait_for_others(ptr %context) {{
 entry:
   %pool = load ptr, ptr &context.pool
   br label %poll
 poll:
   %spins = phi i32 [ 0, %entry ], [ %next_spins, %sleep ]
-  %bytes = load atomic i64, ptr &pool.tape_bytes monotonic, align 8
+  %bytes = load atomic i64, ptr &pool.record_buffer_bytes monotonic, align 8
   %others = icmp sgt i64 %bytes, 0
   %is_patient = icmp ult i32 %spins, {PATIENCE}
   %stops = call i1 @stops(ptr %context)
@@ -192,8 +193,8 @@ define internal void @lower_share(ptr %worker) {{
   ret void
 }}
 
-; Run what workers have left of a job, after all have left it: on the launching thread, whose tape
-; is the only one.
+; Run what workers have left of a job, after all have left it: on the launching thread, which
+; has the only record buffer.
 define internal void @run_left(ptr %pool, ptr %own) {{
 entry:
   store atomic i32 0, ptr &pool.refused monotonic, align 4
@@ -208,11 +209,11 @@ freed:
   %wide = sext i32 %k to i64
   %offset = mul i64 %wide, SIZEOF_WORKER
   %worker = getelementptr i8, ptr %workers, i64 %offset
-  call void @octants_free_tape(ptr %pool, ptr %worker)
+  call void @octants_free_record_buffer(ptr %pool, ptr %worker)
   %following = add i32 %k, 1
   br label %free
 own_items:
-  call void @octants_free_tape(ptr %pool, ptr %own)
+  call void @octants_free_record_buffer(ptr %pool, ptr %own)
   call void @run_left_of(ptr %pool, ptr %own, ptr %own)
   br label %next
 next:

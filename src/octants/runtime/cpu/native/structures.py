@@ -14,12 +14,12 @@ _LINE = 128
 
 
 class Worker(Structure):
-    """The state of one thread: its tape (see `abi`), and for threads of the pool their handle and
+    """The state of one thread: its record buffer (see `abi`), and its handle if it belongs to the
     pool.
     """
 
     _fields_ = [
-        ("tape", c_void_p),
+        ("record_buffer", c_void_p),
         ("capacity", c_int64),
         ("share", c_int64),
         ("failed", c_int64),
@@ -113,15 +113,15 @@ class Pool(Structure):
         ("sleepers", c_int32),  # helpers that wait for `wake`
         ("waiting", c_int32),  # whether the launch waits for `done`
         ("allowed", c_int32),  # how many helpers may take part in the job
-        ("refused", c_int32),  # whether a tape ran out of memory: no more chunks are handed out
-        ("growing", c_int32),  # whether a tape is about to grow
+        ("refused", c_int32),  # whether a record buffer got no memory: no more chunks are assigned
+        ("growing", c_int32),  # whether a record buffer is about to grow
         ("wakes", c_int32),  # whether the job is worth waking parked helpers
-        ("tape_bytes", c_int64),  # of all tapes
-        ("tape_limit", c_int64),
-        ("tape_kept", c_int64),  # what may stay allocated between launches
-        ("tape_exact", c_int64),  # whether a tape grows by just what is needed
-        ("tape_share", c_int64),  # what the records of a worker's items should take
-        ("relieve", c_void_p),  # void (): frees tapes that no launch uses; null: there is none
+        ("record_buffer_bytes", c_int64),  # of all record buffers
+        ("record_buffer_limit", c_int64),
+        ("record_buffer_kept", c_int64),  # what may stay allocated between launches
+        ("record_buffer_exact", c_int64),  # whether a record buffer grows by just what is needed
+        ("record_buffer_share", c_int64),  # what the records of a worker's items should take
+        ("relieve", c_void_p),  # void (): frees record buffers not in use; null: there is none
         ("workers", c_void_p),
         ("_padding3", c_char * (_LINE - 96)),
         ("mutex", c_char * _LINE),

@@ -1,8 +1,8 @@
 """Nodes of graphs that can be aborted: copies and fills as kernels that test a word first.
 
-The driver's own copy and fill nodes would run even though an earlier node ran out of tape. These
-kernels test the word as the compiler's kernels do (`abi.LAUNCH_STOP`). They use no tape, so they
-never abort a graph themselves.
+The driver's own copy and fill nodes would run even though an earlier node ran out of space for
+records. These kernels test the word as the compiler's kernels do (`abi.LAUNCH_STOP`). They use no
+record buffer, so they never abort a graph themselves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replays captured commands as one driver graph.
 
-Each node of the graph has a fixed amount of tape. Where the arguments alone decide how much work
-items need, that is what an earlier launch needed. Where the contents of memory matter too, it is
-twice that, and a replay that runs out is aborted and resumed (`replays`); then the graph is built
-again. Where the need is unknown, and while the profiler is on, the commands run one by one.
+Each node of the graph has a record buffer of fixed size. Where the arguments alone decide how much
+work items need, that is what an earlier launch needed. Where the contents of memory matter too, it
+is twice that, and a replay that runs out is aborted and resumed (`replays`); then the graph is
+built again. Where the need is unknown, and while the profiler is on, the commands run one by one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CudaGraph:
             machine.replays.add(_QueuedReplay(self, graph, later, versions))
 
     def _run_commands(self, later: int, first: int = 0) -> None:
-        """Run the commands from a position on one by one, and learn how much tape they need."""
+        """Run the commands from a position on one by one, and measure their record buffers."""
         for command in self._commands[first:]:
             command(later)
             if isinstance(command, Launch):
@@ -86,7 +86,7 @@ class CudaGraph:
         """Run the rest of an aborted replay, from the node with a number on; build the graph again.
 
         Raises:
-            OctantsMemoryError: there is no memory for larger tapes.
+            OctantsMemoryError: there is no memory for larger record buffers.
         """
         assert graph is self._graph
         launch, first = graph.find(number)
@@ -103,7 +103,8 @@ class CudaGraph:
 class _QueuedReplay:
     """A `replays.Replay` of a graph as it was instantiated then.
 
-    `versions` are those of the memory that decides how much tape it needs; None if unknown.
+    `versions` are those of the memory that decides how large a record buffer it needs; None if
+    unknown.
     """
 
     owner: CudaGraph

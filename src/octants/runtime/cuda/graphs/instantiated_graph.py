@@ -1,8 +1,8 @@
 """Instantiates captured commands as a driver graph, with the memory that its nodes refer to.
 
 The addresses in the nodes are fixed. The graph owns its message buffers, its constants, and the
-record of work items that ran out of tape. All graphs share one heap for tapes, and therefore run
-one at a time.
+record of work items that ran out of space for records. All graphs share one heap for record
+buffers, and therefore run one at a time.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _ALIGNMENT = 64
 
 
 class Unplanned(Exception):
-    """The tape size of a launch is unknown, so the launch cannot be part of a graph."""
+    """The record-buffer size of a launch is unknown, so the launch cannot be part of a graph."""
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A dispatch of a captured launch, with the quota of its tape if it records.
+    """A dispatch of a captured launch, with the quota of its record buffer if it records.
 
     It has a `number` in graphs that can be aborted; `report` is the address of its failure report.
     """
@@ -56,7 +56,7 @@ class Node:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether it may run out of tape."""
+        """Whether it may run out of space for records."""
         return self.plan is not None and not self.plan.is_sure
 
 
@@ -117,7 +117,7 @@ class CapturedLaunch:
     def resume(self, first: int) -> None:
         """Run the rest of the launch in the thread's stream, from the node at a position on.
 
-        Of that node, only the work items that ran out of tape are left.
+        Of that node, only the work items that ran out of space for records are left.
         """
         kernel, machine = self.command.kernel, self._machine
         stream = machine.streams.current.stream
@@ -131,7 +131,9 @@ class CapturedLaunch:
                 continue
             recording = step.action.recording
             assert recording is not None
-            recording.resume(step, plan, machine.tape_of(stream), 0 if number else node.report)
+            recording.resume(
+                step, plan, machine.record_buffers_of(stream), 0 if number else node.report
+            )
             quotas[kernel.actions.index(step.action)] += recording.last
         self.command.quotas = quotas
 
@@ -140,10 +142,10 @@ class InstantiatedGraph:
     """A driver graph of captured commands.
 
     Its launches have numbers that are larger by `later` than at the capture. If it is `unsure`,
-    some of its nodes may run out of tape, and replays can be aborted.
+    some of its nodes may run out of space for records, and replays can be aborted.
 
     Raises:
-        Unplanned: the tape size of a launch is unknown.
+        Unplanned: the record-buffer size of a launch is unknown.
         OctantsMemoryError: the device is out of memory.
     """
 
@@ -160,7 +162,7 @@ class InstantiatedGraph:
         self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
         self.proved: list[tuple[int, ...]] | None = None
-        """The versions of memory at which a replay had enough tape."""
+        """The versions of memory at which a replay had large enough record buffers."""
         self._writes = [written for command in commands for written in _written(command)]
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
@@ -176,25 +178,23 @@ class InstantiatedGraph:
         self._report: DeviceAllocation | None = None
         if self._plans:
             self._heap = self._take_heap()
-            self._set_tapes([node for node in nodes if node.plan is not None])
+            self._set_record_buffers([node for node in nodes if node.plan is not None])
         self.graph = self._build(commands)
 
     # -- building -------------------------------------------------------------------------------
 
     def _take_heap(self) -> DeviceAllocation:
-        """Allocate the heap for the tapes of one launch at a time; use fewer threads if it does not
-        fit.
-        """
+        """Allocate one launch's record buffers; use fewer threads if they do not fit."""
         while True:
             nbytes = max(plan.quota.nbytes for plan in self._plans)
             try:
-                return self._machine.graph_tapes(nbytes)
+                return self._machine.graph_record_buffers(nbytes)
             except OctantsMemoryError:
                 shrunk = [plan.shrink() for plan in self._plans if plan.quota.nbytes == nbytes]
                 if not any(shrunk):
                     raise
 
-    def _set_tapes(self, nodes: Sequence[Node]) -> None:
+    def _set_record_buffers(self, nodes: Sequence[Node]) -> None:
         """Set the addresses of the heap and of the failure report in the launch words of nodes."""
         assert self._heap is not None
         nbytes = max(_report_bytes(node) for node in nodes)
@@ -236,9 +236,7 @@ class InstantiatedGraph:
     # -- versions of memory ---------------------------------------------------------------------
 
     def versions(self) -> list[tuple[int, ...]] | None:
-        """The versions of all memory that decides how large tapes must be; None if they are
-        unknown.
-        """
+        """The versions of the memory that decides how large record buffers are; None if unknown."""
         found = []
         for launch in self.launches.values():
             for node in launch.nodes:

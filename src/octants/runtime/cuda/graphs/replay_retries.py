@@ -1,10 +1,11 @@
-"""Finishes replays of graphs whose tapes turn out to be too small.
+"""Finishes replays of graphs whose record buffers turn out to be too small.
 
-Where memory decides how much tape a node needs, a replay is queued without knowing whether its
-tapes suffice. A node that runs out aborts the replay: it writes its number to a word of the device
-(`abi.LAUNCH_STOP`), and all later nodes and replays test that word first and do nothing. Before
-the host reads memory or queues anything else, it reads the word, runs the rest of the aborted
-replay launch by launch with larger tapes, and queues the replays behind it again.
+Where memory decides how large a record buffer a node needs, a replay is queued without knowing
+whether its record buffers suffice. A node that runs out aborts the replay: it writes its number to
+a word of the device (`abi.LAUNCH_STOP`), and all later nodes and replays test that word first and
+do nothing. Before the host reads memory or queues anything else, it reads the word, runs the rest
+of the aborted replay launch by launch with larger record buffers, and queues the replays behind it
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
-from octants.diagnostics.graph_errors import GraphOutOfTape
+from octants.diagnostics.graph_errors import GraphOutOfRecordMemory
 from octants.diagnostics.kernel_run_time_errors import UntrackedWrite
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.graphs.abortable_nodes import AbortableKernels
@@ -35,16 +36,16 @@ class Replay(Protocol):
 
     @property
     def is_proved(self) -> bool:
-        """Whether a replay at the same versions of memory has had enough tape."""
+        """Whether a replay at the same versions of memory has had large enough record buffers."""
 
     def prove(self) -> None:
-        """Note that this replay has had enough tape."""
+        """Note that this replay has had large enough record buffers."""
 
     def resume(self, number: int) -> None:
         """Run what is left of an aborted replay, from the node with a number on.
 
         Raises:
-            OctantsMemoryError: there is no memory for larger tapes.
+            OctantsMemoryError: there is no memory for larger record buffers.
         """
 
     def repeat(self) -> None:
@@ -69,7 +70,7 @@ class Replays:
         self._lock = threading.RLock()
         self._unchecked: list[Replay] = []
         self._begun = 0  # replays that had begun when the word was last read
-        self._proved = 0  # replays since then that are known to have enough tape
+        self._proved = 0  # replays since then that are known to have large enough record buffers
         self._is_settling = False
         self._word: DeviceAllocation | None = None
         self._kernels: AbortableKernels | None = None
@@ -91,7 +92,8 @@ class Replays:
     def add(self, replay: Replay) -> None:
         """Register a queued replay, so that everything else that uses a stream checks it first.
 
-        A replay that is known to have enough tape is checked at the next synchronisation only.
+        A replay that is known to have large enough record buffers is checked at the next
+        synchronisation only.
         """
         with self._lock:
             if replay.is_proved and not self._unchecked:
@@ -123,7 +125,7 @@ class Replays:
                     self._streams.be_settled(None)
 
     def confirm(self) -> None:
-        """Check that no replay was aborted that was known to have enough tape.
+        """Check that no replay was aborted that was known to have large enough record buffers.
 
         Raises:
             OctantsRuntimeError: one was: memory was changed by an untracked write.
@@ -134,7 +136,7 @@ class Replays:
                 raise UntrackedWrite("a graph").at(None)
 
     def _read(self) -> tuple[int, int]:
-        """The number of the node that ran out of tape, or 0; how many unchecked replays began."""
+        """The node that ran out of space for records, or 0; how many unchecked replays began."""
         words = np.zeros(2, np.int64)
         self._streams.default.transfers.read(self.kernels.word, words.view(np.uint8))
         number, total = int(words[abi.STOP_NUMBER // 8]), int(words[abi.STOP_BEGUN // 8])
@@ -170,4 +172,6 @@ class Replays:
                 replay.repeat()
         except OctantsMemoryError as error:
             cause = error.diagnostic
-            raise GraphOutOfTape(cause.title if cause else str(error), left).at(None) from error
+            raise GraphOutOfRecordMemory(cause.title if cause else str(error), left).at(
+                None
+            ) from error

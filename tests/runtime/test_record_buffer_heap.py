@@ -1,4 +1,4 @@
-"""How tapes grow: by doubling, then by just what is needed, and never past what can be counted."""
+"""How record buffers grow: by doubling, then by just what is needed; sizes never overflow."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def heap(shared_heap: FakeHeap) -> Iterator[FakeHeap]:
     shared_heap.grants = lambda nbytes: True
 
 
-class Tape:
-    """The tape of one launching thread, which grows on request."""
+class RecordBuffer:
+    """The record buffer of one launching thread, which grows on request."""
 
     def __init__(
         self, heap: FakeHeap, limit: int = 1 << 62, pool: ThreadPool | None = None
@@ -97,64 +97,64 @@ class Tape:
 
 
 def test_it_doubles(heap: FakeHeap) -> None:
-    tape = Tape(heap)
+    buffer = RecordBuffer(heap)
     for nbytes in (100, PAGE + 1, 2 * PAGE + 1, 100 * PAGE + 1):
-        assert tape.grow(nbytes)
-        assert tape.capacity == tape.pool.tape_bytes == heap.asked[-1]
+        assert buffer.grow(nbytes)
+        assert buffer.capacity == buffer.pool.record_buffer_bytes == heap.asked[-1]
     assert heap.asked == [PAGE, 2 * PAGE, 4 * PAGE, 101 * PAGE]
 
 
 def test_it_does_not_double_beyond_its_share(heap: FakeHeap) -> None:
-    tape = Tape(heap)
-    tape.share = 100_000
+    buffer = RecordBuffer(heap)
+    buffer.share = 100_000
     for nbytes in (100, PAGE + 1, 100_000, 100_001, 150_000):
-        assert tape.grow(nbytes)
+        assert buffer.grow(nbytes)
     assert heap.asked == [PAGE, 100_000, 100_000, 100_001, 150_000]
 
 
 def test_where_the_doubled_size_is_refused_it_takes_just_what_is_needed(heap: FakeHeap) -> None:
-    tape = Tape(heap)
-    tape.grow(10 * PAGE)
+    buffer = RecordBuffer(heap)
+    buffer.grow(10 * PAGE)
     heap.grants = lambda nbytes: nbytes < 12 * PAGE
-    assert tape.grow(11 * PAGE + 1)
+    assert buffer.grow(11 * PAGE + 1)
     assert heap.asked == [10 * PAGE, 20 * PAGE, 11 * PAGE + 1]
-    assert tape.capacity == tape.pool.tape_bytes == 11 * PAGE + 1
+    assert buffer.capacity == buffer.pool.record_buffer_bytes == 11 * PAGE + 1
 
 
 def test_where_that_is_refused_too_it_keeps_what_it_has(heap: FakeHeap) -> None:
-    tape = Tape(heap)
-    tape.grow(10 * PAGE)
+    buffer = RecordBuffer(heap)
+    buffer.grow(10 * PAGE)
     heap.grants = lambda nbytes: False
     for _ in range(3):
-        assert tape.grow(11 * PAGE) is None
-        assert tape.capacity == tape.pool.tape_bytes == 10 * PAGE
+        assert buffer.grow(11 * PAGE) is None
+        assert buffer.capacity == buffer.pool.record_buffer_bytes == 10 * PAGE
     assert heap.asked == [10 * PAGE, *[20 * PAGE, 11 * PAGE] * 3]
     heap.grants = lambda nbytes: True
-    assert tape.grow(11 * PAGE)
+    assert buffer.grow(11 * PAGE)
 
 
 def test_the_limit_of_all_tapes_is_kept_without_asking(heap: FakeHeap) -> None:
-    tape = Tape(heap, limit=15 * PAGE)
-    assert tape.grow(10 * PAGE)
-    assert tape.grow(15 * PAGE)
-    assert tape.grow(15 * PAGE + 1) is None
+    buffer = RecordBuffer(heap, limit=15 * PAGE)
+    assert buffer.grow(10 * PAGE)
+    assert buffer.grow(15 * PAGE)
+    assert buffer.grow(15 * PAGE + 1) is None
     assert heap.asked == [10 * PAGE, 15 * PAGE]
-    assert tape.pool.tape_bytes == 15 * PAGE
+    assert buffer.pool.record_buffer_bytes == 15 * PAGE
 
 
 def test_sizes_beyond_32_bits(heap: FakeHeap) -> None:
-    tape = Tape(heap)
+    buffer = RecordBuffer(heap)
     for nbytes in (5 * GIGABYTE, 7 * GIGABYTE, 3000 * GIGABYTE, 1 << 60):
-        assert tape.grow(nbytes)
+        assert buffer.grow(nbytes)
     assert heap.asked == [5 * GIGABYTE, 10 * GIGABYTE, 3000 * GIGABYTE, 1 << 60]
 
 
-@pytest.mark.parametrize("nbytes", [-1, -(2**63), 2**63 - 1, abi.MAXIMUM_TAPE + 1])
+@pytest.mark.parametrize("nbytes", [-1, -(2**63), 2**63 - 1, abi.MAXIMUM_RECORD_BUFFER + 1])
 def test_a_position_gone_wrong_is_refused(heap: FakeHeap, nbytes: int) -> None:
-    tape = Tape(heap)
-    assert tape.grow(nbytes) is None
+    buffer = RecordBuffer(heap)
+    assert buffer.grow(nbytes) is None
     assert not heap.asked
-    assert tape.pool.tape_bytes == 0
+    assert buffer.pool.record_buffer_bytes == 0
 
 
 # -- what kernels ask for -------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_position_gone_wrong_is_refused(heap: FakeHeap, nbytes: int) -> None:
 def run(heap: FakeHeap, module: Module, data: dict[str, Any]) -> str:
     """Run a kernel to which all memory is refused; what the error says."""
     heap.grants = lambda nbytes: False
-    kernel = Compiled(module, CpuDevice(1, tape_limit=1 << 62, support=heap.support))
+    kernel = Compiled(module, CpuDevice(1, record_buffer_limit=1 << 62, support=heap.support))
     with pytest.raises(OctantsMemoryError) as caught:
         kernel.run({**data, "out": np.zeros(1, np.int32)})
     return str(caught.value)
@@ -250,7 +250,7 @@ def test_a_record_beyond_four_gigabytes(heap: FakeHeap) -> None:
 
 def test_a_loop_without_turns_asks_for_nothing(heap: FakeHeap) -> None:
     kernel = Compiled(
-        pushing_loop(i32, [f64]), CpuDevice(1, tape_limit=1 << 62, support=heap.support)
+        pushing_loop(i32, [f64]), CpuDevice(1, record_buffer_limit=1 << 62, support=heap.support)
     )
     for lower, upper in ((0, 0), (3, -3), (2**31 - 1, -(2**31))):
         data = {"lower": np.array(lower, np.int32), "upper": np.array(upper, np.int32)}
@@ -261,9 +261,9 @@ def test_a_loop_without_turns_asks_for_nothing(heap: FakeHeap) -> None:
 
 
 def test_who_asks_for_too_much_takes_nothing_from_others(heap: FakeHeap) -> None:
-    """While the system refuses the doubled size of one tape, another one grows."""
-    first = Tape(heap, limit=40 * PAGE)
-    second = Tape(heap, pool=first.pool)
+    """While the system refuses the doubled size of one record buffer, another one grows."""
+    first = RecordBuffer(heap, limit=40 * PAGE)
+    second = RecordBuffer(heap, pool=first.pool)
     assert first.grow(15 * PAGE)
     grown: list[int | None] = []
     other = threading.Thread(target=lambda: grown.append(second.grow(5 * PAGE)))
@@ -280,4 +280,4 @@ def test_who_asks_for_too_much_takes_nothing_from_others(heap: FakeHeap) -> None
     other.join()
     assert grown != [None]
     assert (first.capacity, second.capacity) == (16 * PAGE, 5 * PAGE)
-    assert first.pool.tape_bytes == 21 * PAGE
+    assert first.pool.record_buffer_bytes == 21 * PAGE

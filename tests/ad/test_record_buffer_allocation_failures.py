@@ -1,4 +1,4 @@
-"""Tapes that are refused memory: fewer workers, then shorter blocks, then an error."""
+"""Record buffers that are refused memory: fewer workers, then shorter blocks, then an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import octants as qd
 from octants import driver
 from tests.ad.heaps import Heap
-from tests.ad.tapes import check_gradient
+from tests.ad.record_buffers import check_gradient
 from tests.devices import on_cpu
 from tests.seeds import seeds
 
@@ -105,7 +105,7 @@ def test_fewer_workers_where_not_all_get_a_tape(heap: Heap, start: Start, thread
     needed = max(heap.asked)
     start(threads)
     nest = Nest()
-    heap.limit(needed)  # one tape
+    heap.limit(needed)  # one record buffer
     for _ in range(3):
         assert_close(nest.gradient(3000, 1), expected)
     assert heap.total <= needed
@@ -264,7 +264,7 @@ def test_a_forced_size_of_records(heap: Heap, start: Start) -> None:
     nest.run.grad(101, 1)
     with pytest.raises(qd.OctantsAssertionError, match="it needs 101 slots"):
         qd.sync()
-    driver.state.device.free_tapes()  # type: ignore[union-attr]
+    driver.state.device.free_record_buffers()  # type: ignore[union-attr]
     heap.limit(200)
     with pytest.raises(qd.OctantsMemoryError, match="OCT422"):
         nest.gradient(100, 1)
@@ -341,7 +341,7 @@ def test_a_nest_is_refused_before_anything_is_reversed(heap: Heap, start: Start)
     heap.limit(1 << 30)
     shrinking.grad(5)
     whole, x.grad[None] = x.grad[None], 0
-    driver.state.device.free_tapes()  # type: ignore[union-attr]
+    driver.state.device.free_record_buffers()  # type: ignore[union-attr]
     heap.limit(3000)
     shrinking.grad(5)
     assert x.grad[None] == whole != 0
@@ -364,7 +364,7 @@ def test_work_items_that_store_are_not_run_again(heap: Heap, start: Start) -> No
     begin = np.linspace(0.1, 0.9, 6)
     gradients = []
     for limit in (1 << 30, 500, 1 << 30):
-        driver.state.device.free_tapes()  # type: ignore[union-attr]
+        driver.state.device.free_record_buffers()  # type: ignore[union-attr]
         heap.limit(limit)
         x.from_numpy(begin)
         if limit == 500:

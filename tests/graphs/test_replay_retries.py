@@ -1,4 +1,4 @@
-"""Replays whose gradients come to need more tape than the graph has: nothing is lost or repeated.
+"""Replays whose gradients outgrow the record buffers of the graph: nothing is lost or repeated.
 
 Arrays decide how long loops are, and the graph itself lets these grow. What replays leave is what
 the same launches leave without a graph, to the bit.
@@ -23,7 +23,7 @@ SIZE = 40
 
 @pytest.fixture(autouse=True)
 def _start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)  # bytes that tapes begin with
+    monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)  # bytes
     qd.init(arch=qd.cpu)
     yield
     assert not captures
@@ -96,7 +96,7 @@ def compare(run: Callable[[Growing, Callable[[], None]], None], world: Any = Non
     """Check that a program does the same with a step that is a graph, and with one that is not."""
     found: list[list[Any]] = []
     world = world or Growing()
-    with qd.graph.capture() as graph:  # while the loops are short, and so the tapes small
+    with qd.graph.capture() as graph:  # while the loops are short, and so the record buffers small
         world.step()
     for step in (graph, world.step):
         world.reset()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.ad.tapes import check_gradient, iteration_bytes, tape_bytes
+from tests.ad.record_buffers import check_gradient, iteration_bytes, record_buffer_bytes
 from tests.devices import ON_GPU, beyond_llvmpipe, on_cpu
 
 
@@ -50,7 +50,7 @@ def test_a_double_pendulum_takes_sixteen_bytes() -> None:
 
     assert iteration_bytes(pendulum, 5) == [16]
     pendulum(7)
-    assert tape_bytes(lambda: pendulum.grad(7)) == 7 * 16
+    assert record_buffer_bytes(lambda: pendulum.grad(7)) == 7 * 16
 
 
 def test_a_rotation_and_its_velocity_take_forty_eight_bytes() -> None:
@@ -73,7 +73,7 @@ def test_a_rotation_and_its_velocity_take_forty_eight_bytes() -> None:
 
     assert iteration_bytes(rotate, 5) == [48]
     rotate(9)
-    assert tape_bytes(lambda: rotate.grad(9)) == 9 * 48
+    assert record_buffer_bytes(lambda: rotate.grad(9)) == 9 * 48
 
 
 def test_sums_and_linear_recurrences_take_nothing() -> None:
@@ -104,7 +104,7 @@ def test_sums_and_linear_recurrences_take_nothing() -> None:
         assert iteration_bytes(kernel, 5) == []
         kernel(500)
         y.grad[None] = 1.0
-        assert tape_bytes(lambda kernel=kernel: kernel.grad(500)) == 0
+        assert record_buffer_bytes(lambda kernel=kernel: kernel.grad(500)) == 0
         check_gradient(lambda k=kernel: k(30), lambda k=kernel: k.grad(30), x, y)
 
 
@@ -177,7 +177,7 @@ def test_a_ragged_nest_takes_the_sum_over_its_depth(place: int, nests: str, inne
     trips.from_numpy(counts)
     nest()
     y.grad.fill(1.0)
-    assert tape_bytes(nest.grad) == (2000 + inner) * 8
+    assert record_buffer_bytes(nest.grad) == (2000 + inner) * 8
     outer, rows = nest.grad.explain().loops
     assert (outer.capacity, rows.capacity) == (2000, inner)
     assert outer.nbytes + rows.nbytes == (2000 + inner) * 8
@@ -218,7 +218,7 @@ def test_a_long_recurrence_within_a_budget() -> None:
         recurrence, x, y = six_variables()
         recurrence(n)
         y.grad[None] = 1.0
-        taken = tape_bytes(lambda: recurrence.grad(n))  # noqa: B023
+        taken = record_buffer_bytes(lambda: recurrence.grad(n))  # noqa: B023
         gradients.append(x.grad.to_numpy())
         if budget == n * 48:
             assert taken == n * 48
@@ -237,7 +237,7 @@ def test_ten_million_steps_in_a_megabyte() -> None:
         start(budget)
         recurrence, x, y = six_variables()
         y.grad[None] = 1.0
-        assert tape_bytes(lambda: recurrence.grad(n)) <= budget  # noqa: B023
+        assert record_buffer_bytes(lambda: recurrence.grad(n)) <= budget  # noqa: B023
         gradients.append(x.grad.to_numpy())
     assert np.array_equal(*gradients)
     begin, direction, ends = x.to_numpy(), np.array([1.0, -0.5, 0.3, 0.8, 0.2, -1.0]), []
@@ -255,8 +255,8 @@ def test_short_loops_take_what_they_take_without_a_budget() -> None:
     recurrence, _, y = six_variables()
     for n in (0, 1, 5, 1000, 50_000 // 48, 7):
         recurrence(n)
-        assert tape_bytes(lambda: recurrence.grad(n)) == n * 48  # noqa: B023
-    assert tape_bytes(lambda: recurrence.grad(50_000 // 48 + 1)) < 70 * 48
+        assert record_buffer_bytes(lambda: recurrence.grad(n)) == n * 48  # noqa: B023
+    assert record_buffer_bytes(lambda: recurrence.grad(50_000 // 48 + 1)) < 70 * 48
 
 
 @pytest.mark.parametrize("budget", [1, 100, 2000])
@@ -278,7 +278,7 @@ def test_a_long_while_within_a_budget(budget: int) -> None:
         x.from_numpy(np.array([0.1, 0.3, 0.7, 2.0, 9.0]))
         decay()
         y.grad.fill(1.0)
-        taken = tape_bytes(decay.grad)
+        taken = record_buffer_bytes(decay.grad)
         gradients.append(x.grad.to_numpy())
         if given == 2000:
             assert taken <= given
@@ -295,7 +295,7 @@ def test_checkpoints_on_levels(budget: int, n: int) -> None:
         recurrence, x, y = six_variables()
         recurrence(n)
         y.grad[None] = 1.0
-        taken = tape_bytes(lambda: recurrence.grad(n))  # noqa: B023
+        taken = record_buffer_bytes(lambda: recurrence.grad(n))  # noqa: B023
         gradients.append(x.grad.to_numpy())
         if given:
             assert taken <= given < 2 * 48 * np.sqrt(n)
@@ -324,7 +324,7 @@ def test_a_while_with_checkpoints_on_levels(budget: int) -> None:
         x[None] = 0.3
         count(n)
         y.grad[None] = 1.0
-        taken = tape_bytes(lambda: count.grad(n))  # noqa: B023
+        taken = record_buffer_bytes(lambda: count.grad(n))  # noqa: B023
         gradients.append(x.grad[None])
         if given:
             assert taken <= given + 8 * np.ceil(np.log2(n))
@@ -367,7 +367,7 @@ def test_another_budget_needs_no_other_code() -> None:
         recurrence, x, y = six_variables()
         recurrence(5000)
         y.grad[None] = 1.0
-        taken = tape_bytes(lambda: recurrence.grad(5000))  # noqa: B023
+        taken = record_buffer_bytes(lambda: recurrence.grad(5000))  # noqa: B023
         assert taken == 5000 * 48 if budget > 10**6 else taken < 150 * 48
         gradients.append(x.grad.to_numpy())
         codes.append(recurrence.inspect(5000, mode="reverse").stages["finish"])
@@ -404,7 +404,7 @@ def test_a_log_leaves_less_to_loops() -> None:
                 relax(400, reads)  # noqa: B023
 
         x[0] = 0.3
-        assert tape_bytes(launch) <= max(4000, log.nbytes + 8 * 12)
+        assert record_buffer_bytes(launch) <= max(4000, log.nbytes + 8 * 12)
         assert x.grad[0] != 0
     assert held[0] == 400 * 8
     assert 300 < held[1] <= 4000 - 201 * 8

@@ -1,4 +1,4 @@
-"""How many bytes gradients take on the tape, by counting and by measuring."""
+"""How many bytes gradients take in record buffers, by counting and by measuring."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class _Uncounted:
     __hash__ = None  # type: ignore[assignment]
 
 
-def tape_bytes(launch: Callable[[], Any]) -> Any:
-    """The bytes that the tapes of all threads come to need in some launches.
+def record_buffer_bytes(launch: Callable[[], Any]) -> Any:
+    """The bytes that the record buffers of all threads come to need in some launches.
 
-    GPUs have tapes of equal size for all threads, which are not counted.
+    GPUs have record buffers of equal size for all threads, which are not counted.
     """
     device: Any = driver.state.device
     if ON_GPU:
         launch()
         return _Uncounted()
-    with device.exact_tapes():
+    with device.exact_record_buffers():
         launch()
-        return int(device.tape_bytes)
+        return int(device.record_buffer_bytes)
 
 
 def iteration_bytes(kernel: Any, *args: Any) -> list[int]:

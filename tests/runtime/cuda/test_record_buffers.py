@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch, TapeSizeInputs
+from octants.artifact import Artifact, Dispatch, RecordBufferSizeInputs
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.runtime.cuda.device import CudaDevice
@@ -26,7 +26,7 @@ Need = Callable[[int, int], int]
 class Reversed:
     """A kernel that records: ``need`` gives the bytes of a work item at a share.
 
-    Each thread writes its tape in full and finds it again at its end; `done` counts the items.
+    Each thread fills its record buffer and finds it again at its end; `done` counts the items.
     """
 
     def __init__(self, need: Need) -> None:
@@ -41,12 +41,12 @@ class Reversed:
     def run(self, call: Call) -> None:
         self.rounds.append(call)
         words = [call.launch[k] for k in range(8)]
-        lower, upper, bounds, tape, capacity, share, refused, again = words
+        lower, upper, bounds, buffers, capacity, share, refused, again = words
         if self.bounds is not None:
             lower, upper = (int(word) for word in call.words(bounds, 2))
-        assert capacity % abi.TAPE_WORD == share % abi.TAPE_WORD == 0 < share
-        # All tapes are there, in whole groups of 32.
-        call.words(tape, -(-call.threads // 32) * 32 * capacity, "u1")
+        assert capacity % abi.RECORD_BUFFER_WORD == share % abi.RECORD_BUFFER_WORD == 0 < share
+        # All record buffers are there, in whole groups of 32.
+        call.words(buffers, -(-call.threads // 32) * 32 * capacity, "u1")
         head = call.words(refused, 2)
         bits = call.words(refused + abi.REFUSED_ITEMS, -(-(upper - lower) // 32), "u4")
         assert not head.any()
@@ -90,7 +90,7 @@ def make_artifact(
 
 
 def make_device(fake: FakeCuda, budget: int = 1 << 20, limit: int = 0) -> CudaDevice:
-    return CudaDevice(tape_budget=budget, tape_limit=limit, library=fake.library())
+    return CudaDevice(record_budget=budget, record_buffer_limit=limit, library=fake.library())
 
 
 def check_done(reverse: Reversed, lower: int, upper: int) -> None:
@@ -155,7 +155,7 @@ def test_one_thread(fake: FakeCuda, reverse: Any) -> None:
     launch(device.load(make_artifact("")), 0, 0)
     check_done(made, 0, 1)
     assert {call.threads for call in made.rounds} == {1}
-    assert device.tape_bytes >= 32 * 5000
+    assert device.record_buffer_bytes >= 32 * 5000
 
 
 @pytest.mark.parametrize("bounds", ["(slots[3], slots[4])", "device"])
@@ -191,7 +191,7 @@ def test_the_heap_doubles(fake: FakeCuda, reverse: Any) -> None:
         made.need = lambda item, share: size
         launch(kernel, 0, 32)
         check_done(made, 0, 32)
-        asked.append(device.tape_bytes)
+        asked.append(device.record_buffer_bytes)
     assert len(set(asked)) <= 3
     assert asked[-1] >= 32 * 1980
 
@@ -205,7 +205,7 @@ def test_exactly_what_is_needed_where_double_is_refused(fake: FakeCuda, reverse:
         made.need = lambda item, share: size
         launch(kernel, 0, 32)
         check_done(made, 0, 32)
-        assert device.tape_bytes == 32 * size
+        assert device.record_buffer_bytes == 32 * size
     assert array.nbytes == 5 << 18
 
 
@@ -261,16 +261,16 @@ def test_tapes_of_other_streams_are_given_up(fake: FakeCuda, reverse: Any) -> No
         with device.using(stream):
             launch(kernel, 0, 32)
         check_done(made, 0, 32)
-    assert device.tape_bytes == 32 << 16
+    assert device.record_buffer_bytes == 32 << 16
     # And so they are for arrays.
     memory = device.allocate(2 << 20)
-    assert device.tape_bytes == 0
+    assert device.record_buffer_bytes == 0
     assert memory.nbytes == 2 << 20
 
 
 def known_artifact(by_item: bool = False, bounds: str = "(slots[3], slots[4])") -> Artifact:
     """One whose need depends on the last of three slots alone."""
-    needs = TapeSizeInputs((5,), by_item)
+    needs = RecordBufferSizeInputs((5,), by_item)
     return artifact("r", [Dispatch("run", 0, bounds, records=True, needs=needs)], 3)
 
 
@@ -314,7 +314,7 @@ def test_what_is_known_and_refused_memory(fake: FakeCuda, reverse: Any) -> None:
     kernel = device.load(known_artifact())
     launch(kernel, 0, 128, 0)
     check_done(made, 0, 128)
-    device.free_tapes()
+    device.free_record_buffers()
     memory = device.allocate((1 << 21) - (1 << 18) - 4096)  # one block of 32 threads is left
     launch(kernel, 0, 128, 0)
     device.synchronize()
@@ -345,7 +345,7 @@ def test_streams_have_tapes_of_their_own(fake: FakeCuda, reverse: Any) -> None:
         with device.using(stream):
             launch(kernel, 0, 100)
     assert made.done == Counter(dict.fromkeys(range(100), 4))
-    assert len({call.launch[abi.LAUNCH_TAPE // 8] for call in made.rounds}) == 4
+    assert len({call.launch[abi.LAUNCH_RECORD_BUFFERS // 8] for call in made.rounds}) == 4
     assert len({call.launch[abi.LAUNCH_FAILURES // 8] for call in made.rounds}) == 4
 
 

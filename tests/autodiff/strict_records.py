@@ -1,4 +1,4 @@
-"""The interpreter with a tape of bytes: a record that another one has overwritten is an error."""
+"""The interpreter, checked byte by byte: a record that another one overwrites is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octants.ir import ops
 from octants.ir.core import Record, Value
 
 
-class StrictTape:
+class StrictRecords:
     """Who wrote each byte last; `pushes` counts what was pushed, by the name of the record."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class StrictTape:
         self.pushes: dict[str, int] = {}
 
     def push(self, launch: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
-        if not launch.tape:  # a new work item
+        if not launch.record_buffer:  # a new work item
             self.owners, self.serials = {}, {}
         interpreter._record_push(launch, op, env)
         self.pushes[op.record.name] = self.pushes.get(op.record.name, 0) + 1
@@ -44,13 +44,13 @@ class StrictTape:
 
 
 @contextmanager
-def strict_tape() -> Iterator[StrictTape]:
-    """Run the interpreter with such a tape."""
-    tape, handlers = StrictTape(), interpreter.HANDLERS
+def strict_records() -> Iterator[StrictRecords]:
+    """Run the interpreter with such a record buffer."""
+    records, handlers = StrictRecords(), interpreter.HANDLERS
     before = {kind: handlers[kind] for kind in (ops.RecordPush, ops.RecordPop)}
-    handlers[ops.RecordPush] = tape.push
-    handlers[ops.RecordPop] = tape.pop
+    handlers[ops.RecordPush] = records.push
+    handlers[ops.RecordPop] = records.pop
     try:
-        yield tape
+        yield records
     finally:
         handlers.update(before)
