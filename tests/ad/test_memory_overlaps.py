@@ -367,6 +367,31 @@ def test_host_writes_to_another_array() -> None:
         use(w, other, loss)
 
 
+def test_host_writes_to_an_exported_field_without_a_derivative() -> None:
+    x = qd.field(qd.f32, N, needs_grad=True, needs_dual=True)
+    total = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    factor = qd.field(qd.f32, N)
+    imported = qd.from_dlpack(factor)
+
+    @qd.kernel
+    def step() -> None:
+        for i in range(N):
+            total[None] += x[i] * factor[i]
+
+    def launches() -> None:
+        imported.fill(2.0)
+        step()
+        factor.fill(3.0)
+        step()
+
+    with qd.ad.Tape(loss=total):
+        launches()
+    assert (x.grad.to_numpy() == 5.0).all()
+    with qd.ad.FwdMode(loss=total, param=x, seed=[1.0, 0.0, 0.0, 0.0]):
+        launches()
+        assert total.dual[None] == 5.0
+
+
 def test_gradients_that_share_memory() -> None:
     torch = pytest.importorskip("torch")
     w, loss = made(needs_grad=True)

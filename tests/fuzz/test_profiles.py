@@ -86,6 +86,7 @@ WANTED = {
         long vector replaced under a condition; long vectors exchanged; long vector rotated;
         long vectors added; store to a long vector; loop over a long vector;
         matrix times long vector""",
+    "shared": """import of a field; import of an ndarray; two names of one memory in a kernel""",
     "sequences": """launches in a sequence; host: fill; host: copy_from; host: __setitem__;
         host: from_numpy; host: element of vectors""",
     "mixed": """data_oriented class; struct local; bit_cast; domain: ndrange3; host: from_numpy""",

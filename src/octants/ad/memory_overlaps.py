@@ -99,6 +99,16 @@ class _Alias:
         return shift
 
 
+def _derivative_of(array: Any, companion: Companion) -> StoredArray | None:
+    """The derivative of an array, if it has memory; that of a field may have none yet."""
+    if isinstance(array, Tensor):
+        has_memory = array.has_grad() if companion is Companion.ADJOINT else array.has_dual()
+        if not has_memory:
+            return None
+    found: StoredArray | None = array.companion_array(companion)
+    return found
+
+
 def _key_of(memory: TapedMemory, derivative: StoredArray | None) -> Any:
     """What is equal for two arrays exactly if their memory and their derivatives are the same."""
     return memory.key, None if derivative is None else derivative.identity
@@ -225,7 +235,7 @@ class MemoryOverlaps:
 
     def _alias_of(self, array: Any, name: str) -> _Alias:
         memory = memory_of(getattr(array, "owner", array), name)
-        return _Alias(memory, array.companion_array(self._companion))
+        return _Alias(memory, _derivative_of(array, self._companion))
 
     def _find(self, memory: TapedMemory, *, has_derivative: bool) -> _Alias:
         if isinstance(memory.array, Tensor) and memory.array.companion is self._companion:

@@ -81,8 +81,8 @@ def _become_ndarray(node: ast.Assign) -> str:
 
 
 def ndarrays_of(program: Program) -> list[str]:
-    """Names of ndarrays, none if the host writes one between launches or there are views."""
-    if "qd.BufferView" in program.source:
+    """Names of ndarrays; none if the host writes one, or if other arrays share their memory."""
+    if "qd.BufferView" in program.source or "qd.from_dlpack" in program.source:
         return []
     tree = ast.parse(program.source)
     names = [

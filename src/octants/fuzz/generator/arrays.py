@@ -61,8 +61,11 @@ def declarations(shared: Shared) -> list[str]:
         if array.view:
             lines += _view(array, array.view, rng)
             continue
-        by_hand = array.is_field and array.shape and not shared.has_random and rng.random() < 0.25
+        is_placed = array.is_field and array.shape and not array.imported
+        by_hand = is_placed and not shared.has_random and rng.random() < 0.25
         lines.append(_declaration(array, rng, has_shape=not by_hand))
+        if array.imported:
+            lines.append(f"{array.imported} = qd.from_dlpack({array.name})")
         if by_hand:
             shared.features["field placed by hand"] += 1
             waiting.append(array)

@@ -17,6 +17,7 @@ from octants.fuzz.generator import (
     ndarray_views,
     quantised_fields,
     races,
+    shared_memory,
     sparse_fields,
     static_expressions,
     structs,
@@ -101,6 +102,12 @@ PROFILES = {
         sequences=0.0,
         items=(2, 3, 4, 5, 8, 9, 16, 17),
         body=races.body,
+    ),
+    "shared": Profile(
+        "ndarrays in the memory of fields and of other ndarrays, by DLPack",
+        (shared_memory.PRODUCTIONS,),
+        sizes=(0.2, 0.35, 0.6),
+        items=(1, 1, 2, 3, 4, 5, 8, 17),
     ),
     "sequences": Profile(
         "several kernels that share arrays, with writes by the host between them",
