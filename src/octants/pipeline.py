@@ -334,10 +334,13 @@ def differentiate_forward(module: Module, stage: Stage) -> Module:
     return result
 
 
-def add_tangent_arrays(module: Module, active: Collection[Array], stage: Stage) -> Module:
+def add_tangent_arrays(
+    module: Module, active: Collection[Array], directions: int, stage: Stage
+) -> Module:
     """A lowered module with its tangents in arrays of their own, simplified; it is lowered, too."""
+    contracts = stage.capabilities.contracts
     with timed("forward", f"{module.name}_forward", module.size) as note:
-        result = with_tangent_arrays(module, active, contracts=stage.capabilities.contracts)
+        result = with_tangent_arrays(module, active, directions, contracts=contracts)
         note.gives(result.size)
     stage.see("forward", result)
     return result

@@ -61,6 +61,29 @@ def test_tangents_are_arrays_behind_the_others() -> None:
     assert to_text(module) == before
 
 
+SEVERAL = """\
+array @x_tangent_: f64, 2, ndarray, () [primal, adjoint]
+array @p_tangent: f64, 1, ndarray, () [primal, adjoint]
+array @t_tangent: f64, 0, temporary, () [primal]
+array @y_tangent: f64, 1, ndarray, () [primal, adjoint]
+array @t_tangent_: f64, 0, temporary, () [primal]
+"""
+
+
+def test_tangents_of_several_directions() -> None:
+    module = parse(BEFORE)
+    active = [array for array in module.arrays if array.name in ("x", "p", "y")]
+    made = with_tangent_arrays(module, active, 2)
+    verify(made)
+    text = to_text(made)
+    assert SEVERAL in text
+    assert text.count("load<@x, primal>") == text.count("load<@p, primal>") == 1
+    assert text.count("load<@x_tangent_, primal>") == text.count("load<@p_tangent, primal>") == 2
+    for name in ("t_tangent", "t_tangent_"):
+        assert text.count(f"store<@{name}, primal>") == text.count(f"load<@{name}, primal>") == 1
+    assert "tangent>" not in text
+
+
 def test_a_kernel_can_be_differentiated_again() -> None:
     module = parse(BEFORE)
     once = with_tangent_arrays(module, [module.arrays[0]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.fuzz import transforms
-from octants.fuzz.backends import BACKENDS, Actual, RunConfiguration
+from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status
 from octants.fuzz.metamorphic_checks import CHECKS, Checker
 from octants.fuzz.oracle.run import run
@@ -84,7 +84,10 @@ class Off:
         if self.part == "gradient":
             gradient["x"] *= 1.001
         second = {name: np.zeros_like(values) for name, values in gradient.items()}
-        return [Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent, second)]
+        factors = (1.0, 1.0, 0.5) if self.part == "multiples" else MULTIPLES
+        multiples = [{name: k * each for name, each in tangent.items()} for k in factors]
+        found = Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent, second, multiples)
+        return [found]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,7 @@ class Off:
         ("cache", "bit", "check cache, run 1 other bits in primal: f[3]"),
         ("adjoint", "gradient", "check adjoint, <v, J u> is"),
         ("hessian", "second", "check hessian, second derivative: x"),
+        ("directions", "multiples", "check directions, run 0 1/-2.0 tangent: x"),
         ("fields", "gradient", "check fields, run 1 tape gradient: x"),
     ],
 )

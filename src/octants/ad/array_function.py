@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from octants.ad.array_library_protocol import Shaped
 from octants.ad.array_signature import RETURNED, ArraySignature
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
@@ -101,6 +102,7 @@ class ArrayFunction(ArraySignature):
         adjoints: Sequence[Any] | None = None,
         adjoints_of_tangents: Sequence[Any] = (),
         wanted: Sequence[str] = (),
+        directions: int = 1,
     ) -> Evaluated:
         """Propagate tangents of arguments, then adjoints of the results and of their tangents back.
 
@@ -114,6 +116,8 @@ class ArrayFunction(ArraySignature):
             adjoints: one for each result; None stands for zeros; None for all: nothing goes back.
             adjoints_of_tangents: one for each result; None stands for zeros.
             wanted: the names of the arguments to differentiate by.
+            directions: how many tangents each argument has. If there are several, the tangents of
+                arguments and results have a first axis for them, and nothing goes back.
 
         Raises:
             OctantsTypeError: there is no derivative by one of the arguments.
@@ -128,6 +132,7 @@ class ArrayFunction(ArraySignature):
                 adjoints=adjoints,
                 adjoints_of_tangents=adjoints_of_tangents,
                 wanted=wanted,
+                directions=directions,
             )
 
 
@@ -139,6 +144,7 @@ def _evaluate(
     adjoints: Sequence[Any] | None = None,
     adjoints_of_tangents: Sequence[Any] = (),
     wanted: Sequence[str] = (),
+    directions: int = 1,
 ) -> Evaluated:
     """Call a function, with derivatives; see `ArrayFunction.evaluate`."""
     for name in (*wanted, *(tangents or ())):
@@ -148,7 +154,7 @@ def _evaluate(
     if tangents is not None:
         arrays = _without_overlaps(function, arrays)
     run = _Run(function, arrays, adjoints, (*wanted, *(tangents or ())))
-    duals = None if tangents is None else _Duals(run, tangents, adjoints_of_tangents)
+    duals = None if tangents is None else _Duals(run, tangents, directions, adjoints_of_tangents)
     if adjoints is None:
         with _around(run, duals, None):
             returned = function.function(*run.passed.values())
@@ -227,9 +233,15 @@ class _Duals:
     """The tangents of a run, as ndarrays by the names of the parameters, or `RETURNED`."""
 
     def __init__(
-        self, run: _Run, tangents: Mapping[str, Any], adjoints: Sequence[Any] = ()
+        self,
+        run: _Run,
+        tangents: Mapping[str, Any],
+        directions: int,
+        adjoints: Sequence[Any],
     ) -> None:
         self._run = run
+        self.directions = directions
+        self._batch = (directions,) if directions > 1 else ()
         self._given = dict(tangents)
         self.ndarrays: dict[str, Ndarray] = {}
         self.by_value: dict[str, Ndarray] = {}
@@ -240,7 +252,7 @@ class _Duals:
                 self.ndarrays[name] = self._made(name, ends.get(name))
         for kind in function.returns():
             if kind.is_float:
-                self.ndarrays[RETURNED] = made = make_ndarray(kind, (), needs_grad=True)
+                self.ndarrays[RETURNED] = made = make_ndarray(kind, self._batch, needs_grad=True)
                 made.grad.fill(float(ends.get(RETURNED) or 0.0))
 
     def _made(self, name: str, adjoint: Any) -> Ndarray:
@@ -250,12 +262,17 @@ class _Duals:
         library, array = function.library, run.arrays[name]
         if not function.is_array(name, array):
             kind = function.annotation(name)
-            made = make_ndarray(kind.dtype, (), element_shape=kind.element_shape, needs_grad=True)
-            made.from_numpy(np.asarray(given, kind.dtype.numpy).reshape(kind.element_shape))
+            element_shape = kind.element_shape
+            made = make_ndarray(
+                kind.dtype, self._batch, element_shape=element_shape, needs_grad=True
+            )
+            shape = (*self._batch, *element_shape)
+            made.from_numpy(np.asarray(given, kind.dtype.numpy).reshape(shape))
             self.by_value[name] = made
             return made
         if given is None:
-            given = library.zeros(library.shaped(array), [array])
+            what = library.shaped(array)
+            given = library.zeros(Shaped((*self._batch, *what.shape), what.dtype), [array])
         elif name in function.outputs:
             given = library.copy(given)
         needs_grad = _has_gradient(run.passed[name])
@@ -270,7 +287,7 @@ class _Duals:
         found = [self._array(name, self.ndarrays.get(name)) for name in function.outputs]
         if function.returns():
             made = self.ndarrays.get(RETURNED)
-            found.append(None if made is None else float(made.to_numpy()))
+            found.append(None if made is None else _number(made))
         return found
 
     def gradients(self) -> dict[str, Any]:
@@ -279,8 +296,7 @@ class _Duals:
         for name in self._given:
             made = self.ndarrays[name]
             if name in self.by_value:
-                gradient = made.grad.to_numpy()
-                found[name] = gradient if gradient.shape else float(gradient)
+                found[name] = _number(made.grad)
             elif made.has_grad():
                 found[name] = self._array(name, made.grad)
         return found
@@ -298,12 +314,19 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
         yield
         return
     function = run.function
-    tangents = Tangents(tape, function.kernel, duals.by_value, duals.ndarrays.get(RETURNED))
+    returned = duals.ndarrays.get(RETURNED)
+    tangents = Tangents(tape, function.kernel, duals.by_value, returned, duals.directions)
     for name, made in duals.ndarrays.items():
         if name not in duals.by_value and name != RETURNED:
             tangents.add(run.passed[name], made)
     with tangents:
         yield
+
+
+def _number(ndarray: Ndarray) -> Any:
+    """What an ndarray holds, as a float if that is one number."""
+    held = ndarray.to_numpy()
+    return held if held.shape else float(held)
 
 
 def _has_gradient(array: Any) -> bool:

@@ -167,7 +167,8 @@ def implicit(
 def _solve_linear(times: Callable[[Array], Array], right: Array) -> Array:
     """Solve a system that is known by its products; NaNs stand for no solution."""
     if right.size <= LARGEST_DENSE:
-        matrix = Product(times, right.size, right.size).matrix().T
+        product = Product(lambda units: np.stack(list(map(times, units))), right.size, right.size)
+        matrix = product.matrix().T
         try:
             solved: Array = np.linalg.solve(matrix.astype(np.float64), right)
             return solved

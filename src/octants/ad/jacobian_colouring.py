@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.ad.batched_tangents import FORWARD_OVER_REVERSE
 from octants.ad.linear_operators import Array, Product
 from octants.diagnostics.kernel_as_function_errors import WrongSparsity
 from octants.diagnostics.optional_dependencies import import_optional
@@ -47,7 +48,7 @@ class CompressedMatrix:
         Args:
             along: the product with the matrix.
             back: the product with the transposed matrix.
-            mode: "forward", "reverse", or "auto", which takes what has fewer colours.
+            mode: "forward", "reverse", or "auto", which takes what is cheaper.
 
         Raises:
             OctantsValueError: the pattern has another shape, or misses an element.
@@ -60,8 +61,8 @@ class CompressedMatrix:
             self._pattern = None
         if self._pattern is None:
             return self._probed(along)
-        found = self._compressed(along, back, mode)
-        if _agrees(found, along):
+        found, agrees = self._compressed(along, back, mode)
+        if agrees:
             return found
         if not self._probes:
             problem = "misses elements that are not zero"
@@ -77,20 +78,28 @@ class CompressedMatrix:
         self._colours.clear()
         return found
 
-    def _compressed(self, along: Product, back: Product | None, mode: str) -> Any:
+    def _compressed(self, along: Product, back: Product | None, mode: str) -> tuple[Any, bool]:
+        """The matrix, and whether a product in a random direction agrees with it."""
         ahead = mode == "forward" or back is None
         if mode == "auto" and back is not None:
-            ahead = self._groups(True).max(initial=0) <= self._groups(False).max(initial=0)
-        product = along if ahead or back is None else back
+            columns, rows = (self._groups(side).max(initial=0) + 1 for side in (True, False))
+            ahead = columns <= FORWARD_OVER_REVERSE * rows
         groups = self._groups(ahead)
         count = int(groups.max(initial=-1)) + 1
-        columns = [product.times((groups == k).astype(np.float64)) for k in range(count)]
+        units = (groups == np.arange(count)[:, None]).astype(np.float64)
+        check = np.random.default_rng(7).uniform(0.5, 1.5, (1, along.given))
+        if ahead or back is None:
+            *columns, product = along.times(np.concatenate([units, check]))
+        else:
+            columns = list(back.times(units)) if count else []
+            (product,) = along.times(check)
         rows, of = self._pattern.tocoo().coords
         if not ahead:
             rows, of = of, rows
         values = np.stack(columns)[groups[of], rows] if columns else np.zeros(0)
         where = (rows, of) if ahead else (of, rows)
-        return sparse.csr_array((values, where), shape=self._pattern.shape)
+        found = sparse.csr_array((values, where), shape=self._pattern.shape)
+        return found, _agrees(found, check[0], product)
 
     def _groups(self, ahead: bool) -> Array:
         """The colour of each column, or of each row."""
@@ -126,10 +135,8 @@ def _as_pattern(given: Any) -> Any:
     return found.astype(np.int8)
 
 
-def _agrees(matrix: Any, along: Product) -> bool:
-    """Whether a product in a random direction is that of the matrix, to rounding."""
-    direction = np.random.default_rng(7).uniform(0.5, 1.5, along.given)
-    expected = along.times(direction)
+def _agrees(matrix: Any, direction: Array, expected: Array) -> bool:
+    """Whether a product in a direction is that of the matrix, to rounding."""
     sizes = abs(matrix) @ direction
     eps = float(np.finfo(expected.dtype).eps)
     allowed = 1e3 * eps * (sizes + np.abs(expected)) + 10 * eps * sizes.max(initial=0.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import Shaped
+from octants.ad.batched_tangents import FORWARD_OVER_REVERSE, push_forward
 from octants.ad.jvp_vjp_hvp import HessianProduct
 from octants.ad.linear_operators import Product
 from octants.ad.value_and_gradient import Array, LossFunction, differentiated, wanted_of
@@ -22,8 +23,6 @@ else:
     jacobian_colouring = Deferred("octants.ad.jacobian_colouring")  # needs scipy
 
 MODES = ("auto", "forward", "reverse")
-_FORWARD_OVER_REVERSE = 2
-"""About how many directions of forward mode take as long as one of reverse mode."""
 
 
 def jacobian(
@@ -37,8 +36,8 @@ def jacobian(
 ) -> Callable[..., dict[str, Any]]:
     """A function of numpy arrays that returns the Jacobian of its results.
 
-    Forward mode takes one run for each element of the arguments, reverse mode one for each element
-    of the results, one after the other. Example:
+    Forward mode takes one run for up to 8 elements of the arguments, reverse mode one for each
+    element of the results. Example:
 
         stiffness_matrix = qd.ad.jacobian(spring_forces, out={"force": "x"}, by="x")
         matrix = stiffness_matrix(x, 10.0)["x"]  # the shape of force, then that of x
@@ -52,7 +51,8 @@ def jacobian(
         out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
         by: the arguments to differentiate by; by default each of floats.
         inout: parameters that the function updates in place; it is given copies.
-        mode: "forward", "reverse", or "auto", which takes the one of fewer runs.
+        mode: "forward", "reverse", or "auto", which takes the cheaper one: an adjoint takes about
+            as long as four tangents.
         sparsity: which elements of the Jacobian may differ from zero, for one result and one
             argument: a matrix of numpy or scipy with a row for each element of the result, and a
             column for each of the argument. "probe" computes the whole Jacobian in the first call,
@@ -113,13 +113,16 @@ class _Point:
         rows = sum(each.size for each in self._outputs.values())
         return Product(self._along, columns, rows), Product(self._back, rows, columns)
 
-    def _along(self, vector: Array) -> Array:
-        _, tangents = self._function.pushforward(self._bound, _parts(vector, self._inputs))
+    def _along(self, vectors: Array) -> Array:
+        directions = _parts(vectors, self._inputs)
+        _, tangents = push_forward(self._function, self._bound, directions, len(vectors))
         found = dict(zip(self._function.results, tangents, strict=True))
-        return _joined(found, self._outputs)
+        return _joined(found, self._outputs, len(vectors))
 
-    def _back(self, vector: Array) -> Array:
-        given = _parts(vector, self._outputs)
+    def _back(self, vectors: Array) -> Array:
+        return np.concatenate([self._back_along(each) for each in _each(vectors, self._outputs)])
+
+    def _back_along(self, given: Mapping[str, Array]) -> Array:
         adjoints = [given.get(name) for name in self._function.results]
         _, gradients = self._function.pullback(self._bound, adjoints, list(self._inputs))
         return _joined(gradients, self._inputs)
@@ -127,7 +130,7 @@ class _Point:
     def dense(self, mode: str) -> dict[str, Any]:
         """The Jacobian as arrays."""
         along, back = self.the_products()
-        runs_ahead = along.given <= _FORWARD_OVER_REVERSE * back.given
+        runs_ahead = along.given <= FORWARD_OVER_REVERSE * back.given
         if mode == "forward" or (mode == "auto" and runs_ahead):
             matrix = along.matrix().T
         else:
@@ -160,9 +163,9 @@ class Hessian(LossFunction):
         }
         count = sum(each.size for each in kinds.values())
 
-        def along(vector: Array) -> Array:
-            _, _, found = self._product(**bound, direction=_parts(vector, kinds))
-            return _joined(found, kinds)
+        def along(vectors: Array) -> Array:
+            _, _, found = self._product(**bound, direction=_parts(vectors, kinds))
+            return _joined(found, kinds, len(vectors))
 
         product = Product(along, count, count)
         if self._matrix is not None:
@@ -228,14 +231,20 @@ def _pairs(
     return ((one, other) for one in _slices(ones) for other in _slices(others))
 
 
-def _parts(vector: Array, kinds: Mapping[str, Shaped]) -> dict[str, Any]:
-    """The parts of a vector as arrays."""
+def _parts(vectors: Array, kinds: Mapping[str, Shaped]) -> dict[str, Any]:
+    """The parts of vectors, which are the rows of a matrix, as arrays behind an axis for rows."""
     return {
-        name: vector[part].astype(kinds[name].dtype).reshape(kinds[name].shape)
+        name: vectors[:, part].astype(kinds[name].dtype).reshape(-1, *kinds[name].shape)
         for part, name in _slices(kinds)
     }
 
 
-def _joined(by_name: Mapping[str, Any], kinds: Mapping[str, Shaped]) -> Array:
-    """The elements of some arrays as one vector."""
-    return np.concatenate([np.ravel(by_name[name]) for name in kinds])
+def _each(vectors: Array, kinds: Mapping[str, Shaped]) -> Iterator[dict[str, Any]]:
+    """The parts of each vector as arrays."""
+    parts = _parts(vectors, kinds)
+    return ({name: each[k] for name, each in parts.items()} for k in range(len(vectors)))
+
+
+def _joined(by_name: Mapping[str, Any], kinds: Mapping[str, Shaped], count: int = 1) -> Array:
+    """The elements of arrays, behind an axis for vectors if there are several, as vectors."""
+    return np.concatenate([np.reshape(by_name[name], (count, -1)) for name in kinds], axis=1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
+from octants.ad.batched_tangents import push_forward
 from octants.ad.value_and_gradient import (
     Array,
     LossFunction,
@@ -40,8 +41,8 @@ def jvp(
     Returns:
         A function of the other parameters, and of ``tangents``: a dictionary from names of
         arguments - arrays of floats, or numbers that a kernel takes - to the direction, of the same
-        shape. With a first axis more, the same for all of them, there are several directions, which
-        are launched one after the other. It returns the results and the tangents of the results,
+        shape. With a first axis more, the same for all of them, there are several directions: a
+        launch propagates up to 8 of them. It returns the results and the tangents of the results,
         with that axis first, which are None for integers; several are a tuple, in the order of the
         parameters, with the returned number last.
 
@@ -60,9 +61,8 @@ def jvp(
         if not batch:
             results, found = made.pushforward(bound, directions)
             return _alone(results), _alone(found)
-        runs = [made.pushforward(bound, each) for each in _each(batch, directions)]
-        along = [_stacked(batch, each) for each in zip(*(found for _, found in runs), strict=True)]
-        return _alone(runs[0][0]), _alone(along)
+        results, along = push_forward(made, bound, directions, *batch)
+        return _alone(results), _alone(along)
 
     return forward
 

@@ -14,7 +14,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Product:
-    """The product of a matrix of shape (`found`, `given`) with a vector."""
+    """The products of a matrix of shape (`found`, `given`) with vectors.
+
+    `times` takes vectors as the rows of a matrix, at least one, and returns such a matrix.
+    """
 
     times: Callable[[Array], Array]
     given: int
@@ -22,5 +25,4 @@ class Product:
 
     def matrix(self) -> Array:
         """The transposed matrix: a row for each unit vector."""
-        rows = [self.times(unit) for unit in np.eye(self.given)]
-        return np.stack(rows) if rows else np.zeros((0, self.found))
+        return self.times(np.eye(self.given)) if self.given else np.zeros((0, self.found))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octants import driver, options
 from octants.ad.tape import Tape
 from octants.data.host_access_events import HostWrite, forget, observe_writes
+from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import PartialOverlap
@@ -51,6 +52,8 @@ class Tangents:
         kernel: a kernel that is launched once in the body.
         by_value: the tangents of arguments that the kernel is passed by value, by their names.
         returned: the tangent of what the kernel returns.
+        directions: how many directions a launch propagates. If there are several, each tangent has
+            a first axis for them.
     """
 
     def __init__(
@@ -59,8 +62,10 @@ class Tangents:
         kernel: Any = None,
         by_value: Mapping[str, Ndarray] | None = None,
         returned: Ndarray | None = None,
+        directions: int = 1,
     ) -> None:
         self.tape = tape
+        self._directions = directions
         self._kernel = kernel
         self._by_value = dict(by_value or {})
         self._returned = returned
@@ -82,7 +87,7 @@ class Tangents:
             self.tape.paused = count
 
     def add(self, array: Any, tangent: Ndarray) -> bool:
-        """Give an array a tangent: an ndarray of its shape and dtype.
+        """Give an array a tangent: an ndarray of its shape, behind a batch's axis, and its dtype.
 
         Returns:
             Whether the array shares no memory with one that has a tangent; else nothing is done.
@@ -120,7 +125,7 @@ class Tangents:
             return self._pass_on(specialisation, arguments)
         merged = merge_aliases(specialisation, equals_of(specialisation, memories))
         try:
-            clone = with_tangents(merged, tuple(chosen))
+            clone = with_tangents(merged, tuple(chosen), self._directions)
         except OctantsError:
             if not specialisation.hidden:
                 raise
@@ -210,7 +215,10 @@ class Tangents:
         shape = memory.shape
         if memory.is_foreign:
             shape = shape[: len(shape) - len(element_shape)]
-        made = make_ndarray(dtype, shape, element_shape=element_shape, needs_grad=True)
+        if self._directions > 1:
+            shape = (self._directions, *shape)
+        is_recorded = self.tape is not None
+        made = make_ndarray(dtype, shape, element_shape=element_shape, needs_grad=is_recorded)
         self._known[memory.key] = memory, made
         return made
 
@@ -227,4 +235,12 @@ class Tangents:
         if known is not None and source is not None:
             known[1].copy_from(source[1])
         elif known is not None:
-            known[1].write(0.0, write.region)
+            self._clear(known[1], write.region)
+
+    def _clear(self, tangent: Ndarray, region: ElementRange) -> None:
+        """Set the tangents of what a region holds to zero, in all directions."""
+        if self._directions == 1 or not region:
+            tangent.write(0.0, region)
+            return
+        for direction in range(self._directions):
+            tangent.write(0.0, (direction, *region))

@@ -27,6 +27,8 @@ RACES = ("OCT303", "OCT304")
 VALIDATED = "validated tape"
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
+MULTIPLES = 1.0, -2.0, 0.5
+"""What a program's direction is multiplied by, for launches that propagate several tangents."""
 THREADS = 4
 """Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
 FAST_SLACK = 64.0
@@ -40,9 +42,10 @@ class Actual:
 
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
     loss", and `VALIDATED` for programs that may race. In the first and the third the adjoint of a
-    returned float is one. `second` has the derivatives of the gradient along the program's
-    direction. What raised is in `refusals` if it is a documented error of autodiff, else in
-    `errors`; both are keyed by the mode.
+    returned float is one. `multiples` has tangents along each of `MULTIPLES` of the program's
+    direction. `second` has the derivatives of the gradient along the direction. What raised is in
+    `refusals` if it is a documented error of autodiff, else in `errors`; both are keyed by the
+    mode.
     """
 
     primal: Arrays | None = None
@@ -50,6 +53,7 @@ class Actual:
     gradients: dict[str, Arrays] = field(default_factory=dict)
     tangent: Arrays | None = None
     second: Arrays | None = None
+    multiples: list[Arrays] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
@@ -65,6 +69,7 @@ class RunConfiguration:
     all_modes: bool = False  # a tape for every program, and none over a loss that is returned
     forward: bool = True  # whether tangents are computed
     second: bool = False  # whether second derivatives are computed
+    multiples: bool = False  # whether launches propagate several tangents
 
 
 class Backend(Protocol):
@@ -125,6 +130,8 @@ class PackageBackend:
             _attempt(actual, VALIDATED, lambda: session.validated(actual))
         if configuration.forward:
             _attempt(actual, "forward", lambda: session.forward(actual))
+        if configuration.multiples:
+            _attempt(actual, "multiples", lambda: session.multiples(actual))
         if configuration.second:
             _attempt(actual, "second", lambda: session.second(actual))
         return actual
@@ -175,7 +182,7 @@ def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         code = next((code for code in REFUSALS if code in text), None)
-        if code is not None and mode in ("bare", "tape", "forward", "second"):
+        if code is not None and mode in ("bare", "tape", "forward", "second", "multiples"):
             actual.refusals[mode] = code
         else:
             actual.errors[mode] = text
@@ -292,18 +299,39 @@ class Session:
             self._launches()
             actual.tangent = {name: _read(a.dual) for name, a in self.differentiable.items()}
 
+    def multiples(self, actual: Actual) -> None:
+        """Tangents along several multiples of the direction at once."""
+        self._reset()
+        with self._tangents().Tangents(directions=len(MULTIPLES)) as pushed:
+            made = self._add_tangents(pushed, MULTIPLES)
+            self._launches()
+        found = {name: _read(tangent) for name, tangent in made.items()}
+        for k in range(len(MULTIPLES)):
+            actual.multiples.append({name: values[k] for name, values in found.items()})
+
+    def _tangents(self) -> Any:
+        return importlib.import_module(f"{self.qd.__name__}.ad.tangents")
+
+    def _add_tangents(self, pushed: Any, multiples: Sequence[float] = ()) -> dict[str, Any]:
+        """Give each array the program's direction as tangent, or several multiples of it."""
+        made = {}
+        batch = (len(multiples),) if multiples else ()
+        for name, array in self.differentiable.items():
+            shape = (*batch, *array.shape)
+            made[name] = self._tangents().make_ndarray(
+                array.dtype, shape, element_shape=array.element_shape, needs_grad=True
+            )
+            direction = np.asarray(self.program.direction[name], array.dtype.numpy)
+            all_ = [np.asarray(each * direction, direction.dtype) for each in multiples]
+            made[name].from_numpy(np.stack(all_) if multiples else direction)
+            pushed.add(array, made[name])
+        return made
+
     def second(self, actual: Actual) -> None:
         """The gradient of the tangents' functional: a product with its Hessian."""
-        tangents = importlib.import_module(f"{self.qd.__name__}.ad.tangents")
         self._reset()
-        with self.qd.ad.Tape() as tape, tangents.Tangents(tape) as pushed:
-            made = {}
-            for name, array in self.differentiable.items():
-                made[name] = tangents.make_ndarray(
-                    array.dtype, array.shape, element_shape=array.element_shape, needs_grad=True
-                )
-                made[name].from_numpy(np.asarray(self.program.direction[name], array.dtype.numpy))
-                pushed.add(array, made[name])
+        with self.qd.ad.Tape() as tape, self._tangents().Tangents(tape) as pushed:
+            made = self._add_tangents(pushed)
             self._launches()
             after = {name: _read(array) for name, array in self.arrays.items()}
             for name, tangent in made.items():

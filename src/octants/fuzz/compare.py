@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from octants.fuzz.backends import RACES, VALIDATED, Actual, Backend
+from octants.fuzz.backends import MULTIPLES, RACES, VALIDATED, Actual, Backend
 from octants.fuzz.oracle.run import run as run_oracle
 from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
 from octants.fuzz.program import Close, Estimate, FloatArray, Outcome, Program, Undefined
@@ -165,6 +165,9 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
         yield from _differences(f"{mode} gradient", wanted, gradients, allowance)
     if actual.tangent is not None:
         yield from _differences("tangent", outcome.tangent, actual.tangent, allowance)
+    for multiple, tangents in zip(MULTIPLES, actual.multiples, strict=False):
+        scaled = {name: values / multiple for name, values in tangents.items()}
+        yield from _differences(f"1/{multiple} tangent", outcome.tangent, scaled, allowance)
 
 
 @dataclass(frozen=True)

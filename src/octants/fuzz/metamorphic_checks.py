@@ -67,6 +67,7 @@ class Check:
     forward: bool = True  # whether the other run computes tangents
     of_first: Callable[[Program, Actual], Iterator[str]] | None = None  # checks the first run alone
     second: bool = False  # whether the first run computes second derivatives
+    multiples: bool = False  # whether it propagates several tangents in each launch
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -123,6 +124,7 @@ CHECKS: dict[str, Check] = {
     "adjoint": Check(
         "<v, J u> = <J^T v, u> of reverse and forward mode", of_first=adjoint_identity
     ),
+    "directions": Check("three tangents in each launch, against the oracle", multiples=True),
     "hessian": Check(
         "second derivatives against differences of the oracle's gradient",
         of_first=second_differences,
@@ -188,7 +190,9 @@ class Checker:
         if name == "cache":
             options |= {"offline_cache": True, "offline_cache_file_path": self.folder}
         is_alone = check.of_first is not None
-        return RunConfiguration(options, all_modes=is_alone, second=check.second)
+        return RunConfiguration(
+            options, all_modes=is_alone, second=check.second, multiples=check.multiples
+        )
 
     def _problems(
         self,
@@ -201,6 +205,9 @@ class Checker:
         check = CHECKS[name]
         if check.of_first is not None:
             yield from check.of_first(program, first)
+            return
+        if check.multiples:
+            yield from _wrong("run 0", program, outcome, first, backend.slack)
             return
         changed = check.transform(program)
         if changed is None or (check.arrays and not transforms.ndarrays_of(program)):
