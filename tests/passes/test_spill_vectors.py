@@ -85,6 +85,29 @@ def test_a_vector_that_a_loop_reads_is_stored_before_it() -> None:
     assert [op.array.name for op in stores] == ["x"]
 
 
+def test_vectors_that_are_needed_at_the_same_time_have_arrays_of_their_own() -> None:
+    """A layer reads one vector while it writes the next: no iteration copies either."""
+    loop = f"""\
+  {listed("%r{}: f32")} = for(%c0, %c5, {listed("%v{}")}) {{ (%t: i32, {listed("%h{}: f32")}):
+    {listed("%o{}: f32")} = for(%c0, %c5, {listed("%zero")}) {{ (%i: i32, {listed("%a{}: f32")}):
+      %j: i32 = load<@i, primal>(%i)
+      %x: f32 = extract(%j, {listed("%h{}")})
+      {listed("%n{}: f32")} = insert(%i, %x, {listed("%a{}")})
+      yield({listed("%n{}")})
+    }}
+    yield({listed("%o{}")})
+  }}
+  %last: f32 = extract(%c1, {listed("%r{}")})
+  store<@x, primal>(%last, %c0)
+"""
+    module = spilled(kernel("  %zero: f32 = constant<0.0>()\n" + loop))
+    assert arrays_of(module) == [LONG, LONG]
+    (outer,) = (op for op in module.tasks[0].body.ops if isinstance(op, ops.For))
+    (inner,) = (op for op in outer.body.ops if isinstance(op, ops.For))
+    names = [op.NAME for op in inner.body.walk()]
+    assert (names.count("load"), names.count("store")) == (2, 1)
+
+
 def test_a_vector_that_is_read_once_stays_in_registers() -> None:
     module = spilled(kernel(READ_ONCE.format(values=listed("%v{}"))))
     assert arrays_of(module) == []

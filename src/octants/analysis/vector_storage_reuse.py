@@ -2,10 +2,10 @@
 
 A vector is a list of values, the components that an `ops.Extract` or an `ops.Insert` uses or makes.
 Loops and ifs carry components one by one. Two values are versions of one component if one becomes
-the other where it is used for the last time: as an operand of an insertion, as what a loop starts
-with, as what a block yields. Vectors that have versions of most components in common share an
-array, so that an insertion changes one element. Sharing is a matter of speed, not of soundness:
-`passes.spill_vectors` tracks what an array holds.
+the other, as an operand of an insertion, as what a loop starts with, as what a block yields, and if
+they are never needed at the same time. Vectors that have versions of most components in common
+share an array, so that an insertion changes one element. Sharing is a matter of speed, not of
+soundness: `passes.spill_vectors` tracks what an array holds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from octants.types.scalars import DType
 
 Access = ops.Extract | ops.Insert
 Item = TypeVar("Item", bound=Hashable)
+_Path = tuple[tuple[Operation, int], ...]  # operations around another one, and where regions begin
+_Span = tuple[int, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -46,14 +48,18 @@ class VectorStorage:
         self.loops: dict[Operation, tuple[Operation, ...]] = {}
         self.origin: dict[Value, tuple[Operation, ...]] = {}
         self.constants: set[Value] = set()
-        self._around: dict[Operation, tuple[tuple[Operation, int], ...]] = {}
-        self._order: dict[Operation, int] = {}
+        self._around: dict[Operation, _Path] = {}
+        self._now = 0
+        self._begin: dict[Operation, int] = {}
+        self._end: dict[Operation, int] = {}
+        self._defined: dict[Value, tuple[int, int]] = {}
         self._users: dict[Value, list[Operation]] = {}
+        self._spans: dict[Value, list[_Span]] = {}
         self._versions: _Partition[Value] = _Partition()
         accesses = [op for op in body.walk() if isinstance(op, Access)]
         if accesses:
             self._index(body, (), ())
-            for op in list(self._order):
+            for op in sorted(self._end, key=self._end.__getitem__):
                 self._join(op)
             self._share(accesses)
 
@@ -61,78 +67,81 @@ class VectorStorage:
         """The value that represents all versions of a component."""
         return self._versions.find(value)
 
-    # -- where values are defined and used ---------------------------------------------------------
+    # -- where values live -------------------------------------------------------------------------
 
-    def _index(
-        self,
-        block: Block,
-        loops: tuple[Operation, ...],
-        around: tuple[tuple[Operation, int], ...],
-    ) -> None:
+    def _index(self, block: Block, loops: tuple[Operation, ...], around: _Path) -> None:
+        """Number the operations, and note where values are defined and used."""
+        self._defined.update((arg, (self._now, len(around))) for arg in block.args)
         self.origin.update((arg, loops) for arg in block.args)
         for op in block.ops:
-            self._order[op] = len(self._order)
+            begin = self._begin[op] = self._now
+            self._now += 1
             self.loops[op], self._around[op] = loops, around
-            self.origin.update((value, loops) for value in op.results)
             if isinstance(op, ops.Constant):
                 self.constants.add(op.result)
             for value in op.operands:
                 self._users.setdefault(value, []).append(op)
             inner = (*loops, op) if isinstance(op, ops.Loop) else loops
-            for number, region in enumerate(op.regions):
-                self._index(region, inner, (*around, (op, number)))
+            for region in op.regions:
+                self._index(region, inner, (*around, (op, self._now)))
+            self._end[op] = self._now if op.regions else begin
+            self._defined.update((value, (self._end[op], len(around))) for value in op.results)
+            self.origin.update((value, loops) for value in op.results)
 
-    def _ends_at(self, value: Value, op: Operation) -> bool:
-        """Whether no operation uses a value after this one, also not in the next iteration."""
-        if value in self.constants or self.origin[value] != self.loops[op]:
-            return False
-        return not any(
-            user is not op and self._order[user] > self._order[op] and not self._excludes(user, op)
-            for user in reversed(self._users[value])
-        )
-
-    def _excludes(self, one: Operation, other: Operation) -> bool:
-        """Whether two operations are in different branches of an if."""
-        for (op, region), (same, second) in zip(
-            self._around[one], self._around[other], strict=False
-        ):
-            if op is not same:
-                return False
-            if region != second:
-                return isinstance(op, ops.If)
-        return False
+    def _life(self, value: Value) -> list[_Span]:
+        """The spans of numbers in which a value is used later."""
+        begin, depth = self._defined[value]
+        spans: list[_Span] = []
+        for user in self._users.get(value, ()):
+            first = begin
+            for op, region in self._around[user][depth:]:
+                if isinstance(op, ops.Loop):
+                    spans.append((first, self._end[op]))
+                    break
+                spans.append((first, self._begin[op]))
+                first = region
+            else:
+                spans.append((first, self._begin[user]))
+        return _merged(spans)
 
     # -- versions of components --------------------------------------------------------------------
 
     def _join(self, op: Operation) -> None:
         """Let values be versions of one component where one becomes the other."""
         if isinstance(op, ops.Insert):
-            self._continue(op.components, op.results, op)
+            self._continue(op.components, op.results)
         elif isinstance(op, ops.If):
             for branch in (op.then, op.orelse):
-                self._continue(branch.yielded, op.results, branch.ops[-1])
+                self._continue(branch.yielded, op.results)
         elif isinstance(op, ops.Loop):
             carried = op.carried
             for k, arg in enumerate(carried):
-                self._versions.join(arg, op.results[k])
+                self._unite(arg, op.results[k])
                 if isinstance(op, ops.While):
-                    self._versions.join(arg, op.condition.args[k])
-            self._continue(op.inits, carried, op)
-            arguments = set(carried)
-            fresh = [
-                None if value in arguments and value is not arg else value
-                for value, arg in zip(op.body.yielded, carried, strict=True)
-            ]
-            self._continue(fresh, carried, op.body.ops[-1])
+                    self._unite(arg, op.condition.args[k])
+            self._continue(op.inits, carried)
+            self._continue(op.body.yielded, carried)
 
-    def _continue(
-        self, before: Sequence[Value | None], after: Sequence[Value], op: Operation
-    ) -> None:
-        """Join values with what they become in an operation, unless they live on."""
-        counts = Counter(before)
+    def _continue(self, before: Sequence[Value], after: Sequence[Value]) -> None:
+        """Unite values with what they become, unless both are needed at one time."""
         for value, become in zip(before, after, strict=True):
-            if value is not None and counts[value] == 1 and self._ends_at(value, op):
-                self._versions.join(value, become)
+            one, other = self._versions.find(value), self._versions.find(become)
+            if value in self.constants or one is other:
+                continue
+            if not _overlap(self._lives(one), self._lives(other)):
+                self._unite(one, other)
+
+    def _lives(self, version: Value) -> list[_Span]:
+        if version not in self._spans:
+            self._spans[version] = self._life(version)
+        return self._spans[version]
+
+    def _unite(self, one: Value, other: Value) -> None:
+        first, second = self._versions.find(one), self._versions.find(other)
+        if first is not second:
+            spans = _merged([*self._lives(first), *self._lives(second)])
+            self._versions.join(first, second)
+            self._spans[self._versions.find(first)] = spans
 
     # -- arrays ------------------------------------------------------------------------------------
 
@@ -181,6 +190,31 @@ class VectorStorage:
         """Which component of the vectors in a storage a value is a version of."""
         found = storage.component.get(self.version(value), -1)
         return found if found >= 0 else None
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    """The same numbers in as few spans as possible, in order."""
+    found: list[_Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif begin < end:
+            found.append((begin, end))
+    return found
+
+
+def _overlap(one: list[_Span], other: list[_Span]) -> bool:
+    """Whether any number is in both lists of spans."""
+    left, right = iter(one), iter(other)
+    a, b = next(left, None), next(right, None)
+    while a is not None and b is not None:
+        if a[0] < b[1] and b[0] < a[1]:
+            return True
+        if a[1] <= b[1]:
+            a = next(left, None)
+        else:
+            b = next(right, None)
+    return False
 
 
 class _Partition(Generic[Item]):

@@ -16,14 +16,14 @@ from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.cooperation import local_arrays, nbytes
-from octants.ir.core import ArrayRef, Operation, Task
+from octants.ir.core import ArrayRef, Operation, Space, Task
 from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 
 _FEW = 2  # values that a loop carries, and work items
 """Work items that are not worth lanes; carried values that fit the registers of several vectors."""
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
-_LARGE = 400  # operations on vectors: a body of more has no registers to spare for several
-_CACHE = 1 << 15  # bytes: what the local arrays of the work items of a tile may take
+_LARGE = 400  # operations on registers: a body of more has none to spare for several vectors
+_LOCAL = 1 << 16  # bytes: what the local arrays of the work items of a tile may take
 _HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
@@ -126,9 +126,13 @@ def _obstacle(task: Task, vectors: Vectors, wanted: object) -> str:
 
 def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
     """How many lanes: those of one vector, or of several, but not many more than work items."""
-    size = sum(any(map(facts.varies, (*op.operands, *op.results))) for op in task.body.walk())
+    size = sum(
+        any(map(facts.varies, (*op.operands, *op.results)))
+        for op in task.body.walk()
+        if not (isinstance(op, ops.Access) and op.array.space is Space.LOCAL)
+    )
     vectors = 1 if size > _LARGE else _vectors(task, facts)
-    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > _CACHE:
+    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > _LOCAL:
         vectors //= 2
     lanes = width * vectors
     while count is not None and lanes >= 2 * max(count, _FEW):
