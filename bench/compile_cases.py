@@ -182,6 +182,21 @@ def unrolled(size: int) -> str:
     )
 
 
+def layers(size: int) -> str:
+    """So many unrolled layers of 32 by 32 weights."""
+    head = HEAD + "weights = qd.field(qd.f32, shape=(32, 32), needs_grad=True)\n\n"
+    lines = ["for i in x:", "    h = qd.Vector([x[(i + j) % 64] for j in range(32)])"]
+    lines += [f"    for _ in qd.static(range({size})):", "        o = h"]
+    lines += ["        for a in qd.static(range(32)):", "            s = 0.0"]
+    lines += [
+        "            for b in qd.static(range(32)):",
+        "                s += weights[a, b] * h[b]",
+    ]
+    return kernel(
+        [*lines, "            o[a] = qd.tanh(s)", "        h = o", "    y[i] = h.sum()"], head=head
+    )
+
+
 def matrices(size: int) -> str:
     """So many products of matrices of three by three in a dynamic loop."""
     start = "qd.Matrix([[x[i], 0.1, 0.2], [0.3, 0.4, 0.5], [0.6, 0.7, 0.8]])"
@@ -260,6 +275,7 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "alternatives": (alternatives, (10, 40)),
     "alternative_loops": (alternative_loops, (10, 40)),
     "unrolled": (unrolled, (500, 5000)),
+    "layers": (layers, (1, 2, 4)),
     "matrices": (matrices, (5, 50)),
     "components": (components, (10, 100)),
     "loops": (loops, (4, 6, 8)),

@@ -79,3 +79,27 @@ def test_large_modules_inline_their_first_sines_unless_the_level_is_0(
     monkeypatch.setattr(llvmlite_driver, "LARGE", 0)
     text = cpu.optimised_llvm_text(parse(SINE), cpu.host_target(), opt_level=level)
     assert ("call float @octants.math.sin.f32" in text) == (level == 0)
+
+
+@pytest.mark.parametrize("count", [3, 12])
+def test_sums_over_lanes_are_calls_however_many_there_are(count: int) -> None:
+    """Register allocation is quadratic in the blocks of a function."""
+    qd.init(arch=qd.cpu, simd="always", offline_cache=False)
+    x = qd.field(qd.f32, shape=64, needs_grad=True)
+    weights = qd.field(qd.f32, shape=count, needs_grad=True)
+
+    @qd.kernel
+    def sums():
+        for i in x:
+            for first in range(1):
+                for k in qd.static(range(count)):
+                    weights[first + k] += x[i] * (k + 1)
+
+    text = sums.inspect().llvm_ir
+    calls = [line for line in text.splitlines() if "call void @octants.add.total" in line]
+    assert len(calls) == count
+    assert sum(line.endswith("#0") for line in calls) == min(count, 8)
+    assert text.count("atomicrmw fadd") == 1
+    x.fill(1.0)
+    sums()
+    assert weights.to_numpy().tolist() == [64.0 * (k + 1) for k in range(count)]

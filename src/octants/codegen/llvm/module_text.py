@@ -26,6 +26,7 @@ class ModuleText:
         self.fast_math = fast_math
         self._space = constant_space
         self.mathematics = 0  # calls of `mathlib` functions
+        self.lane_sums = 0  # calls of functions that add numbers of lanes to one element
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()
@@ -80,7 +81,7 @@ class ModuleText:
             f"{name} = private unnamed_addr {space}constant {content}"
             for content, name in self._constants.items()
         ]
-        if self.mathematics:
+        if self.mathematics or self.lane_sums:
             nodes.append(MAY_INLINE)
         if self._flags:
             nodes.append(f"!llvm.module.flags = !{{{', '.join(self._flags)}}}")

@@ -15,7 +15,11 @@ from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
+from octants.codegen.llvm.llvmlite_driver import INLINABLE
 from octants.ir import ops
+
+_INLINED = 8
+"""The calls of a module that LLVM may inline if few of its passes run."""
 
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
@@ -38,7 +42,32 @@ def _add_total(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     register = f.type(dtype)
     nothing = f.literal(neutral("add", dtype), dtype)
     values = f.active(register, f.held(register, f.use(op.value)), nothing)
-    add_to(f, op, address.start, fold(f, "add", dtype, values))
+    name = _total_function(f, op)
+    f.text.lane_sums += 1
+    attribute = f" {INLINABLE}" if f.text.lane_sums <= _INLINED else ""
+    operands = f"ptr {address.start}, {f.vector(register)} {values}, i1 {f.shared}"
+    f.emit(f"call void {name}({operands}){attribute}")
+
+
+def _total_function(f: LaneText, op: ops.Atomic) -> str:
+    """Return a function that adds the sum of a vector to an element.
+
+    Inline that would be twenty instructions in three blocks, in a kernel that may have thousands.
+    """
+    dtype = op.array.dtype
+    scope = "".join(c for c in f.kernel.scopes.suffix(op.ref) if c.isalnum())
+    name = f"@octants.{op.fn}.total.{dtype}.x{f.lanes}.{scope}"
+
+    def write(*_: object) -> str:
+        inner = f.fresh()
+        inner.shared = "%shared"
+        inner.start("start")
+        add_to(inner, op, "%to", fold(inner, "add", dtype, "%values"))
+        body = "\n".join(["entry:", *inner.entry, "  br label %start", *inner.lines, "  ret void"])
+        parameters = f"ptr %to, {f.vector(f.type(dtype))} %values, i1 %shared"
+        return f"define internal void {name}({parameters}) nounwind {{\n{body}\n}}\n"
+
+    return f.text.helper(name, write)
 
 
 def _add_vector(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:

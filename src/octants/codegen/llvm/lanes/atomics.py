@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver, neutral
 from octants.codegen import arithmetic, atomics, per_thread_reductions
-from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
@@ -25,12 +24,7 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
     is_one = address.step == 0 and op.fn in _COMBINED and op.array.dtype not in (u1, f16)
     if is_one and op.result not in f.used:
         total = _combined(f, _COMBINED[op.fn], op.array.dtype, value)
-        if op.ref in f.sums:
-            add_to(f, op, address.start, total)
-        else:
-            atomics.update(f, op.fn, op.array.dtype, address.start, total)
-    elif op.ref in f.sums:
-        _add_to(f, op, address, value)
+        atomics.update(f, op.fn, op.array.dtype, address.start, total)
     else:
         _one_by_one(f, op, address, value)
 
@@ -48,29 +42,6 @@ def _one_by_one(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -
     found = f.each_active(one, f.type(dtype) if is_used else "")
     if is_used:
         f.bind(op.result, found)
-
-
-def _add_to(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -> None:
-    """Do what `codegen.llvm.atomics.add_to` does, with one vector addition for neighbours."""
-    dtype = op.array.dtype
-    register = f.type(dtype)
-    suffix = f.kernel.scopes.suffix(op.ref)
-
-    def plainly() -> None:
-        if address.step == dtype.size:
-            old = memory.load_from(f, address, register, dtype.size, suffix)
-            new = arithmetic.combine(f, op.fn, dtype, old, value)
-            memory.store_to(f, address, register, new, dtype.size, suffix)
-            return
-        pointers = memory.addresses(f, address)
-        f.each_active(lambda lane: one(f.element("ptr", pointers, lane), lane))
-
-    def one(pointer: str, lane: str) -> None:
-        old = f.assign(f"load {register}, ptr {pointer}, align {dtype.size}{suffix}")
-        new = arithmetic.combine(f, op.fn, dtype, old, f.element(register, value, lane))
-        f.emit(f"store {register} {new}, ptr {pointer}, align {dtype.size}{suffix}")
-
-    either(f, plainly, lambda: _one_by_one(f, op, address, value))
 
 
 def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:

@@ -75,6 +75,18 @@ class LaneText(FunctionText):
         self.linear: dict[str, LinearVector] = {}
         self._affine: AffineExpressions | None = None
 
+    def fresh(self) -> LaneText:
+        """Return an empty function of the same kind, for a helper."""
+        return LaneText(
+            self.kernel,
+            self.machine,
+            self.table,
+            self.task,
+            self.lanes,
+            self.uniformity,
+            self.scalar_table,
+        )
+
     # -- operands -------------------------------------------------------------------------------
 
     def vector(self, type: str) -> str:
