@@ -76,9 +76,9 @@ class Backward:
             mark = len(self.builder.block.ops)
             share = rule(point, incoming)
             self.derivative_ops.update(self.builder.block.ops[mark:])
-            if result in facts.guarded and has_unbounded_derivative(op):
-                share = point.only_if(point.is_nonzero(adjoint), share)
             is_fresh = share is not incoming
+            if is_fresh and result in facts.guarded and has_unbounded_derivative(op):
+                share = point.only_if(point.is_nonzero(adjoint), share)
             moved = self.builder.cast(share, adjoint_type(operand.type))
             self.adjoints.add(operand, moved, is_fresh=is_fresh)
 
