@@ -1,10 +1,10 @@
 """Times the programs of examples/ beside other systems: ``python bench/examples.py``.
 
 Each program runs in each system with nothing but its import changed, in processes of its own, on
-one thread, in f32. The systems take turns, and the least time of all rounds counts (`--clock cpu`
-on a busy machine). The first call, with the set-up before it, compiles. A gradient that differs
-from Octants' by more than 1 % of its largest element is marked with the difference. The table goes
-to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
+one thread, in f32. The runs of the systems alternate, and the least time of all rounds counts
+(`--clock cpu` on a busy machine). The first call, with the set-up before it, compiles. A gradient
+that differs from Octants' by more than 1 % of its largest element is marked with the difference.
+The table goes to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
 """
 
 from __future__ import annotations

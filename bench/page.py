@@ -17,7 +17,7 @@ This page compares the speed of Octants with other systems, and with C written b
 installed, run `make bench`; `python bench/run.py --quick` takes a minute.
 
 Each system runs its own idiomatic program for a workload ([programs](../bench/systems),
-[references in C](../bench/reference)), in a process of its own. The systems take turns. All numbers
+[references in C](../bench/reference)), in a process of its own. Their runs alternate. All numbers
 are f32. Before anything is timed, values and gradients are compared with those of C in double
 precision.
 """

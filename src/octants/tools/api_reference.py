@@ -330,9 +330,17 @@ _SECTION = re.compile(
 
 
 def _plain(text: str) -> str:
-    """A docstring as Markdown: sections as lists, code between single backticks."""
-    text = _SECTION.sub(_section, text)
-    return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
+    """A docstring as Markdown: sections as lists, code between single backticks or fences."""
+    text = _SECTION.sub(_section, text).replace("``", "`") + "\n"
+    return re.sub(r"::$", ":", _CODE.sub(_fenced, text), flags=re.MULTILINE).rstrip()
+
+
+_CODE = re.compile(r"(?:::|(?<=Example):)\n\n((?:    .*\n|\n(?=    ))+)")
+
+
+def _fenced(match: re.Match[str]) -> str:
+    """Code in a fence: not ``python``, which the tests of pages would run."""
+    return f":\n\n```py\n{textwrap.dedent(match[1])}```\n"
 
 
 def _section(match: re.Match[str]) -> str:
