@@ -1,8 +1,9 @@
 """Data-parallel training: each process has a share of the data, PyTorch sums the gradients.
 
 Each process runs a kernel on its share and calls `backward`; `all_reduce` adds the gradients up, so
-that all processes take the same step. On GPUs, use the backend "nccl" and a device for each
-process. Run it: ``python examples/many_devices/data_parallel.py``, which starts two processes.
+that all processes take the same step. With two GPUs each process has one, and NCCL sums; else the
+processes are on the CPU. Run it: ``python examples/many_devices/data_parallel.py``, which starts
+two processes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from process_group import join
 
 import octants as qd
 
@@ -44,15 +46,17 @@ def sum_over_processes(tensors: list[Tensor]) -> None:
             dist.all_reduce(tensor)
 
 
-def train(rank: int = 0, size: int = 1, iterations: int = 60) -> tuple[list[float], Tensor, Tensor]:
+def train(
+    rank: int, size: int, device: torch.device, iterations: int = 60
+) -> tuple[list[float], Tensor, Tensor]:
     """Fit the law to the data.
 
     Returns:
         The losses, the first gradient, and the law that was found.
     """
     error = qd.torch.function(misfit, out={"loss": ()})
-    time, measured = (each[rank::size].contiguous() for each in data())
-    law = torch.tensor([0.8, 0.1, 3.0], dtype=torch.float64, requires_grad=True)
+    time, measured = (each[rank::size].contiguous().to(device) for each in data())
+    law = torch.tensor([0.8, 0.1, 3.0], dtype=torch.float64, device=device, requires_grad=True)
     optimiser = torch.optim.Adam([law], lr=0.03)
     losses: list[float] = []
     first = torch.zeros(3)
@@ -65,14 +69,13 @@ def train(rank: int = 0, size: int = 1, iterations: int = 60) -> tuple[list[floa
         first = first if losses else law.grad.clone()
         losses.append(float(total))
         optimiser.step()
-    return losses, first, law.detach()
+    return losses, first.cpu(), law.detach().cpu()
 
 
 def worker(rank: int, size: int, rendezvous: str, results: str) -> None:
     """One of `size` processes; the file `rendezvous` is where they find each other."""
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
-    qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
-    torch.save(train(rank, size), f"{results}/{rank}.pt")
+    device = join(rank, size, rendezvous)
+    torch.save(train(rank, size, device), f"{results}/{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -2,7 +2,8 @@
 
 Before each step, processes exchange the rows at their borders. The exchange is a function of
 PyTorch with a gradient: the adjoint of a row that was received goes back to the process that sent
-it, and is added there. So a gradient through all steps is right on every process. Run it:
+it, and is added there. So a gradient through all steps is right on every process. With two GPUs
+each process has one, and NCCL sends; else the processes are on the CPU. Run it:
 ``python examples/many_devices/halo_exchange.py``, which starts two processes.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from process_group import join
 
 import octants as qd
 
@@ -37,11 +39,11 @@ def swap(first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
     rank, size = dist.get_rank(), dist.get_world_size()
     before, behind = torch.zeros_like(first), torch.zeros_like(last)
     transfers = []
-    if rank > 0:
-        transfers += [dist.isend(first.contiguous(), rank - 1), dist.irecv(before, rank - 1)]
-    if rank + 1 < size:
-        transfers += [dist.isend(last.contiguous(), rank + 1), dist.irecv(behind, rank + 1)]
-    for transfer in transfers:
+    for sent, received, other in ((first, before, rank - 1), (last, behind, rank + 1)):
+        if 0 <= other < size:
+            transfers.append(dist.P2POp(dist.isend, sent.contiguous(), other))
+            transfers.append(dist.P2POp(dist.irecv, received, other))
+    for transfer in dist.batch_isend_irecv(transfers) if transfers else ():
         transfer.wait()
     return before, behind
 
@@ -68,14 +70,14 @@ def start() -> Tensor:
     return torch.sin(torch.arange(ROWS * COLUMNS, dtype=torch.float64)).reshape(ROWS, COLUMNS)
 
 
-def solve(rank: int, size: int) -> tuple[Tensor, Tensor]:
+def solve(rank: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Run all steps on some rows, with the gradient of a loss of the whole grid.
 
     Returns:
         The loss, and its gradient by the rows of this process at the start.
     """
     step = qd.torch.function(diffuse, out={"after": lambda u: (u.shape[0] - 2, u.shape[1])})
-    first = start().chunk(size)[rank].clone().requires_grad_()
+    first = start().chunk(size)[rank].to(device, copy=True).requires_grad_()
     rows = first
     for _ in range(STEPS):
         rows = step(Exchange.apply(rows))
@@ -83,14 +85,13 @@ def solve(rank: int, size: int) -> tuple[Tensor, Tensor]:
     loss.backward()
     total = loss.detach()
     dist.all_reduce(total)
-    return total, first.grad
+    return total.cpu(), first.grad.cpu()
 
 
 def worker(rank: int, size: int, rendezvous: str, results: str) -> None:
     """One of `size` processes; the file `rendezvous` is where they find each other."""
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
-    qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
-    torch.save(solve(rank, size), f"{results}/{rank}.pt")
+    device = join(rank, size, rendezvous)
+    torch.save(solve(rank, size, device), f"{results}/{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -1,8 +1,8 @@
 """A parameter sweep: a pool of processes runs one kernel for many parameters.
 
 Kernels pickle, so that they are sent like other functions, and the offline cache lets all processes
-but the first load what it has compiled. Ray, joblib and dask take the same function: ``ray.remote``
-in place of ``pool.map``. Run it: ``python examples/many_devices/parameter_sweep.py``.
+but the first load what it has compiled. `parameter_sweep_ray` runs the same function on Ray.
+Run it: ``python examples/many_devices/parameter_sweep.py``.
 """
 
 from __future__ import annotations

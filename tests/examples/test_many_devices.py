@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,15 +17,25 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "examples" / "many_devices"
 
 
-def run(name: str, checks: str, folder: Path, **environment: str) -> None:
-    """Run a program that imports an example, in a process that may start others."""
+def run(
+    name: str, checks: str, folder: Path, start: Sequence[str] = (), **environment: str
+) -> None:
+    """Run a program that imports an example, in a process that may start others.
+
+    Args:
+        name: the example.
+        checks: the program, after the import of all names of the example.
+        folder: where to write the program.
+        start: a command that starts the process.
+        environment: variables to set.
+    """
     script = folder / f"run_{name}.py"
     body = textwrap.indent(textwrap.dedent(checks), "    ")
     head = f"import numpy as np\nfrom {name} import *\n" if name else ""
     script.write_text(f"{head}if __name__ == '__main__':\n{body}\n")
     path = os.pathsep.join([str(FOLDER), *sys.path])
     result = subprocess.run(
-        [sys.executable, script.name],
+        [*start, sys.executable, script.name],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
@@ -69,6 +82,56 @@ def test_a_pool_of_processes_finds_what_one_does(tmp_path: Path) -> None:
             np.testing.assert_allclose(slope, (behind - before) / 2e-6, rtol=1e-3)
     """
     run("parameter_sweep", checks, tmp_path)
+
+
+def needs(package: str) -> None:
+    """Skip the test where a package is not installed; it is not imported here."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_gradients_cross_the_borders_of_mpi_processes(tmp_path: Path, processes: int) -> None:
+    needs("mpi4py")
+    mpiexec = shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("there is no mpiexec")
+    checks = """
+        qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=1, log_level="error")
+        total, gradient = solve(start())
+        whole = np.concatenate(world.allgather(gradient))
+        import halo_exchange_mpi
+        halo_exchange_mpi.world = MPI.COMM_SELF
+        alone, expected = solve(start())
+        np.testing.assert_allclose(total, alone, rtol=1e-13)
+        np.testing.assert_allclose(whole, expected, rtol=1e-12, atol=1e-18)
+        assert gradient.shape[0] < ROWS == len(whole) and (whole != 0).all()
+        step = np.zeros((ROWS, COLUMNS))
+        step[5:7] = 1e-6
+        ends = [solve(start() + sign * step)[0] for sign in (1, -1)]
+        np.testing.assert_allclose(whole[5:7].sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+    """
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    many = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    start = [mpiexec, "-n", str(processes)]
+    run("halo_exchange_mpi", checks, tmp_path, start, **root, **many)
+
+
+def test_actors_of_ray_find_what_one_process_does(tmp_path: Path) -> None:
+    needs("ray")
+    checks = """
+        from parameter_sweep import at, begin, range_of
+        angles = [0.4, 0.8, 1.1]
+        ray.init(num_cpus=2, include_dashboard=False)
+        found = sweep(angles)
+        ray.shutdown()
+        begin()
+        assert found == [at(range_of, 0.01, angle) for angle in angles]
+    """
+    run("parameter_sweep_ray", checks, tmp_path)
 
 
 def test_shard_map_over_two_devices(tmp_path: Path) -> None:
