@@ -1,11 +1,15 @@
 """List the public surface of Quadrants: names, signatures, and the members of classes and objects.
 
     python scripts/quadrants_surface.py > tests/names/quadrants_public.txt
+    python scripts/quadrants_surface.py results > tests/names/quadrants_results.txt
 
 Each line is a name, with its parameters if it can be called. `*` stands before parameters that have
 to be named. A default that is not a number, a string or a container is written as `<its name>`.
 Members of a class have the name of the class as a prefix; members of objects that calls return
 have a prefix of OBJECTS, such as `<field>`. `tests/names/test_surface.py` compares Octants with it.
+
+`results` are the types of these members, and of what they return if they need no arguments: a line
+such as `<field>.shape: tuple[int]`.
 """
 
 import enum
@@ -147,18 +151,51 @@ def of_object(prefix: str, of: Any) -> Iterator[str]:
         yield f"{prefix}.{name}{signature(member) if bound else ''}"
 
 
-def main() -> None:
+def type_names(value: Any) -> list[str]:
+    """What the type of a value is called, and what its base classes are."""
+    kind = type(value)
+    if callable(value) and not isinstance(value, type):
+        return ["a callable"]
+    if isinstance(value, tuple | list | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return [f"{kind.__name__}[{', '.join(sorted({type_names(v)[0] for v in items}))}]"]
+    if hasattr(kind, "dtype") and kind.__module__ == "numpy":
+        is_number = kind.__name__ != "ndarray"
+        return [type(value.item()).__name__] if is_number else [f"ndarray of {value.dtype}"]
+    return [base.__name__ for base in kind.__mro__[:-1]] or [kind.__name__]
+
+
+def results(qd: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yield the types of the members of OBJECTS, and of the results of their calls."""
+    for prefix, text in OBJECTS.items():
+        qd.init(arch=qd.cpu, log_level=qd.ERROR)
+        for line in of_object(prefix, eval(text, {"qd": qd, "kernel": kernel})):
+            name, _, given = line.partition("(")
+            needed = [p for p in given[:-1].split(", ") if p and p[0] != "*" and "=" not in p]
+            if needed or prefix == "<config>":
+                continue
+            found = getattr(eval(text, {"qd": qd, "kernel": kernel}), name.partition(">.")[2])
+            try:
+                yield f"{name}()" if given else name, type_names(found() if given else found)
+            except Exception as error:
+                yield f"{name}()", [f"raises {type(error).__name__}"]
+
+
+def main(what: str = "names") -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # Quadrants writes about itself
     qd = importlib.import_module("quadrants")
     qd.init(arch=qd.cpu, log_level=qd.ERROR)
-    lines = list(names(qd, "qd", qd, set()))[1:]
-    for prefix, text in OBJECTS.items():
-        lines += of_object(prefix, eval(text, {"qd": qd, "kernel": kernel}))
+    if what == "results":
+        lines = [f"{name}: {kinds[0]}" for name, kinds in results(qd)]
+    else:
+        lines = list(names(qd, "qd", qd, set()))[1:]
+        for prefix, text in OBJECTS.items():
+            lines += of_object(prefix, eval(text, {"qd": qd, "kernel": kernel}))
     with os.fdopen(out, "w") as file:
         print(*sorted(set(lines)), sep="\n", file=file)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""What Quadrants' public names take and have, Octants' take and have, but for DIFFERENCES.
+"""What Quadrants' public names take, have and return, Octants' do too, but for DIFFERENCES.
 
-`quadrants_public.txt` is what `scripts/quadrants_surface.py` lists of Quadrants 1.3.3. Where
-Quadrants is installed, a test compares it with the list.
+`quadrants_public.txt` and `quadrants_results.txt` are what `scripts/quadrants_surface.py` lists of
+Quadrants 1.3.3. Where Quadrants is installed, tests compare it with the lists.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.names.test_absent_names import patterns as absent_names
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent.parent / "scripts" / "quadrants_surface.py"
 LINES = (HERE / "quadrants_public.txt").read_text().splitlines()
+RESULTS = (HERE / "quadrants_results.txt").read_text().splitlines()
 
 DIFFERENCES = {
     # Objects that programs get by other calls than that of their class.
@@ -86,6 +87,24 @@ DIFFERENCES = {
     "qd.ad.FwdMode.recover_kernels*": "an error that says what to do",
 }
 """Patterns of lines that Octants need not have, and why."""
+
+
+OTHER_DEFAULTS = {
+    "*.field(methods)": "None is {}",
+    "*.field(name)": "no name is shown where there is none",
+    "*emplate(element_type)": "None is any type",
+    "qd.linalg.*(dtype)": "f32, the same; None is the type of the matrix",
+}
+"""Parameters whose defaults differ, and why."""
+
+OTHER_RESULTS = {
+    "<*field>.dual: *Field": "None without a dual",
+    "<struct field>.grad: StructField": "None without a gradient",
+    "<block>.parent(): _Root": "an `SNode` like any block",
+    "<block>.ptr: SNodeCxx": "the block itself: there is no other object",
+    "<builder>.place(): NoneType": "the block, as that of a block",
+}
+"""Members of another type, and why."""
 
 
 @functools.cache
@@ -218,3 +237,74 @@ def test_the_list_is_that_of_the_installed_quadrants() -> None:
         [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=True
     )
     assert found.stdout.splitlines() == LINES
+
+
+def defaults() -> list[str]:
+    """The parameters with a default that have another one here, as ``name(parameter)``."""
+    other = []
+    for line in LINES:
+        name = line.partition("(")[0]
+        if line in differing() or "=" not in line:
+            continue
+        try:
+            own = inspect.signature(found(name)).parameters
+        except (AttributeError, TypeError, ValueError, qd.OctantsError):
+            continue
+        for one in parameters(line):
+            parameter, _, theirs = one.partition("=")
+            ours = own[parameter].default if theirs and parameter in own else None
+            if theirs and parameter in own and surface().default(ours) != f"={theirs}":
+                other.append(f"{name}({parameter})")
+    return other
+
+
+def test_other_defaults_have_a_reason() -> None:
+    assert [one for one in defaults() if not matches(one, [*OTHER_DEFAULTS])] == []
+    for one in OTHER_DEFAULTS:
+        assert fnmatch.filter(defaults(), one), f"{one} does not differ"
+
+
+def test_everything_has_a_docstring() -> None:
+    lines = [line.partition("(")[0] for line in LINES if line not in differing() and "(" in line]
+    without = []
+    for name in lines:
+        try:
+            value = found(name)
+        except (AttributeError, qd.OctantsError):
+            continue
+        if not (getattr(value, "__doc__", None) or "").strip():
+            without.append(name)
+    assert without == []
+    assert len(lines) > 500
+
+
+@functools.cache
+def other_results() -> list[str]:
+    """The lines of RESULTS of which Octants has the name, and another type."""
+    ours = dict(surface().results(qd))
+    other = []
+    for line in RESULTS:
+        name, _, theirs = line.partition(": ")
+        kinds = [kind.replace("Octants", "Quadrants") for kind in ours.get(name, [theirs])]
+        if theirs not in kinds and not theirs.startswith("raises "):
+            other.append(line)
+    return other
+
+
+def test_other_results_have_a_reason() -> None:
+    assert [
+        one for one in other_results() if not matches(one, [*OTHER_RESULTS, *DIFFERENCES])
+    ] == []
+    for one in OTHER_RESULTS:
+        assert fnmatch.filter(other_results(), one), f"{one} does not differ"
+    assert len(RESULTS) > 200
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("quadrants") is None, reason="compares with the installed Quadrants"
+)
+def test_the_results_are_those_of_the_installed_quadrants() -> None:
+    found = subprocess.run(
+        [sys.executable, str(SCRIPT), "results"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == RESULTS
