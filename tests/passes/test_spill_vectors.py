@@ -351,3 +351,37 @@ def test_the_gradient_of_what_was_overwritten_ignores_infinities() -> None:
     y.grad.fill(1.0)
     pick.grad(x, 4, y)
     assert x.grad.to_numpy().tolist() == [0, 0, 0, 0, 0, -1 / 25, 0, 0, 16]
+
+
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_lanes_whose_vectors_do_not_fit_the_stack_do_not_overwrite_records(lanes: int) -> None:
+    qd.init(arch=qd.cpu, offline_cache=False)
+    count, length = 64, 100
+
+    def made(simd: Any) -> Any:
+        @qd.kernel
+        def layers(x: qd.types.ndarray(qd.f32, 2), y: qd.types.ndarray(qd.f32, 1)):
+            qd.loop_config(simd=simd)
+            for n in range(count):
+                h = qd.Vector.zero(qd.f32, length)
+                for j in range(length):
+                    h[j] = x[n, j]
+                for t in range(3):
+                    o = qd.Vector.zero(qd.f32, length)
+                    for a in range(length):
+                        o[a] = qd.sin(h[a] + h[(a * 7 + t) % length])
+                    h = o
+                for a in range(length):
+                    y[n] += h[a]
+
+        return layers
+
+    gradients = []
+    for simd in (False, lanes):
+        x = qd.ndarray(qd.f32, (count, length), needs_grad=True)
+        y = qd.ndarray(qd.f32, (count,), needs_grad=True)
+        x.from_numpy(np.random.default_rng(0).normal(size=x.shape).astype(np.float32))
+        y.grad.fill(1.0)
+        made(simd).grad(x, y)
+        gradients.append(x.grad.to_numpy())
+    np.testing.assert_array_equal(*gradients)

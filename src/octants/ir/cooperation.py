@@ -14,6 +14,10 @@ LEAST_BLOCKS = "least_blocks"
 """The option of such a task of which a GPU should run so many blocks side by side."""
 
 
+ON_STACK = 1 << 16
+"""Bytes of local arrays that a CPU has on the stack, which may be that of a user's thread."""
+
+
 def is_cooperative(op: Operation) -> bool:
     """Whether an operation by itself makes its task one of blocks."""
     if op.is_convergent or op.orders_memory:

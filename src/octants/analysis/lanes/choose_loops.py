@@ -15,7 +15,7 @@ from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
-from octants.ir.cooperation import local_arrays, nbytes
+from octants.ir.cooperation import ON_STACK, local_arrays, nbytes
 from octants.ir.core import ArrayRef, Operation, Space, Task
 from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 
@@ -23,7 +23,6 @@ _FEW = 2  # values that a loop carries, and work items
 """Work items that are not worth lanes; carried values that fit the registers of several vectors."""
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
 _LARGE = 400  # operations on registers: a body of more has none to spare for several vectors
-_LOCAL = 1 << 16  # bytes: what the local arrays of the work items of a tile may take
 _HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
@@ -60,7 +59,7 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     size = sum(1 for _ in task.body.walk())
     lanes = _width(task, facts, vectors.lanes, count)
     if wanted is not None and wanted is not True:
-        lanes = int(wanted)
+        lanes = _on_stack(task, int(wanted))
     updates = _updates(task, noalias)
     gain, rows = LaneCost(task, facts, lanes, vectors, updates).gain, find_rows(task)
     if rows is not None:
@@ -132,11 +131,19 @@ def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
         if not (isinstance(op, ops.Access) and op.array.space is Space.LOCAL)
     )
     vectors = 1 if size > _LARGE else _vectors(task, facts)
-    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > _LOCAL:
+    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > ON_STACK:
         vectors //= 2
     lanes = width * vectors
     while count is not None and lanes >= 2 * max(count, _FEW):
         lanes //= 2
+    return lanes
+
+
+def _on_stack(task: Task, lanes: int) -> int:
+    """As many lanes as wanted, or as have their local arrays beside the task's records."""
+    if any(isinstance(op, ops.RecordAccess) for op in task.body.walk()):
+        while lanes > 1 and lanes * sum(map(nbytes, local_arrays(task))) > ON_STACK:
+            lanes //= 2
     return lanes
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from octants.codegen import messages
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.message_formats import memory_message
-from octants.ir.cooperation import local_arrays, nbytes
+from octants.diagnostics.exceptions import InternalError
+from octants.ir import ops
+from octants.ir.cooperation import ON_STACK, local_arrays, nbytes
 from octants.ir.core import Companion, Task
 
-_MOST = 1 << 16  # bytes on the stack, which may be that of a user's thread
 _ALIGNMENT = 16
 
 
@@ -24,7 +25,7 @@ def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
         total += -(-lanes * nbytes(array) // _ALIGNMENT) * _ALIGNMENT
     if not offsets:
         return
-    if total <= _MOST:
+    if total <= ON_STACK:
         base = f.on_stack("local", f"[{total} x i8]", _ALIGNMENT)
     else:
         base = _in_record_buffer(f, task, total)
@@ -34,6 +35,8 @@ def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
 
 def _in_record_buffer(f: FunctionText, task: Task, total: int) -> str:
     """Return the start of the record buffer, which such a task uses for nothing else."""
+    if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
+        raise InternalError(f"the local arrays of {task.name} would overwrite its records")
     f.record_buffer.require(
         str(total),
         lambda: messages.fail(f, memory_message(task.location), [str(total)]),
