@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import octants as qd
-from octants.compile_profile import Profile, profiled, stage
+from octants.compile_profile import CompileProfile, profiled, stage
 
 NUMBERS = itertools.count(12345)
 PROGRAM = """\
@@ -30,7 +30,7 @@ print("arguments:", sys.argv[1:])
 """
 
 
-def compiled() -> Profile:
+def compiled() -> CompileProfile:
     """The profile of a kernel and its gradient, which no other call compiles."""
     number = next(NUMBERS)
     qd.init(arch=qd.cpu, offline_cache=False)

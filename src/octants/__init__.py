@@ -67,7 +67,7 @@ from octants.data.tree_roots import root as root
 from octants.data.typing_stubs import field as field
 from octants.deferred_import import Deferred as _Deferred
 from octants.deferred_import import names_of as _names_of
-from octants.diagnostics.absent_names import Finder as _Finder
+from octants.diagnostics.absent_names import AbsentModuleFinder as _Finder
 from octants.diagnostics.exceptions import InternalError as InternalError
 from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError

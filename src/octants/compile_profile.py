@@ -63,7 +63,7 @@ class _Silent(Note):
 _SILENT = nullcontext(_Silent())
 
 
-class Profile:
+class CompileProfile:
     """The stages of all kernels that were compiled, in order of their first call."""
 
     def __init__(self) -> None:
@@ -138,13 +138,13 @@ class Profile:
         return "\n".join(_lines(self))
 
 
-_active: list[Profile] = []
+_active: list[CompileProfile] = []
 
 
 @contextmanager
-def profiled() -> Iterator[Profile]:
+def profiled() -> Iterator[CompileProfile]:
     """Time what is compiled meanwhile, in any thread, for the innermost profile."""
-    profile = Profile()
+    profile = CompileProfile()
     _active.append(profile)
     try:
         yield profile
@@ -194,7 +194,7 @@ def staged(
 # -- as text --------------------------------------------------------------------------------------
 
 
-def _lines(profile: Profile) -> Iterator[str]:
+def _lines(profile: CompileProfile) -> Iterator[str]:
     total = profile.seconds()
     for kernel in profile.kernels:
         seconds = profile.seconds(kernel)
@@ -207,7 +207,7 @@ def _lines(profile: Profile) -> Iterator[str]:
         yield _columns(name, seconds, total, calls, "")
 
 
-def _by_stage(profile: Profile) -> list[tuple[str, tuple[int, float]]]:
+def _by_stage(profile: CompileProfile) -> list[tuple[str, tuple[int, float]]]:
     """Calls and seconds of the stages of a name, the longest first."""
     found: dict[str, tuple[int, float]] = {}
     for entry in profile.entries.values():

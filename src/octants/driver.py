@@ -51,7 +51,7 @@ else:
 Run = Callable[[int], None]
 
 
-class Code:
+class LaunchableCode:
     """What can be launched: `run` takes the address of a parameter block.
 
     An artifact that is still being made, or is for a device that is still starting, is loaded when
@@ -280,19 +280,19 @@ def _show(chosen: Options, name: str, module: Module) -> None:
         (folder / f"{module.name}.{name}.ir").write_text(printer.to_text(module))
 
 
-def compile_module(module: Module, chosen: Options) -> Code:
+def compile_module(module: Module, chosen: Options) -> LaunchableCode:
     """Code for a lowered module."""
     _print_code(module, chosen)
     assert state.device is not None
     backend = backend_of(chosen.arch)
     if not backend.compiles:
-        return Code(None, backend.interpret(module, state.device, chosen))
-    return Code(_artifact(module, chosen))
+        return LaunchableCode(None, backend.interpret(module, state.device, chosen))
+    return LaunchableCode(_artifact(module, chosen))
 
 
-def load(artifact: Artifact) -> Code:
+def load(artifact: Artifact) -> LaunchableCode:
     """The code of an artifact that was in the cache."""
-    return Code(Making(artifact))
+    return LaunchableCode(Making(artifact))
 
 
 _artifacts: dict[tuple[Any, ...], Making] = {}

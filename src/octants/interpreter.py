@@ -169,7 +169,7 @@ def _float_to_int(_: Interpreter, op: ops.FloatToInt, env: dict[Value, Any]) -> 
         raise ArithmeticError(f"{env[op.x]} as {op.result.type} is not defined")
 
 
-def _launch_state(self: Interpreter, op: ops.LaunchState, env: dict[Value, Any]) -> None:
+def _launch_constant(self: Interpreter, op: ops.LaunchConstant, env: dict[Value, Any]) -> None:
     env[op.result] = convert({"seed": self.seed, "launch": self.launch}[op.name], op.result.type)
 
 
@@ -337,7 +337,7 @@ HANDLERS: dict[type[Operation], Callable[..., None]] = {
     ops.RandomStream: _random_stream,
     ops.Call: _call,
     ops.FloatToInt: _float_to_int,
-    ops.LaunchState: _launch_state,
+    ops.LaunchConstant: _launch_constant,
     ops.CustomDerivative: _custom_derivative,
     ops.For: _for,
     ops.While: _while,

@@ -34,7 +34,7 @@ class Divergence(Exception):
         self.item = item
 
 
-class Machine(Protocol):
+class OperationRunner(Protocol):
     """What runs operations, one at a time."""
 
     storage: dict[ArrayRef, Any]
@@ -62,7 +62,7 @@ class _Item:
         self.is_gone = False  # it ended before its time
 
 
-def run_blocks(machine: Machine, task: Task, environments: Iterable[Environment]) -> None:
+def run_blocks(machine: OperationRunner, task: Task, environments: Iterable[Environment]) -> None:
     """Run the work items of a task, whose values at the start are given in their order."""
     rest = iter(environments)
     runner = _Runner(machine, task)
@@ -71,7 +71,7 @@ def run_blocks(machine: Machine, task: Task, environments: Iterable[Environment]
 
 
 class _Runner:
-    def __init__(self, machine: Machine, task: Task) -> None:
+    def __init__(self, machine: OperationRunner, task: Task) -> None:
         self.machine = machine
         self.body = task.body
         self.block_dim, self.subgroup_size = sizes(task)

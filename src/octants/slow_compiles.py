@@ -30,7 +30,7 @@ _PERIOD = 0.5  # seconds between two changes of the line
 _MANY = 2_000  # operations of one line of source that are worth naming
 
 
-class Watch:
+class CompileWatch:
     """One compile. `module` is what is being compiled, None while the source is read."""
 
     def __init__(self, kernel: str, stream: TextIO | None = None) -> None:
@@ -119,7 +119,7 @@ _current = threading.local()
 
 def compiling(module: Module) -> None:
     """Say which module is being compiled, for the watch of this thread."""
-    watch: Watch | None = getattr(_current, "watch", None)
+    watch: CompileWatch | None = getattr(_current, "watch", None)
     if watch is not None:
         watch.module = module
 
@@ -134,7 +134,7 @@ def watched(kernel: str, part: str) -> Iterator[None]:
     if getattr(_current, "watch", None) is not None:
         yield
         return
-    watch = _current.watch = Watch(kernel)
+    watch = _current.watch = CompileWatch(kernel)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ import pytest
 
 import octants as qd
 from octants import slow_compiles
-from octants.slow_compiles import Watch, watched
+from octants.slow_compiles import CompileWatch, watched
 from tests.golden_files import check_golden, without_lines
 
 
@@ -99,7 +99,7 @@ def test_a_terminal_shows_the_kernel_until_it_is_compiled(monkeypatch: pytest.Mo
     monkeypatch.setattr(slow_compiles, "SHOW_AFTER", 0.001)
     monkeypatch.setattr(slow_compiles, "_PERIOD", 0.001)
     terminal = Terminal()
-    watch = Watch("simulate", terminal)
+    watch = CompileWatch("simulate", terminal)
     wait_for(lambda: "compiling" in terminal.getvalue())
     watch.end()
     shown = terminal.getvalue()
@@ -110,7 +110,7 @@ def test_a_terminal_shows_the_kernel_until_it_is_compiled(monkeypatch: pytest.Mo
 def test_a_file_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_compiles, "SHOW_AFTER", 0.001)
     stream = io.StringIO()
-    watch = Watch("simulate", stream)
+    watch = CompileWatch("simulate", stream)
     time.sleep(0.02)
     watch.end()
     assert stream.getvalue() == ""
@@ -152,12 +152,12 @@ def test_who_asks_for_details_sees_them(tmp_path: Path, level: str, is_shown: bo
 def test_a_compile_inside_another_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
-    class Counting(Watch):
+    class Counting(CompileWatch):
         def __init__(self, kernel: str) -> None:
             started.append(kernel)
             super().__init__(kernel)
 
-    monkeypatch.setattr(slow_compiles, "Watch", Counting)
+    monkeypatch.setattr(slow_compiles, "CompileWatch", Counting)
     with watched("outer", "primal"), watched("inner", "primal"):
         pass
     assert started == ["outer"]
@@ -168,7 +168,7 @@ def test_a_warning_waits_until_the_module_is_known(monkeypatch: pytest.MonkeyPat
     """The source alone may take long to read; then there is no line yet to name."""
     looked, warned = list[None](), list[Any]()
 
-    class Reading(Watch):
+    class Reading(CompileWatch):
         def _warn(self) -> bool:
             looked.append(None)
             return super()._warn()

@@ -15,7 +15,7 @@ import pytest
 
 from octants.cache import source_version
 from octants.cache import store as store_module
-from octants.cache.store import Store
+from octants.cache.store import FileStore
 from octants.diagnostics.exceptions import OctantsWarning
 from tests.cache.sessions import Sessions
 
@@ -90,7 +90,7 @@ def test_a_file_cannot_make_arbitrary_objects(sessions: Sessions, tmp_path: Path
             return os.mkdir, (str(tmp_path / "made"),)
 
     sessions.run(PROGRAM)
-    store = Store(sessions.cache)
+    store = FileStore(sessions.cache)
     for path in files(sessions):
         if b'"manifest"' not in path.read_bytes():
             store.write(path.name.removesuffix(".octants"), pickle.dumps(Evil()))
@@ -169,7 +169,7 @@ def test_files_that_cannot_be_read(sessions: Sessions, monkeypatch: pytest.Monke
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Store(tmp_path / "cache")
+    place = FileStore(tmp_path / "cache")
     place.write("a", b"first")
     monkeypatch.setattr(store_module.os, "replace", fail_with(errno.ENOSPC))
     with pytest.warns(OctantsWarning, match="cannot be written"):
@@ -181,18 +181,18 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def fill(place: Store, count: int, nbytes: int) -> None:
+def fill(place: FileStore, count: int, nbytes: int) -> None:
     for number in range(count):
         place.write(f"f{number}", bytes(nbytes))
         os.utime(place.folder / f"f{number}.octants", (number + 1.0, number + 1.0))
 
 
-def names(place: Store) -> set[str]:
+def names(place: FileStore) -> set[str]:
     return {path.stem for path in place.folder.glob("*.octants")}
 
 
 def test_what_was_not_used_for_the_longest_time_gives_way(tmp_path: Path) -> None:
-    place = Store(tmp_path, largest=8000, policy="lru")
+    place = FileStore(tmp_path, largest=8000, policy="lru")
     fill(place, 10, 1000)
     assert place.read("f0") is not None  # used now
     place.trim()
@@ -203,7 +203,7 @@ def test_what_was_not_used_for_the_longest_time_gives_way(tmp_path: Path) -> Non
 
 
 def test_what_is_oldest_gives_way(tmp_path: Path) -> None:
-    place = Store(tmp_path, largest=8000, policy="fifo")
+    place = FileStore(tmp_path, largest=8000, policy="fifo")
     fill(place, 10, 1000)
     place.read("f0")
     place.trim()
@@ -211,22 +211,22 @@ def test_what_is_oldest_gives_way(tmp_path: Path) -> None:
 
 
 def test_nothing_gives_way(tmp_path: Path) -> None:
-    for place in (Store(tmp_path, 10, "never"), Store(tmp_path, 0, "lru")):
+    for place in (FileStore(tmp_path, 10, "never"), FileStore(tmp_path, 0, "lru")):
         fill(place, 3, 1000)
         place.trim()
         assert len(names(place)) == 3
 
 
 def test_other_versions_give_way(tmp_path: Path) -> None:
-    Store(tmp_path, policy="version", version="1").write("old", b"")
-    place = Store(tmp_path, policy="version", version="2")
+    FileStore(tmp_path, policy="version", version="1").write("old", b"")
+    place = FileStore(tmp_path, policy="version", version="2")
     place.write("new", b"")
     place.trim()
     assert names(place) == {"new"}
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
-    place = Store(tmp_path)
+    place = FileStore(tmp_path)
     for name, age in (("dead", 7200.0), ("alive", 0.0)):
         (tmp_path / f"{name}.tmp").write_bytes(b"half")
         os.utime(tmp_path / f"{name}.tmp", (time.time() - age,) * 2)
@@ -249,11 +249,11 @@ def test_a_run_keeps_the_bound(sessions: Sessions) -> None:
 def test_threads_write_and_read_one_file(tmp_path: Path) -> None:
     """A reader sees one of the contents that were written, never a mixture, never a half."""
     contents = [bytes([k]) * 50_000 for k in range(4)]
-    Store(tmp_path).write("a", contents[0])
+    FileStore(tmp_path).write("a", contents[0])
     wrong: list[Any] = []
 
     def work(content: bytes) -> None:
-        place = Store(tmp_path)
+        place = FileStore(tmp_path)
         for _ in range(30):
             place.write("a", content)
             if place.read("a") not in contents:

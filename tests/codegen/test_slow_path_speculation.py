@@ -13,7 +13,7 @@ from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
 from octants.codegen.llvm.gpu.approximations import computed, series
-from octants.codegen.llvm.math_functions import Call
+from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir.cloning import copy_module
@@ -36,7 +36,7 @@ class RoughlyQuick(emulated_on_cpu.Emulated):
         (x,) = operands
 
         def right() -> str:
-            found: str = f.table[Call](f, Call(function(name, f32, True), [x], ""))
+            found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], ""))
             return found
 
         size = f.intrinsic("fabs", "float", [("float", x)])

@@ -64,7 +64,7 @@ def not_differentiable() -> None:
 
 
 @case
-def wrong_option() -> None:
+def wrong_array_option() -> None:
     tensor(f32, (3, 4), layout=Layout.SOA)
 
 

@@ -45,8 +45,8 @@ parallel @k_0 {
   %6: f32 = cast(%2)
   %7: i32 = float_to_int(%6)
   %8: i32 = float_to_int(%6)
-  %9: u64 = launch_state<seed>()
-  %10: u64 = launch_state<seed>()
+  %9: u64 = launch_constant<seed>()
+  %10: u64 = launch_constant<seed>()
   %11: i32 = cast(%9)
   %12: i32 = cast(%10)
   %13: i32 = binary<add>(%4, %5)
@@ -65,7 +65,7 @@ def test_operations_of_lowered_code_are_shared_where_they_are_equal() -> None:
     facts = Uniformity(module.tasks[0].body)
     by_name = {op.NAME: op for op in module.walk()}
     assert facts.varies(by_name["call"].result)
-    assert not facts.varies(by_name["launch_state"].result)
+    assert not facts.varies(by_name["launch_constant"].result)
     simplify(module)
     text = to_text(module)
-    assert [text.count(name) for name in ("call<", "float_to_int", "launch_state")] == [1, 1, 1]
+    assert [text.count(name) for name in ("call<", "float_to_int", "launch_constant")] == [1, 1, 1]

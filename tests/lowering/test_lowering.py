@@ -68,7 +68,7 @@ def check_legal(block: Block, legal: Legal) -> None:
             assert op.result.type in legal.fma
         else:
             kinds = (ops.Constant, ops.Select, ops.Bitcast, ops.Call, ops.FloatToInt)
-            assert isinstance(op, (*kinds, ops.LaunchState, ops.Yield)), op
+            assert isinstance(op, (*kinds, ops.LaunchConstant, ops.Yield)), op
 
 
 def edges(dtype: DType) -> list[Any]:

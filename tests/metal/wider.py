@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from octants.codegen.instruction_writer import Element, Pointer
+from octants.codegen.instruction_writer import Pointer, UnaddressedElement
 from octants.codegen.metal import compile as compiling
 from octants.codegen.metal.instruction_writer import MetalCode
 from octants.codegen.metal.library_text import LibraryText, Literal
@@ -67,7 +67,7 @@ class WiderCode(MetalCode):
         return self._assign(self.library.type(dtype), self._atomic("load", dtype, address))
 
     def exchange_if(self, dtype: DType, address: Pointer, expected: str, value: str) -> str:
-        if dtype.bits != 64 or isinstance(address, Element) and dtype.bits != 64:
+        if dtype.bits != 64 or isinstance(address, UnaddressedElement) and dtype.bits != 64:
             return super().exchange_if(dtype, address, expected, value)
         pointer = self._pointer(address, "atomic_ulong")
         return self._assign("ulong", f"exchange_if({pointer}, {expected}, {value})")

@@ -6,13 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from octants.codegen.spirv.opcodes import MAGIC, BuiltIn, Capability, Decoration, Mode, Op, Storage
+from octants.codegen.spirv.opcodes import (
+    MAGIC,
+    BuiltIn,
+    Capability,
+    Decoration,
+    Mode,
+    Op,
+    StorageClass,
+)
 
 _NAMES = {
     Op.CAPABILITY: (Capability,),
     Op.DECORATE: (None, Decoration, BuiltIn),
     Op.EXECUTION_MODE: (None, Mode),
-    Op.TYPE_POINTER: (None, Storage),
+    Op.TYPE_POINTER: (None, StorageClass),
 }
 _STRINGS = {Op.EXTENSION: 0, Op.EXT_INST_IMPORT: 1, Op.ENTRY_POINT: 2}
 _TYPES = {op for op in Op if op.name.startswith("TYPE_")} | {Op.LABEL, Op.EXT_INST_IMPORT}

@@ -10,7 +10,7 @@ from octants.runtime.arguments.parameters import Annotation, StructAnnotation
 from octants.types.specialisation_signature import ScalarType
 
 
-class FrozenStruct:
+class StructCopy:
     """A copy of the members of a struct argument."""
 
     def __init__(self, members: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ def freeze(specialisation: Specialisation, arguments: tuple[Any, ...]) -> tuple[
 
 def _freeze(annotation: Annotation, value: Any) -> Any:
     if isinstance(annotation, StructAnnotation):
-        return FrozenStruct(
+        return StructCopy(
             {name: _freeze(member, getattr(value, name)) for name, member in annotation.members}
         )
     if isinstance(annotation, ScalarType) and annotation.element_shape:

@@ -15,7 +15,7 @@ from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import (
     CannotCheck,
     LossNotLaunched,
-    WrongAdjoint,
+    WrongAdjointSeed,
     WrongLoss,
 )
 from octants.ir.core import Companion
@@ -194,14 +194,14 @@ def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
         return [_make_loss(loss, seed)]
     seeds = [None] * len(loss) if seed is None else list(seed)
     if len(seeds) != len(loss):
-        raise WrongAdjoint(f"{len(loss)} losses", f"its length is {len(seeds)}").at(None)
+        raise WrongAdjointSeed(f"{len(loss)} losses", f"its length is {len(seeds)}").at(None)
     return [each for pair in zip(loss, seeds, strict=True) for each in make_losses(*pair)]
 
 
 def _make_loss(loss: Any, seed: Any) -> Loss:
     if isinstance(loss, OuterLoss):
         if seed is not None:
-            raise WrongAdjoint("a loss of another library", "scale the loss itself").at(None)
+            raise WrongAdjointSeed("a loss of another library", "scale the loss itself").at(None)
         return loss
     if isinstance(loss, BoundKernel):
         return KernelLoss(loss.kernel, seed)

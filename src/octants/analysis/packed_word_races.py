@@ -28,7 +28,7 @@ from octants.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
+class WordBits:
     """Some bits of a word: those of a mask, moved up by what is known when the kernel runs."""
 
     mask: int
@@ -53,8 +53,8 @@ class PackedWords:
             self._definitions.update((result, op) for result in op.results)
             for operand in op.operands:
                 self._users.setdefault(operand, []).append(op)
-        self.reads: dict[Array, list[tuple[ops.Access, Bits]]] = {}
-        self.changes: dict[Array, list[tuple[ops.Access, ops.Access, Bits]]] = {}
+        self.reads: dict[Array, list[tuple[ops.Access, WordBits]]] = {}
+        self.changes: dict[Array, list[tuple[ops.Access, ops.Access, WordBits]]] = {}
 
     def take(self, accesses: Sequence[ops.Access]) -> bool:
         """Note the accesses to one array; whether all of them are those of a quantised field."""
@@ -81,7 +81,7 @@ class PackedWords:
                 found.setdefault(op, []).append(bits.shift)
         return found
 
-    def positions(self, bits: Bits) -> list[Value]:
+    def positions(self, bits: WordBits) -> list[Value]:
         """Values that are equal wherever two shifts are: the position along each axis of a word.
 
         Positions outside of the word do not count, as elements out of bounds do not.
@@ -132,12 +132,12 @@ class PackedWords:
         for user in self._users.get(loop.results[position], ()):
             self.reads[load.array].append((load, self._read(user, loop.results[position])))
 
-    def _read(self, user: Operation, word: Value) -> Bits:
+    def _read(self, user: Operation, word: Value) -> WordBits:
         """The bits of a word that an operation reads."""
         if not isinstance(user, ops.Binary) or user.lhs is not word:
             raise UnknownAccess
         if user.fn == "and":
-            return Bits(self._number(user.rhs))
+            return WordBits(self._number(user.rhs))
         if user.fn != "ushr":
             raise UnknownAccess
         masks = [self._mask(each, user.result) for each in self._users.get(user.result, ())]
@@ -145,24 +145,24 @@ class PackedWords:
         mask = whole if None in masks else _union(mask for mask in masks if mask is not None)
         shift = self._definitions.get(user.rhs)
         if isinstance(shift, ops.Constant):
-            return Bits(mask << shift.value & whole)
+            return WordBits(mask << shift.value & whole)
         if mask == whole:
             raise UnknownAccess
-        return Bits(mask, user.rhs)
+        return WordBits(mask, user.rhs)
 
     def _mask(self, user: Operation, value: Value) -> int | None:
         if isinstance(user, ops.Binary) and user.fn == "and" and user.lhs is value:
             return self._number(user.rhs)
         return None
 
-    def _changed(self, word: Value, value: Value) -> Iterator[Bits]:
+    def _changed(self, word: Value, value: Value) -> Iterator[WordBits]:
         """The bits of a word that are not those of ``word`` in ``value``."""
         while value is not word:
             either = self._definitions.get(value)
             if isinstance(either, ops.Binary) and either.fn == "or":
                 constant = self._definitions.get(either.rhs)
                 if either.lhs is word and isinstance(constant, ops.Constant):
-                    yield Bits(constant.value)
+                    yield WordBits(constant.value)
                     return
                 value = either.lhs
             kept = self._definitions.get(value)
@@ -171,15 +171,15 @@ class PackedWords:
             yield self._not_in(kept.rhs)
             value = kept.lhs
 
-    def _not_in(self, mask: Value) -> Bits:
+    def _not_in(self, mask: Value) -> WordBits:
         """The bits that a mask does not keep."""
         op = self._definitions.get(mask)
         if isinstance(op, ops.Constant):
-            return Bits(~op.value & ((1 << mask.type.bits) - 1))
+            return WordBits(~op.value & ((1 << mask.type.bits) - 1))
         moved = self._definitions.get(op.x) if isinstance(op, ops.Unary) else None
         if not isinstance(moved, ops.Binary) or moved.fn != "shl":
             raise UnknownAccess
-        return Bits(self._number(moved.lhs), moved.rhs)
+        return WordBits(self._number(moved.lhs), moved.rhs)
 
     def _number(self, value: Value) -> int:
         op = self._definitions.get(value)
@@ -215,7 +215,7 @@ def overlapping(array: Array, packed: PackedWords, known: Enumeration) -> Iterat
                 yield SharedBits(exchange, other, both, positions)
 
 
-def _executions(known: Enumeration, op: ops.Access, bits: Bits) -> Executions | None:
+def _executions(known: Enumeration, op: ops.Access, bits: WordBits) -> Executions | None:
     found = known.found.get(op)
     if found is None or bits.shift is None:
         return found

@@ -27,7 +27,7 @@ _Span = tuple[int, int]
 
 
 @dataclass(eq=False, slots=True)
-class Storage:
+class VectorGroup:
     """Vectors that can share an array, by the operations that access them.
 
     `component` has the versions of each component; those that belong to several are left out.
@@ -43,8 +43,8 @@ class VectorStorage:
     """The storages of a task's body; `of` has that of each access."""
 
     def __init__(self, body: Block) -> None:
-        self.of: dict[Operation, Storage] = {}
-        self.within: dict[Operation, dict[Storage, None]] = {}
+        self.of: dict[Operation, VectorGroup] = {}
+        self.within: dict[Operation, dict[VectorGroup, None]] = {}
         self.loops: dict[Operation, tuple[Operation, ...]] = {}
         self.origin: dict[Value, tuple[Operation, ...]] = {}
         self.constants: set[Value] = set()
@@ -167,11 +167,11 @@ class VectorStorage:
                     alike.join(other, number)
             for k, value in enumerate(key):
                 holders.setdefault((value, k, len(key)), []).append(number)
-        storages: dict[int, Storage] = {}
+        storages: dict[int, VectorGroup] = {}
         for op in accesses:
             root = alike.find(owner[op])
             if root not in storages:
-                storages[root] = Storage(op.components[0].type, len(op.components))
+                storages[root] = VectorGroup(op.components[0].type, len(op.components))
             storage = self.of[op] = storages[root]
             storage.accesses.append(op)
             for around, _ in self._around[op]:
@@ -181,12 +181,12 @@ class VectorStorage:
             if root in storages:
                 self._add_components(storages[root], key)
 
-    def _add_components(self, storage: Storage, key: tuple[Value, ...]) -> None:
+    def _add_components(self, storage: VectorGroup, key: tuple[Value, ...]) -> None:
         for k, value in enumerate(key):
             if value not in self.constants and storage.component.setdefault(value, k) != k:
                 storage.component[value] = -1
 
-    def component(self, storage: Storage, value: Value) -> int | None:
+    def component(self, storage: VectorGroup, value: Value) -> int | None:
         """Which component of the vectors in a storage a value is a version of."""
         found = storage.component.get(self.version(value), -1)
         return found if found >= 0 else None

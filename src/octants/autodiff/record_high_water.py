@@ -172,12 +172,12 @@ class HighWaterMarks:
 
     # -- branches ----------------------------------------------------------------------------------
 
-    def branches(self) -> Branches:
+    def branches(self) -> BranchMarks:
         """Begin an if."""
-        return Branches(self)
+        return BranchMarks(self)
 
 
-class Branches:
+class BranchMarks:
     """The high-water marks of the two branches of an if, which are emitted one after the other.
 
     Call `branch` around each branch, `join` before the if is built, and `note` after it.

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from octants.cache import source_version
-from octants.cache.store import Store
+from octants.cache.store import FileStore
 from octants.diagnostics.exceptions import OctantsError
 from octants.hashing import blake2b
 from octants.options import Options
 
 
 class _InUse:
-    store: Store | None = None
+    store: FileStore | None = None
 
 
 def start(chosen: Options) -> None:
@@ -38,9 +38,9 @@ def is_empty(chosen: Options) -> bool:
         return True
 
 
-def store_of(chosen: Options) -> Store:
+def store_of(chosen: Options) -> FileStore:
     """The folder of these options."""
-    return Store(
+    return FileStore(
         chosen.cache_directory,
         chosen.offline_cache_max_size_of_files,
         chosen.offline_cache_cleaning_policy,
@@ -67,7 +67,7 @@ def cached_bytes(
     return found
 
 
-def store() -> Store | None:
+def store() -> FileStore | None:
     """The store in use."""
     return _InUse.store
 

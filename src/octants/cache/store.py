@@ -44,7 +44,7 @@ class CacheFile:
     head: dict[str, Any]
 
 
-class Store:
+class FileStore:
     """A folder of files by name, of at most ``largest`` bytes together; 0 sets no bound.
 
     ``policy`` says what gives way: with "lru" what was not used for the longest time, with "fifo"

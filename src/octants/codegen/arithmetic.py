@@ -153,9 +153,9 @@ def random(f: FunctionEmitter, op: ops.Random) -> None:
     f.bind(op.result, _lowered(f, block, f.use(op.stream), f.use(op.draw)))
 
 
-def launch_state(f: FunctionEmitter, op: ops.LaunchState) -> None:
+def launch_constant(f: FunctionEmitter, op: ops.LaunchConstant) -> None:
     """Read the seed, or the launch number, from the parameter block."""
-    f.bind(op.result, f.launch_state(op.name))
+    f.bind(op.result, f.launch_constant(op.name))
 
 
 TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
@@ -171,5 +171,5 @@ TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
     ops.Random: random,
     ops.RandomStream: random_stream,
     ops.Call: call,
-    ops.LaunchState: launch_state,
+    ops.LaunchConstant: launch_constant,
 }

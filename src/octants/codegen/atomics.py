@@ -11,7 +11,7 @@ from collections.abc import Callable
 from octants.codegen import arithmetic
 from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.function import FunctionEmitter
-from octants.codegen.instruction_writer import Element, Operand, Pointer, register
+from octants.codegen.instruction_writer import Operand, Pointer, UnaddressedElement, register
 from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
@@ -47,7 +47,7 @@ def update(f: FunctionEmitter, fn: str, dtype: DType, address: Pointer, value: O
 
 
 def _has_instruction(f: FunctionEmitter, fn: str, dtype: DType, address: Pointer) -> bool:
-    if isinstance(address, Element) and (dtype.is_float or dtype.bits < 32):
+    if isinstance(address, UnaddressedElement) and (dtype.is_float or dtype.bits < 32):
         return False  # its word holds 32 truth values
     return (
         fn in _NATIVE and dtype is not f16 and f.code.has_atomic(fn, u8 if dtype is u1 else dtype)
@@ -85,7 +85,7 @@ class _Word:
         code = self._code = f.code
         self._dtype, self._word, self._address = dtype, word_of(dtype), address
         self._bits = max(8, dtype.bits)
-        self._is_part = dtype.bits < 32 and not isinstance(address, Element)
+        self._is_part = dtype.bits < 32 and not isinstance(address, UnaddressedElement)
         stored = _STORED.get(dtype, dtype)
         if self._is_part and code.has_atomic("exchange", stored):
             self._is_part, self._word = False, stored

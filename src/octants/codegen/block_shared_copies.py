@@ -8,7 +8,7 @@ from octants.codegen import atomics, memory
 from octants.codegen.bit_words import word_of
 from octants.codegen.block_shared_candidates import count
 from octants.codegen.function import ThreadFunction
-from octants.codegen.instruction_writer import Element, Operand, ThreadCode
+from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, i64, u32
 
@@ -22,7 +22,7 @@ def begin(f: ThreadFunction, targets: list[ArrayRef]) -> None:
         f.shared_arrays[target] = copy
 
         def clear(number: Operand, copy: object = copy, word: DType = word) -> None:
-            code.store(Element(copy, number), word, code.constant(0, word))
+            code.store(UnaddressedElement(copy, number), word, code.constant(0, word))
 
         _each(code, count(target), clear)
     if targets:
@@ -42,7 +42,7 @@ def _add(f: ThreadFunction, target: ArrayRef) -> None:
     code, dtype, copy = f.code, target.array.dtype, f.shared_arrays.pop(target)
 
     def add(number: Operand) -> None:
-        value = memory.read(code, Element(copy, number), dtype)
+        value = memory.read(code, UnaddressedElement(copy, number), dtype)
         is_some = code.compare("ne", dtype, value, code.constant(0, dtype))
 
         def update() -> None:

@@ -98,7 +98,7 @@ class FunctionEmitter(Protocol):
     def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
         """Write a block's operations for given arguments; return the operands that it yields."""
 
-    def launch_state(self, name: str) -> Operand:
+    def launch_constant(self, name: str) -> Operand:
         """Return the launch's "seed", or its number ("launch"), u64."""
 
     def wide(self, value: Value) -> Operand:

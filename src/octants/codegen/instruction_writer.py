@@ -27,7 +27,7 @@ MutableSlot: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class UnaddressedElement:
     """An element of an array without an address; `index` is a u32."""
 
     array: Any
@@ -35,7 +35,7 @@ class Element:
 
 
 Pointer: TypeAlias = Any
-"""An address, or an `Element`. Code that targets share computes addresses through `Code` alone."""
+"""An address, or an `UnaddressedElement`. Shared code computes addresses through `Code` alone."""
 
 
 def register(dtype: DType) -> DType:
@@ -212,7 +212,7 @@ class Code(ABC):
 
     @abstractmethod
     def local_array(self, dtype: DType, count: int) -> Any:
-        """Declare an array in memory of the work item, for `Element`."""
+        """Declare an array in memory of the work item, for `UnaddressedElement`."""
 
     @abstractmethod
     def atomic_load(self, address: Pointer, dtype: DType) -> Operand:

@@ -7,7 +7,13 @@ from typing import Any
 
 from octants.codegen.bit_words import from_word, to_word, word_of
 from octants.codegen.function import FunctionEmitter
-from octants.codegen.instruction_writer import Code, Element, Operand, Pointer, ThreadCode
+from octants.codegen.instruction_writer import (
+    Code,
+    Operand,
+    Pointer,
+    ThreadCode,
+    UnaddressedElement,
+)
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words
@@ -83,14 +89,14 @@ def address_of(
 
 def _element(
     f: FunctionEmitter, offset: Offset, memory: Any, array: Array, indices: Sequence[Value]
-) -> Element:
+) -> UnaddressedElement:
     """Return the element of a shared or local array without addresses."""
     stride = 1
     extents = (*(array.fixed_shape or ()), *array.element_shape)
     for index, extent in zip(reversed(indices), reversed(extents), strict=True):
         offset.add(f.index(index), stride)
         stride *= extent
-    return Element(memory, f.code.convert(offset.number(), i64, u32))
+    return UnaddressedElement(memory, f.code.convert(offset.number(), i64, u32))
 
 
 def add_indices(
@@ -173,7 +179,7 @@ def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
 
 def read(code: Code, address: Pointer, dtype: DType, of: ArrayRef | None = None) -> Operand:
     """Load a number, and convert it to its register format."""
-    if isinstance(address, Element):
+    if isinstance(address, UnaddressedElement):
         return from_word(code, dtype, code.load(address, word_of(dtype)))
     if dtype is u1:
         return code.compare("ne", u8, code.load(address, u8, of), code.constant(0, u8))
@@ -186,7 +192,7 @@ def write(
     code: Code, address: Pointer, dtype: DType, operand: Operand, of: ArrayRef | None = None
 ) -> None:
     """Convert a number to its memory format, and store it."""
-    if isinstance(address, Element):
+    if isinstance(address, UnaddressedElement):
         code.store(address, word_of(dtype), to_word(code, dtype, operand))
     elif dtype is f16:
         code.store(address, u16, code.convert(code.half_bits(operand), u32, u16), of)

@@ -16,7 +16,7 @@ from typing import Any
 from octants import abi
 from octants.codegen import messages
 from octants.codegen.function import FunctionEmitter
-from octants.codegen.instruction_writer import Code, Element, Operand, register
+from octants.codegen.instruction_writer import Code, Operand, UnaddressedElement, register
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording_facts import counted_pushes, may_exceed_record_buffer
 from octants.ir import ops
@@ -111,11 +111,11 @@ def _pop_local(f: FunctionEmitter, op: ops.RecordPop) -> None:
 
 def _local(
     f: FunctionEmitter, record: Record, slots: list[int], index: Operand
-) -> tuple[Element, Any]:
+) -> tuple[UnaddressedElement, Any]:
     """Return the element of a member of an iteration, and its type."""
     dtype = register(record.slots[slots[0]]) if len(slots) == 1 else u32
     array = f.local_array((record, slots[0]), dtype, record.local)
-    return Element(array, f.code.convert(index, i64, u32)), dtype
+    return UnaddressedElement(array, f.code.convert(index, i64, u32)), dtype
 
 
 # -- counts and capacities ----------------------------------------------------------------------

@@ -36,7 +36,7 @@ _ELSEWHERE = {
 """Modules that Octants has itself. Those of ``octants.compat.quadrants`` are not listed."""
 
 
-class Finder(MetaPathFinder, Loader):
+class QuadrantsFinder(MetaPathFinder, Loader):
     """Answers imports of ``quadrants`` and its modules by modules of Octants."""
 
     def __init__(self) -> None:
@@ -94,12 +94,12 @@ def install() -> None:
         return
     if _NAME in sys.modules:
         raise QuadrantsIsImported(_origin(sys.modules[_NAME])).at(None)
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, QuadrantsFinder())
 
 
 def is_installed() -> bool:
     """Whether `install` was called."""
-    return any(isinstance(finder, Finder) for finder in sys.meta_path)
+    return any(isinstance(finder, QuadrantsFinder) for finder in sys.meta_path)
 
 
 def _origin(module: ModuleType) -> str:

@@ -26,7 +26,7 @@ from octants.data.errors import (
     WrongNumberOfIndices,
     describe,
 )
-from octants.data.host_element_access import ElementRange, Window
+from octants.data.host_element_access import ElementRange, HostWindow
 from octants.data.host_value_conversion import check_shape, convert_array, convert_element, is_ready
 from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
@@ -89,7 +89,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     """Whether the memory is that of another library, which does not want it to be written."""
 
     _kind = "tensor"
-    _opened: Window | None = None
+    _opened: HostWindow | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
     _exported: Any = None  # notifies the device of the end, once the address was exported
@@ -111,15 +111,15 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """An error if other libraries cannot get the memory itself; see `Field`."""
 
     @abstractmethod
-    def _open(self) -> Window:
+    def _open(self) -> HostWindow:
         """The window on the elements; allocates them. Called once."""
 
     @internal
-    def window(self) -> Window:
+    def window(self) -> HostWindow:
         """The elements in memory; an error if they are there no longer."""
         return self._opened or self._reopen()
 
-    def _reopen(self) -> Window:
+    def _reopen(self) -> HostWindow:
         self.require_alive()
         self._opened = self._open()
         return self._opened
@@ -333,7 +333,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             return values.astype(dtype)
         return convert_array("to_numpy()", values, target)
 
-    def _share(self, window: Window, dtype: Any) -> Array:
+    def _share(self, window: HostWindow, dtype: Any) -> Array:
         self.require_shareable()
         view = window.view()
         what = f"sharing {self.describe()}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.data.errors import ExtentTooLarge, WrongAxes, WrongExtents, WrongOption, describe
+from octants.data.errors import ExtentTooLarge, WrongArrayOption, WrongAxes, WrongExtents, describe
 from octants.types.matrix_values import Matrix
 
 LETTERS = "ijklmnopqrst"
@@ -99,11 +99,13 @@ def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:
         return None
     numbers = _integers(offset)
     if numbers is None:
-        raise WrongOption(what, "offset", f"is a tuple of integers, not {describe(offset)}").at(
+        raise WrongArrayOption(
+            what, "offset", f"is a tuple of integers, not {describe(offset)}"
+        ).at(None)
+    if len(numbers) != rank:
+        raise WrongArrayOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at(
             None
         )
-    if len(numbers) != rank:
-        raise WrongOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at(None)
     return numbers
 
 

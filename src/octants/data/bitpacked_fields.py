@@ -13,7 +13,7 @@ from octants.data.quant_field import QuantField, WordSlots
 from octants.data.tree import SNode
 from octants.diagnostics.quant_errors import WrongPacking
 from octants.internal_members import internal
-from octants.types.quantised_types import Packing, QuantFloat, QuantType, Slot
+from octants.types.quantised_types import BitPosition, Packing, QuantFloat, QuantType
 from octants.types.scalars import DType, u32, u64
 
 
@@ -39,7 +39,7 @@ class BitpackedFields:
         """
         self._bits = _check_bits("BitpackedFields", max_num_bits)
         self._words: ScalarField = ScalarField(_word_type(self._bits))
-        self._slots: list[Slot] = []
+        self._slots: list[BitPosition] = []
         self._fields: list[tuple[QuantField, tuple[int, ...]]] = []
         self._used = 0
         self._groups = 0
@@ -76,7 +76,7 @@ class BitpackedFields:
             self._fields.append((field, tuple(range(first, len(self._slots)))))
         self._used = used
 
-    def _laid_out(self, fields: Sequence[QuantField], shared: bool) -> Iterator[Slot]:
+    def _laid_out(self, fields: Sequence[QuantField], shared: bool) -> Iterator[BitPosition]:
         """The slots of the components of fields, in order."""
         kinds = [field.quant_type for field in fields for _ in range(_count(field))]
         position, exponent = self._used, -1
@@ -85,7 +85,7 @@ class BitpackedFields:
             if isinstance(kind, QuantFloat) and not (shared and exponent >= 0):
                 exponent, position = position, position + kind.exponent
             at = exponent if isinstance(kind, QuantFloat) else -1
-            slot = Slot(kind, position, at, self._groups if shared else 0)
+            slot = BitPosition(kind, position, at, self._groups if shared else 0)
             position += slot.width
             yield slot
 
@@ -132,7 +132,7 @@ class QuantArray:
         words = ScalarField(_word_type(self._bits))
         self._block.place(words)
         self._is_used = True
-        packing = Packing(words.dtype, (Slot(field.quant_type, 0),))
+        packing = Packing(words.dtype, (BitPosition(field.quant_type, 0),))
         field.note_word_slots(self._word_slots(words, packing))
         return self
 
@@ -190,7 +190,7 @@ def _count(field: QuantField) -> int:
     return math.prod(field.element_shape)
 
 
-def _end(slot: Slot) -> int:
+def _end(slot: BitPosition) -> int:
     return slot.first + slot.width
 
 

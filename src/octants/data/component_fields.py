@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.data.array_base import Array, Tensor
 from octants.data.axes import is_integer
-from octants.data.errors import WrongOption
+from octants.data.errors import WrongArrayOption
 from octants.types.scalars import DType
 
 
@@ -59,7 +59,7 @@ class ComponentField:
             problem = (
                 f"of shape {self.shape} cannot be written from an array of shape {given.shape}"
             )
-            raise WrongOption(self.field.describe(), "component", problem).at(None)
+            raise WrongArrayOption(self.field.describe(), "component", problem).at(None)
         for index in np.ndindex(self.shape):
             self[index] = given[index].item()
 
@@ -77,5 +77,5 @@ def check_component(field: Any, indices: tuple[int, ...]) -> tuple[int, ...]:
     fits = len(given) == len(shape) and all(map(is_integer, given))
     if not fits or not all(0 <= k < extent for k, extent in zip(given, shape, strict=True)):
         problem = f"of an element of shape {shape} cannot be {indices}"
-        raise WrongOption(field.describe(), "component", problem).at(None)
+        raise WrongArrayOption(field.describe(), "component", problem).at(None)
     return tuple(int(k) for k in given)

@@ -8,7 +8,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.errors import CannotShare
-from octants.data.host_element_access import Window
+from octants.data.host_element_access import HostWindow
 from octants.deferred_import import Deferred
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _CPU = (1, 0)
 
 def capsule(
     what: str,
-    window: Window,
+    window: HostWindow,
     is_read_only: bool,
     stream: int | None,
     max_version: tuple[int, int] | None,
@@ -61,7 +61,7 @@ def capsule(
     return dlpack.export_capsule(part, versioned=bool(max_version), flags=dlpack.IS_COPY * is_copy)
 
 
-def _copied(window: Window) -> tuple[np.ndarray[Any, Any], Any]:
+def _copied(window: HostWindow) -> tuple[np.ndarray[Any, Any], Any]:
     part = window.part()
     if part is None:
         raise CannotShare("a copy", SPLIT, "use `to_numpy()` or `to_torch()`").at(None)
@@ -69,7 +69,7 @@ def _copied(window: Window) -> tuple[np.ndarray[Any, Any], Any]:
     return (saved, None) if isinstance(saved, np.ndarray) else (saved.part, saved.owner)
 
 
-def _shared(what: str, window: Window) -> np.ndarray[Any, Any]:
+def _shared(what: str, window: HostWindow) -> np.ndarray[Any, Any]:
     part = window.part()
     if part is None:
         raise CannotShare(what, SPLIT, "use `to_numpy()`").at(None)

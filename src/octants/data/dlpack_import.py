@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from octants.data import current_runtime, other_libraries
 from octants.data.axes import check_extents
 from octants.data.element_types import needed_companions, require_differentiable
-from octants.data.errors import CannotShare, WrongArray, WrongOption, describe
+from octants.data.errors import CannotShare, WrongArray, WrongArrayOption, describe
 from octants.data.ndarray import Ndarray, class_of
 from octants.deferred_import import Deferred
 from octants.runtime.device import Device
@@ -52,9 +52,9 @@ def from_dlpack(
     """
     if element_dim not in (0, 1, 2):
         advice = "elements are numbers, vectors or matrices"
-        raise WrongOption(_WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice).at(
-            None
-        )
+        raise WrongArrayOption(
+            _WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice
+        ).at(None)
     part = _import(current_runtime.device(), source)
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:

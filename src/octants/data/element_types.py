@@ -7,9 +7,9 @@ from typing import Any
 from octants.data.axes import is_integer
 from octants.data.errors import (
     NotDifferentiable,
+    WrongArrayOption,
     WrongDtype,
     WrongElementShape,
-    WrongOption,
     describe,
 )
 from octants.types.companions import Companion
@@ -54,7 +54,9 @@ def check_element_shape(
         raise WrongElementShape(what, describe(shape)).at(None)
     if ndim is not None and ndim != len(shape):
         if ndim != 1 or len(shape) != 2 or shape[1] != 1:
-            raise WrongOption(what, "ndim", f"cannot be {ndim} for elements of {shape}").at(None)
+            raise WrongArrayOption(what, "ndim", f"cannot be {ndim} for elements of {shape}").at(
+                None
+            )
         return (int(shape[0]),)
     return tuple(int(extent) for extent in shape)
 

@@ -74,7 +74,7 @@ class NotDifferentiable(UserError):
     remedy = "leave out `needs_grad` and `needs_dual`, or use a floating-point type"
 
 
-class WrongOption(UserError):
+class WrongArrayOption(UserError):
     """A keyword of `field` or `tensor` with a value that it cannot have."""
 
     what: str

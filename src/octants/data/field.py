@@ -12,7 +12,7 @@ from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
 from octants.data.component_fields import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
-from octants.data.host_element_access import ElementRange, Window
+from octants.data.host_element_access import ElementRange, HostWindow
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
 from octants.data.tree_allocation import allocate
 from octants.deferred_import import Deferred
@@ -228,7 +228,7 @@ class Field(Tensor[E], FieldHandle):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _open(self) -> Window:
+    def _open(self) -> HostWindow:
         tree = self._place_node().tree
         with self._runtime.lock:
             if self._opened is None:
@@ -237,7 +237,7 @@ class Field(Tensor[E], FieldHandle):
         return self._opened
 
     @internal
-    def settle(self, window: Window, layout: Layout) -> None:
+    def settle(self, window: HostWindow, layout: Layout) -> None:
         """Take the memory that `allocate` gives."""
         self._opened, self._layout = window, layout
         self._is_sparse = self.sparsity is not None

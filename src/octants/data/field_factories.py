@@ -14,7 +14,7 @@ from octants.data.element_types import (
     needed_companions,
     require_differentiable,
 )
-from octants.data.errors import WrongOption, describe
+from octants.data.errors import WrongArrayOption, describe
 from octants.data.field import Field, MatrixField, ScalarField
 from octants.data.tree import Mirror, SNode
 from octants.data.tree_roots import root
@@ -64,7 +64,9 @@ def field(
     if hasattr(dtype, "members"):
         if order is not None:
             advice = "build the blocks with `qd.root.dense(...)`"
-            raise WrongOption("field", "order", "is not for fields of structs", advice).at(None)
+            raise WrongArrayOption("field", "order", "is not for fields of structs", advice).at(
+                None
+            )
         return dtype.field(
             shape, name=name, offset=offset, needs_grad=needs_grad, needs_dual=needs_dual
         )
@@ -158,7 +160,7 @@ def _require_no_shape_options(order: Any, offset: Any) -> None:
     for option, value in (("order", order), ("offset", offset)):
         if value is not None:
             advice = "give a shape too, or build the blocks with `qd.root.dense(...)`"
-            raise WrongOption("field", option, "needs a shape", advice).at(None)
+            raise WrongArrayOption("field", option, "needs a shape", advice).at(None)
 
 
 def _check_order(order: str | None, rank: int) -> tuple[int, ...]:
@@ -169,7 +171,7 @@ def _check_order(order: str | None, rank: int) -> tuple[int, ...]:
     if sorted(str(order)) != sorted(letters):
         problem = f"cannot be {describe(order)} for a shape of {rank} axes"
         advice = f"it has each of the letters {', '.join(letters)} once"
-        raise WrongOption("field", "order", problem, advice).at(None)
+        raise WrongArrayOption("field", "order", problem, advice).at(None)
     return tuple(letters.index(letter) for letter in order)
 
 
@@ -177,4 +179,4 @@ def check_layout(what: str, layout: Any) -> None:
     """An error if a layout is none."""
     if not isinstance(layout, Layout):
         advice = "it is `qd.Layout.AOS` or `qd.Layout.SOA`"
-        raise WrongOption(what, "layout", f"cannot be {describe(layout)}", advice).at(None)
+        raise WrongArrayOption(what, "layout", f"cannot be {describe(layout)}", advice).at(None)

@@ -22,7 +22,7 @@ ROOT_ALIGNMENT = 64  # blocks of different fields share no cache line
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class NodeSize:
     """The bytes of all cells of a node, of one of them, and what its address is a multiple of."""
 
     total: int
@@ -35,20 +35,20 @@ class Placement:
 
     def __init__(self, root: SNode, blocks: Sequence[SNode]) -> None:
         self._blocks = blocks
-        self._sizes: dict[SNode, Size] = {}
+        self._sizes: dict[SNode, NodeSize] = {}
         self._offsets: dict[SNode, int] = {root: 0}
         self.nbytes = self._measure(root).total
 
-    def _measure(self, node: SNode) -> Size:
+    def _measure(self, node: SNode) -> NodeSize:
         if isinstance(node, PlaceNode):
             total = node.count * node.dtype.size
-            size = Size(total, total, node.dtype.size)
+            size = NodeSize(total, total, node.dtype.size)
         else:
             size = self._measure_block(node)
         self._sizes[node] = size
         return size
 
-    def _measure_block(self, node: SNode) -> Size:
+    def _measure_block(self, node: SNode) -> NodeSize:
         position, alignment = 0, 1
         for child in self._blocks if node.above is None else node.children:
             size = self._measure(child)
@@ -58,7 +58,7 @@ class Placement:
             position += size.total
             alignment = max(alignment, needed)
         cell = _round_up(position, alignment)
-        return Size(cell * math.prod(node.extents), cell, alignment)
+        return NodeSize(cell * math.prod(node.extents), cell, alignment)
 
     def locate(self, field: Placeable) -> tuple[Layout, int]:
         """The layout of a field, and the offset of its first element in the tree's memory."""

@@ -1,6 +1,6 @@
 """How the host reads and writes the elements of an array: by a window on its storage.
 
-A window is a `Window` where the host shares the memory, a `FarWindow` where it does not, and a
+A window is a `HostWindow` where the host shares the memory, a `FarWindow` where it does not, and a
 `LateWindow` while the device is still starting.
 """
 
@@ -30,7 +30,7 @@ _BLOCK = 2048  # numbers of a repeated vector that are copied at once
 _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
 
 
-class Window:
+class HostWindow:
     """The elements of one array in a storage, as the host sees them.
 
     An index or `ElementRange` has the array's indices, from 0, and then those of the element. An
@@ -114,7 +114,7 @@ class Window:
             return None
         return found
 
-    def stands_like(self, other: Window) -> bool:
+    def stands_like(self, other: HostWindow) -> bool:
         """Whether what `save` gives can be written to another window without the host."""
         same = self._parts.shape == other._parts.shape and self._splits == other._splits
         return same and (self.parts is not HOST or thread_capture() is not None)
@@ -189,7 +189,7 @@ class Window:
         return self._parts.nbytes
 
 
-class FarWindow(Window):
+class FarWindow(HostWindow):
     """The elements of an array in memory that the host does not share.
 
     What is written most, one element or all of them, is written by addresses alone.
@@ -294,9 +294,9 @@ def make_window(
     layout: Layout,
     dtype: DType,
     element_shape: tuple[int, ...] = (),
-) -> Window:
+) -> HostWindow:
     """The window on an array in a storage, which begins at ``offset``."""
-    kind = Window if storage.parts is HOST else FarWindow
+    kind = HostWindow if storage.parts is HOST else FarWindow
     if isinstance(storage, LateStorage):
         kind = LateWindow
     return kind(storage, offset, layout, dtype, element_shape)

@@ -19,7 +19,7 @@ from octants.data.element_types import (
     require_differentiable,
 )
 from octants.data.errors import MissingCompanion
-from octants.data.host_element_access import Window, make_window
+from octants.data.host_element_access import HostWindow, make_window
 from octants.data.ndarray_view import BufferView, bounds_of
 from octants.data.tree import COMPANION_WORDS
 from octants.data.zeroed_device_memory import Storage
@@ -87,7 +87,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
             self._addresses[kind] = array._addresses[Companion.PRIMAL]
         runtime.register(self)
 
-    def _allocate(self, runtime: current_runtime.Runtime) -> Window:
+    def _allocate(self, runtime: current_runtime.Runtime) -> HostWindow:
         layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
         if self.imported is not None:
@@ -110,7 +110,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         self.require_alive()
         return dict.fromkeys((Companion.PRIMAL, *self._companions), self._layout())
 
-    def _open(self) -> Window:
+    def _open(self) -> HostWindow:
         raise AssertionError("an ndarray that is alive is open")
 
     def retire(self, *reason: Any) -> None:

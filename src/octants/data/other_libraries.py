@@ -9,7 +9,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.errors import WrongArray, describe
-from octants.data.host_element_access import Window
+from octants.data.host_element_access import HostWindow
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import view_at
@@ -33,7 +33,7 @@ def to_torch(values: Array, device: Any) -> Any:
     return tensor if device is None else tensor.to(device)
 
 
-class Shared:
+class SharedMemory:
     """Memory of a device, for libraries that can share it."""
 
     def __init__(self, interface: dict[str, Any], owner: Any) -> None:
@@ -41,12 +41,12 @@ class Shared:
         self.owner = owner
 
 
-def torch_of_memory(elements: Array | dict[str, Any], window: Window) -> Any:
+def torch_of_memory(elements: Array | dict[str, Any], window: HostWindow) -> Any:
     """A tensor that shares the memory of a window; of a device there is what tells of it."""
     if isinstance(elements, np.ndarray):
         return to_torch(elements, None)
     torch, device = import_optional("torch", "torch"), current_runtime.device()
-    shared = Shared(elements, device.export_memory(window.storage))
+    shared = SharedMemory(elements, device.export_memory(window.storage))
     return torch.as_tensor(shared, device=f"cuda:{device.dlpack_device[1]}")
 
 

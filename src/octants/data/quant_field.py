@@ -16,10 +16,10 @@ from octants.data.errors import (
     NotDifferentiable,
     PlacedTwice,
     UnsupportedNode,
-    WrongOption,
+    WrongArrayOption,
 )
 from octants.data.field import Field
-from octants.data.host_element_access import ElementRange, Window
+from octants.data.host_element_access import ElementRange, HostWindow
 from octants.data.tree import SNode
 from octants.deferred_import import Deferred
 from octants.diagnostics.quant_errors import NotPacked
@@ -172,11 +172,11 @@ class QuantField(Tensor, QuantHandle):
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def _open(self) -> Window:
+    def _open(self) -> HostWindow:
         window: Any = _PackedWindow(self)
-        return cast(Window, window)
+        return cast(HostWindow, window)
 
-    def window(self) -> Window:
+    def window(self) -> HostWindow:
         """The elements, decoded from the words; an error if those are gone."""
         self.require_alive()
         self.words.window()
@@ -210,9 +210,9 @@ class QuantField(Tensor, QuantHandle):
         """
         if self.word_slots is None:
             advice = "place the field itself: its components follow each other in the word"
-            raise WrongOption(self.describe(), "component", "cannot be placed alone", advice).at(
-                None
-            )
+            raise WrongArrayOption(
+                self.describe(), "component", "cannot be placed alone", advice
+            ).at(None)
         component = check_component(self, indices)
         number = int(np.ravel_multi_index(component, self.element_shape))
         name = f"{self.name}[{', '.join(map(str, component))}]"
@@ -232,7 +232,7 @@ class QuantField(Tensor, QuantHandle):
 
 
 class _PackedWindow:
-    """The elements of a quantised field as the host sees them; see `memory.Window`.
+    """The elements of a quantised field as the host sees them; see `memory.HostWindow`.
 
     A region is that of all elements, or one element, or a component of one.
     """
@@ -367,5 +367,5 @@ def make_quant_field(
     for option, value in {"shape": shape, **options}.items():
         if value is not None:
             advice = "`BitpackedFields` or `quant_array` places it: leave the option out"
-            raise WrongOption("quantised field", option, "cannot be given", advice).at(None)
+            raise WrongArrayOption("quantised field", option, "cannot be given", advice).at(None)
     return QuantField(kind, element_shape, name)

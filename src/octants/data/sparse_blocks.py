@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.data.axes import Axes
-from octants.types.sparsity import BlockInfo, Content, SparseLevel, Sparsity
+from octants.types.sparsity import BlockInfo, CellArray, SparseLevel, Sparsity
 
 Array = np.ndarray[Any, Any]
 
 
-class Block(Protocol):
+class TreeBlock(Protocol):
     """A block of a field tree, or a place node in one; see `octants.data.tree.SNode`."""
 
     kind: str
@@ -44,7 +44,7 @@ class Block(Protocol):
 # -- what kernels need -----------------------------------------------------------------------------
 
 
-def sparsity_of(node: Block, offset: tuple[int, ...] = ()) -> Sparsity | None:
+def sparsity_of(node: TreeBlock, offset: tuple[int, ...] = ()) -> Sparsity | None:
     """The sparse blocks on the path to the cells of a block; None if there are none."""
     path = node.path()
     if all(not each.is_sparse for each in path):
@@ -54,19 +54,19 @@ def sparsity_of(node: Block, offset: tuple[int, ...] = ()) -> Sparsity | None:
     return Sparsity(node.shape, tuple(levels), offset)
 
 
-def _level(node: Block, axes: Axes) -> SparseLevel:
+def _level(node: TreeBlock, axes: Axes) -> SparseLevel:
     own = dict(zip(node.axes, node.extents, strict=True))
     block = tuple(own.get(axis, 1) for axis in axes)
     return SparseLevel(node.kind, _cells(node, axes), block, node.activity)
 
 
-def _cells(node: Block, axes: Axes) -> tuple[int, ...]:
+def _cells(node: TreeBlock, axes: Axes) -> tuple[int, ...]:
     """The cells of a block along some axes, in all blocks above together."""
     counts = dict(zip(node.all_axes(), node.shape, strict=True))
     return tuple(counts.get(axis, 1) for axis in axes)
 
 
-def info_of(node: Block) -> BlockInfo:
+def info_of(node: TreeBlock) -> BlockInfo:
     """What kernels need of a block."""
     found = sparsity_of(node) or Sparsity(node.shape, ())
     contents = tuple(_contents(node))
@@ -77,7 +77,7 @@ def info_of(node: Block) -> BlockInfo:
     return BlockInfo(node.kind, repr(node), found, contents, lists)
 
 
-def _contents(node: Block) -> list[Content]:
+def _contents(node: TreeBlock) -> list[CellArray]:
     """The arrays below a block, and its own lists, by the axes of its cells.
 
     Those of the lists of a dynamic block are the axes of the cells that the lists are in.
@@ -96,10 +96,10 @@ def _contents(node: Block) -> list[Content]:
     return list(dict.fromkeys(found))
 
 
-def _content(array: Any, is_activity: bool, node: Block, axes: Axes) -> Content:
+def _content(array: Any, is_activity: bool, node: TreeBlock, axes: Axes) -> CellArray:
     own = node.all_axes()
     along = tuple(axes.index(axis) if axis in axes else -1 for axis in own)
-    return Content(array, is_activity, along, node.shape)
+    return CellArray(array, is_activity, along, node.shape)
 
 
 # -- host ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from octants.data import current_runtime
 from octants.data.array_base import E
 from octants.data.axes import check_offset, check_shape
 from octants.data.element_types import needed_companions
-from octants.data.errors import WrongArray, WrongOption, WrongValue, describe
+from octants.data.errors import WrongArray, WrongArrayOption, WrongValue, describe
 from octants.data.field import Field
 from octants.data.field_factories import check_layout, dense_blocks, make_field
 from octants.data.host_value_conversion import convert_element
@@ -294,7 +294,7 @@ def make_struct_field(
     needed = needed_companions(needs_grad, needs_dual)
     extents = None if shape is None else check_shape("struct field", shape)
     if extents is None and offset is not None:
-        raise WrongOption("struct field", "offset", "needs a shape").at(None)
+        raise WrongArrayOption("struct field", "offset", "needs a shape").at(None)
     origin = check_offset("struct field", offset, len(extents or ()))
     made = _make_members(struct_type, name, needed)
     if extents is not None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from octants.data.array_base import Tensor, require_kind
 from octants.data.axes import LETTERS, check_shape, is_integer
-from octants.data.errors import WrongOption, describe
+from octants.data.errors import WrongArrayOption, describe
 from octants.data.field_factories import make_field
 from octants.data.ndarray import make_ndarray
 
@@ -85,7 +85,9 @@ def make_tensor(
     _check_options(options)
     if not isinstance(backend, Backend):
         advice = "it is `qd.Backend.FIELD` or `qd.Backend.NDARRAY`"
-        raise WrongOption("tensor", "backend", f"cannot be {describe(backend)}", advice).at(None)
+        raise WrongArrayOption("tensor", "backend", f"cannot be {describe(backend)}", advice).at(
+            None
+        )
     extents = check_shape("tensor", shape, least=1 if backend is Backend.FIELD else 0)
     order = _check_permutation(layout, len(extents))
     if backend is Backend.NDARRAY and order == tuple(range(len(extents))):
@@ -101,7 +103,7 @@ def _check_options(options: dict[str, Any]) -> None:
     for name in options:
         if name not in ("needs_grad", "needs_dual"):
             advice = "use `layout=(1, 0)`" if name == "order" else ""
-            raise WrongOption("tensor", name, "is not an option of it", advice).at(None)
+            raise WrongArrayOption("tensor", name, "is not an option of it", advice).at(None)
 
 
 def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
@@ -111,5 +113,5 @@ def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
     if not fits or sorted(layout) != list(range(rank)):
         problem = f"cannot be {describe(layout)} for {rank} axes"
         advice = f"give each of the numbers 0 to {rank - 1} once"
-        raise WrongOption("tensor", "layout", problem, advice).at(None)
+        raise WrongArrayOption("tensor", "layout", problem, advice).at(None)
     return tuple(int(axis) for axis in layout)

@@ -21,7 +21,7 @@ from octants.data.errors import (
     UnsupportedNode,
     UsedAfterDestroy,
     UsedAfterReset,
-    WrongOption,
+    WrongArrayOption,
     describe,
 )
 from octants.deferred_import import Deferred
@@ -224,9 +224,9 @@ class SNode:
             OctantsValueError: there are several axes, or `chunk_size` is not positive.
         """
         if len(check_axes(axis)) != 1:
-            raise WrongOption("dynamic()", "axis", "is a single axis").at(None)
+            raise WrongArrayOption("dynamic()", "axis", "is a single axis").at(None)
         if chunk_size is not None and chunk_size < 1:
-            raise WrongOption("dynamic()", "chunk_size", "is a positive integer").at(None)
+            raise WrongArrayOption("dynamic()", "chunk_size", "is a positive integer").at(None)
         return self._add("dynamic", axis, dimension)
 
     def deactivate_all(self) -> None:

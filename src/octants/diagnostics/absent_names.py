@@ -80,7 +80,7 @@ def method_error(owner: str, name: str) -> Exception:
     return AttributeError(f"`{owner}` has no attribute {name!r}")
 
 
-class Finder:
+class AbsentModuleFinder:
     """Refuses imports of what is in the table; Python asks it for what was not found elsewhere."""
 
     @staticmethod

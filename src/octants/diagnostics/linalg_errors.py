@@ -47,7 +47,7 @@ class EntryOutOfRange(UserError):
     title = "there is no entry ({row}, {column}) in a sparse matrix of shape {shape}"
 
 
-class WrongOperand(UserError):
+class WrongMatrixOperand(UserError):
     """An operand that a sparse matrix cannot be combined with."""
 
     operation: str

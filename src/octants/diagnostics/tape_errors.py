@@ -241,7 +241,7 @@ class WrongSeed(UserError):
     remedy = "`seed` has one number for each element of `param`; it may be left out for one element"
 
 
-class WrongAdjoint(UserError):
+class WrongAdjointSeed(UserError):
     """A seed of reverse mode that does not fit."""
 
     what: str

@@ -21,7 +21,7 @@ from octants.ir.core import Array, Block, Companion, Space, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import packed_numbers
 from octants.types.layouts import Layout
-from octants.types.quantised_types import Slot
+from octants.types.quantised_types import BitPosition
 from octants.types.scalars import u1
 from octants.types.specialisation_signature import QuantHandle
 
@@ -152,7 +152,7 @@ def _packing(reference: ElementReference) -> Any:
     return _packed(reference).handle.packing
 
 
-def _slots(context: Context, reference: ElementReference) -> list[Slot]:
+def _slots(context: Context, reference: ElementReference) -> list[BitPosition]:
     """The slot of each component of a reference."""
     array = _packed(reference)
     columns = array.element_shape[-1] if array.element_shape else 1
@@ -207,7 +207,9 @@ def _moved(context: Context, word: _Word, whole: Value) -> Value:
     return whole if word.shift is None else context.builder.binary("ushr", whole, word.shift)
 
 
-def _moved_back(context: Context, word: _Word, whole: Value, held: Value, slot: Slot) -> Value:
+def _moved_back(
+    context: Context, word: _Word, whole: Value, held: Value, slot: BitPosition
+) -> Value:
     """A word with the first bits of another in place of those of the element."""
     build, dtype = context.builder, whole.type
     assert word.shift is not None

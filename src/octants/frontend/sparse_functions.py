@@ -28,7 +28,7 @@ from octants.ir.core import Value
 from octants.lang import sparse
 from octants.types.compile_time_reads import Read
 from octants.types.scalars import i32
-from octants.types.sparsity import BlockInfo, Content, SparseLevel
+from octants.types.sparsity import BlockInfo, CellArray, SparseLevel
 
 FLAGGED = ("pointer", "bitmasked")
 
@@ -129,7 +129,7 @@ def clear_contents(context: Context, node: ast.AST, info: Any, cell: Any, extent
 
 
 def _clear(
-    context: Context, node: ast.AST, content: Content, cell: list[Value], extents: list[int]
+    context: Context, node: ast.AST, content: CellArray, cell: list[Value], extents: list[int]
 ) -> None:
     build = context.builder
     array = python_object_conversion.wrap(context, content.array, "content")

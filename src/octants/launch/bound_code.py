@@ -11,7 +11,7 @@ from octants import driver
 from octants.artifact import Artifact, ParameterLayout, layout_parameters
 from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
-from octants.driver import Code
+from octants.driver import LaunchableCode
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.lazy_dataclass import dataclass
 from octants.options import Options
@@ -98,7 +98,7 @@ class BoundKernelCode:
         self.module = module = pipeline.finish(module, driver.stage_of(chosen), noalias=noalias)
         compiling(module)
         with driver.state.compiling, span(COMPILE, module.name):
-            self.code: Code = driver.compile_module(module, chosen)
+            self.code: LaunchableCode = driver.compile_module(module, chosen)
         position = {array: number for number, array in enumerate(module.arrays)}
 
         def indexed_refs(refs: Iterable[ArrayRef]) -> tuple[IndexedRef, ...]:

@@ -20,7 +20,7 @@ from octants.backends.table import backend_of
 from octants.cache import configured_store, pickling, source_version
 from octants.cache.build_inputs import Path, follow_paths, follow_reads
 from octants.cache.digest import Digest
-from octants.cache.store import Store
+from octants.cache.store import FileStore
 from octants.hashing import blake2b
 from octants.options import Options
 from octants.types.compile_time_reads import Read
@@ -37,7 +37,7 @@ class CacheEntry:
     """The cache files of one specialised kernel."""
 
     def __init__(
-        self, store: Store, hash_code: Callable[[], Digest], name: str, location: str
+        self, store: FileStore, hash_code: Callable[[], Digest], name: str, location: str
     ) -> None:
         self._store = store
         self._hash_code = hash_code

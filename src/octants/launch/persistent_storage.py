@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.diagnostics.tape_errors import WrongAdjoint
+from octants.diagnostics.tape_errors import WrongAdjointSeed
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
@@ -84,7 +84,7 @@ class PersistentStorage:
         kernel = specialisation.signature.kernel
         if len(seeds) != len(positions):
             problem = f"its length is {len(seeds)}, but the kernel returns {len(positions)} values"
-            raise WrongAdjoint(f"kernel `{kernel}`", problem).at(None)
+            raise WrongAdjointSeed(f"kernel `{kernel}`", problem).at(None)
         for position, given in zip(positions, seeds, strict=True):
             if (position, ADJOINT) in self.layout.offsets:
                 shape = arrays[position].element_shape
@@ -109,9 +109,9 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
         values = given.to_numpy() if hasattr(given, "to_numpy") else given
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise WrongAdjoint(what, f"a {type(given).__name__} is not a number").at(None) from None
+        raise WrongAdjointSeed(what, f"a {type(given).__name__} is not a number").at(None) from None
     if numbers.shape not in ((), shape):
-        raise WrongAdjoint(what, f"its shape is {numbers.shape}, not {shape}").at(None)
+        raise WrongAdjointSeed(what, f"its shape is {numbers.shape}, not {shape}").at(None)
     return np.broadcast_to(numbers, shape)
 
 

@@ -17,7 +17,7 @@ from octants.api import kernel
 from octants.data.array_base import Tensor
 from octants.data.field_factories import make_field
 from octants.data.ndarray import Ndarray, make_ndarray
-from octants.diagnostics.linalg_errors import NoTranspose, WrongOperand, WrongOperandShape
+from octants.diagnostics.linalg_errors import NoTranspose, WrongMatrixOperand, WrongOperandShape
 from octants.internal_members import internal
 from octants.lang.directives import grouped, static
 from octants.lang.scalar_functions import cast
@@ -42,7 +42,7 @@ class LinearOperator:
     ) -> None:
         for given in (matvec_kernel, transpose):
             if given is not None and not callable(given):
-                raise WrongOperand("LinearOperator", repr(given), "a kernel").at(None)
+                raise WrongMatrixOperand("LinearOperator", repr(given), "a kernel").at(None)
         self._matvec = matvec_kernel
         self._transpose = transpose
         self._spares: dict[Any, list[Any]] = {}
@@ -150,7 +150,7 @@ def _solve(
     gradient = getattr(A._matvec, "grad", None)
     if gradient is None:
         wanted = "an operator that is a single kernel"
-        raise WrongOperand(f"the gradient of {name}", "this function", wanted).at(None)
+        raise WrongMatrixOperand(f"the gradient of {name}", "this function", wanted).at(None)
     result = []
 
     def compute() -> None:
@@ -188,10 +188,10 @@ def _check(name: str, b: Any, x: Any) -> None:
     for each in (b, x):
         if not isinstance(each, Tensor) or each.dtype not in (f32, f64):
             wanted = "fields or ndarrays of f32 or f64"
-            raise WrongOperand(name, f"{type(each).__name__}", wanted).at(None)
+            raise WrongMatrixOperand(name, f"{type(each).__name__}", wanted).at(None)
     if b.dtype is not x.dtype:
         wanted = f"arrays of one dtype, not of {x.dtype} and {b.dtype}"
-        raise WrongOperand(name, f"b of {b.dtype}", wanted).at(None)
+        raise WrongMatrixOperand(name, f"b of {b.dtype}", wanted).at(None)
     if b.shape != x.shape or b.element_shape != x.element_shape:
         raise WrongOperandShape(name, f"b of shape {b.shape}", f"x of {x.shape}").at(None)
 

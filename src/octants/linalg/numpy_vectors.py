@@ -12,7 +12,7 @@ from octants.ad.custom_gradients import grad_for, grad_replaced
 from octants.ad.tape import Tape
 from octants.data.array_base import Tensor
 from octants.data.ndarray import Ndarray, ndarray
-from octants.diagnostics.linalg_errors import NoTangents, WrongOperand, WrongOperandShape
+from octants.diagnostics.linalg_errors import NoTangents, WrongMatrixOperand, WrongOperandShape
 from octants.types.scalars import DType
 
 Source = tuple[Ndarray, Any, Any]
@@ -31,7 +31,7 @@ def vector_of(operation: str, given: Any, dtype: DType, length: int) -> Any:
     values = given.to_numpy() if isinstance(given, Tensor) else given
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
         wanted = "a field, an ndarray or a numpy array of numbers"
-        raise WrongOperand(operation, type(given).__name__, wanted).at(None)
+        raise WrongMatrixOperand(operation, type(given).__name__, wanted).at(None)
     if values.shape != (length,):
         raise WrongOperandShape(operation, f"a length of {length}", f"shape {values.shape}").at(
             None

@@ -9,8 +9,8 @@ import numpy as np
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.linalg_errors import (
     EntryOutOfRange,
+    WrongMatrixOperand,
     WrongMatrixOption,
-    WrongOperand,
     WrongOperandShape,
 )
 from octants.diagnostics.optional_dependencies import import_optional
@@ -143,7 +143,7 @@ class SparseMatrix:
     def _operand(self, operation: str, other: Any) -> Any:
         """The matrix of scipy's of an operand of the same shape."""
         if not isinstance(other, SparseMatrix):
-            raise WrongOperand(operation, repr(other), "a SparseMatrix").at(None)
+            raise WrongMatrixOperand(operation, repr(other), "a SparseMatrix").at(None)
         if other.shape != self.shape:
             raise WrongOperandShape(operation, f"shape {self.shape}", f"{other.shape}").at(None)
         return other.scipy

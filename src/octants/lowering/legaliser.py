@@ -61,7 +61,7 @@ class Legaliser(Builder):
         return conversions.convert(Number(self, x), dtype).value
 
     def random_stream(self, task: int, item: Value) -> Value:
-        words = (ops.LaunchState(name, results=[Value(u64)]) for name in ("seed", "launch"))
+        words = (ops.LaunchConstant(name, results=[Value(u64)]) for name in ("seed", "launch"))
         seed, launch = (self.append(word).result for word in words)
         item_number, *launched = self._numbers(item, seed, launch)
         return random_draws.stream(item_number, task, *launched).value

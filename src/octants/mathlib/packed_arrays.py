@@ -12,18 +12,20 @@ from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.mathlib import packed_numbers
 from octants.mathlib.evaluate_with_numpy import translate
-from octants.types.quantised_types import Packing, Slot
+from octants.types.quantised_types import BitPosition, Packing
 
 Array = np.ndarray[Any, Any]
 
 
-def load(packing: Packing, slot: Slot, words: Array) -> Array:
+def load(packing: Packing, slot: BitPosition, words: Array) -> Array:
     """The numbers that words have in a slot."""
     found: Array = _loading(packing, slot)(words.reshape(-1))
     return np.asarray(found.reshape(words.shape))
 
 
-def store(packing: Packing, slots: Sequence[Slot], words: Array, numbers: Sequence[Array]) -> Array:
+def store(
+    packing: Packing, slots: Sequence[BitPosition], words: Array, numbers: Sequence[Array]
+) -> Array:
     """The words with other numbers in some slots."""
     flat = [array.reshape(-1) for array in (words, *numbers)]
     found: Array = _describe_storing(packing, tuple(slots))(*flat)
@@ -31,7 +33,7 @@ def store(packing: Packing, slots: Sequence[Slot], words: Array, numbers: Sequen
 
 
 @functools.cache
-def _loading(packing: Packing, slot: Slot) -> Callable[..., Any]:
+def _loading(packing: Packing, slot: BitPosition) -> Callable[..., Any]:
     builder, block = Builder(), Block([Value(packing.word)])
     with builder.into(block):
         builder.yield_([packed_numbers.load(builder, slot, *block.args)])
@@ -39,7 +41,7 @@ def _loading(packing: Packing, slot: Slot) -> Callable[..., Any]:
 
 
 @functools.cache
-def _describe_storing(packing: Packing, slots: tuple[Slot, ...]) -> Callable[..., Any]:
+def _describe_storing(packing: Packing, slots: tuple[BitPosition, ...]) -> Callable[..., Any]:
     builder = Builder()
     block = Block([Value(packing.word), *(Value(slot.kind.dtype) for slot in slots)])
     with builder.into(block):

@@ -17,14 +17,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from octants.types.quantised_types import Packing, QuantFixed, QuantFloat, Slot
+from octants.types.quantised_types import BitPosition, Packing, QuantFixed, QuantFloat
 from octants.types.scalars import DType, by_name, f32, i32, i64, u32
 
 _MANTISSA = 23
 _INFINITY = 0x7F800000
 
 
-def load(build: Any, slot: Slot, word: Any) -> Any:
+def load(build: Any, slot: BitPosition, word: Any) -> Any:
     """The number that a word has in a slot, of the type that the slot's kind loads as."""
     kind = slot.kind
     raw = _bits(build, word, slot.first, slot.width)
@@ -41,10 +41,10 @@ def load(build: Any, slot: Slot, word: Any) -> Any:
 
 
 def store(
-    build: Any, packing: Packing, slots: Sequence[Slot], word: Any, numbers: Sequence[Any]
+    build: Any, packing: Packing, slots: Sequence[BitPosition], word: Any, numbers: Sequence[Any]
 ) -> Any:
     """The word with other numbers in some slots, at once where they share an exponent."""
-    groups: dict[int, dict[Slot, Any]] = {}
+    groups: dict[int, dict[BitPosition, Any]] = {}
     for slot, number in zip(slots, numbers, strict=True):
         if slot.group:
             groups.setdefault(slot.group, {})[slot] = number
@@ -55,7 +55,7 @@ def store(
     return word
 
 
-def _store_one(build: Any, slot: Slot, word: Any, number: Any) -> Any:
+def _store_one(build: Any, slot: BitPosition, word: Any, number: Any) -> Any:
     kind = slot.kind
     if isinstance(kind, QuantFloat):
         exponent, digits = _float_bits(build, kind, number)
@@ -66,7 +66,7 @@ def _store_one(build: Any, slot: Slot, word: Any, number: Any) -> Any:
     return _with_bits(build, word, slot.first, slot.width, number)
 
 
-def add(build: Any, packing: Packing, slot: Slot, word: Any, number: Any) -> Any:
+def add(build: Any, packing: Packing, slot: BitPosition, word: Any, number: Any) -> Any:
     """The word with a number added to that of a slot."""
     kind = slot.kind
     if not isinstance(kind, QuantFixed):
@@ -231,7 +231,7 @@ def _power_of_two(build: Any, power: Any) -> Any:
     return build.bitcast(build.binary("shl", biased, build.constant(_MANTISSA, u32)), f32)
 
 
-def _store_shared(build: Any, packing: Packing, changed: dict[Slot, Any], word: Any) -> Any:
+def _store_shared(build: Any, packing: Packing, changed: dict[BitPosition, Any], word: Any) -> Any:
     """The word with other numbers in slots of a group: all numbers of the group change digits."""
     slot = next(iter(changed))
     group, kind = packing.group(slot), slot.kind
@@ -249,7 +249,7 @@ def _store_shared(build: Any, packing: Packing, changed: dict[Slot, Any], word: 
     return word
 
 
-def _float_kind(slot: Slot) -> QuantFloat:
+def _float_kind(slot: BitPosition) -> QuantFloat:
     assert isinstance(slot.kind, QuantFloat)
     return slot.kind
 

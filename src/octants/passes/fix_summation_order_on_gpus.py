@@ -29,7 +29,7 @@ PRIMAL = Companion.PRIMAL
 
 
 @dataclass(eq=False, slots=True)
-class Sums:
+class OrderedSums:
     """What has parts in one array: so many numbers, of `dtype`.
 
     They are the elements of a `target`, or the elements of `uniform_updates`, each of which is the
@@ -76,15 +76,15 @@ class OrderedParts:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._affine = AffineExpressions(task)
-        self._uniform_sums: dict[DType, Sums] = {}
+        self._uniform_sums: dict[DType, OrderedSums] = {}
         self._numbers: dict[object, int] = {}
-        self._targets: dict[ArrayRef, Sums] = {}
+        self._targets: dict[ArrayRef, OrderedSums] = {}
 
     def add_uniform_element(self, op: Operation) -> None:
         """Have parts for the element of an update, which is the same for all work items."""
         assert isinstance(op, ops.Atomic)
         dtype = _type(op.array)
-        sums = self._uniform_sums.setdefault(dtype, Sums(dtype, 0))
+        sums = self._uniform_sums.setdefault(dtype, OrderedSums(dtype, 0))
         if self._key(op) not in self._numbers:
             self._numbers[self._key(op)] = sums.count
             sums.uniform_updates.append(op)
@@ -96,7 +96,7 @@ class OrderedParts:
         target, shape = op.ref, elements(op.array)
         if shape is None:
             return False
-        self._targets.setdefault(target, Sums(_type(op.array), math.prod(shape), target))
+        self._targets.setdefault(target, OrderedSums(_type(op.array), math.prod(shape), target))
         return True
 
     def _key(self, op: ops.Atomic) -> object:
@@ -106,7 +106,7 @@ class OrderedParts:
         return op.array, op.companion, tuple(indices)
 
     @property
-    def _all(self) -> list[Sums]:
+    def _all(self) -> list[OrderedSums]:
         return [*self._uniform_sums.values(), *self._targets.values()]
 
     @property
@@ -211,7 +211,7 @@ class OrderedParts:
         builder.atomic(op.fn, sums.parts, [element, thread], value)
         return True
 
-    def _branches(self, module: Module, sums: Sums) -> list[Task]:
+    def _branches(self, module: Module, sums: OrderedSums) -> list[Task]:
         """Tasks that leave fewer parts of each number, until one thread can add them up."""
         tasks, left = [], self.threads
         while left > _BRANCHES:
@@ -231,11 +231,11 @@ class OrderedParts:
             sums.parts = fewer
         return tasks
 
-    def _root(self, sums: Sums) -> Task:
+    def _root(self, sums: OrderedSums) -> Task:
         """Adds what is left of the parts to where it belongs."""
         return self._of_uniform_elements(sums) if sums.target is None else self._of_target(sums)
 
-    def _of_uniform_elements(self, sums: Sums) -> Task:
+    def _of_uniform_elements(self, sums: OrderedSums) -> Task:
         builder = Builder(Block())
         builder.location = self._task.location
         for number, op in enumerate(sums.uniform_updates):
@@ -258,7 +258,7 @@ class OrderedParts:
         if value not in values:
             emit(builder, op, values)
 
-    def _of_target(self, sums: Sums) -> Task:
+    def _of_target(self, sums: OrderedSums) -> Task:
         assert sums.target is not None
         array, companion = sums.target
         number = Value(i32, "number")
@@ -272,7 +272,7 @@ class OrderedParts:
         name = f"{self._task.name}_{array.name}_{companion.value}"
         return self._parallel(name, sums.count, builder.block)
 
-    def _left(self, builder: Builder, sums: Sums, number: Value) -> Value:
+    def _left(self, builder: Builder, sums: OrderedSums, number: Value) -> Value:
         """The sum of the remaining parts of one element."""
         assert sums.parts is not None
         count = sums.parts.element_shape[1]

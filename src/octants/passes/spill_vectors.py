@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.vector_storage_reuse import Access, Storage, VectorStorage
+from octants.analysis.vector_storage_reuse import Access, VectorGroup, VectorStorage
 from octants.ir import component_access, ops
 from octants.ir.builder import Builder
 from octants.ir.core import (
@@ -46,7 +46,7 @@ from octants.types.scalars import i32
 PRIMAL = Companion.PRIMAL
 MOST_BYTES = 1 << 12  # of the arrays of a work item; lanes take as many times that
 
-Contents = dict[Storage, list[Value | None]]
+Contents = dict[VectorGroup, list[Value | None]]
 """The value that each element of an array holds; None if that is not known."""
 
 
@@ -111,8 +111,8 @@ class _Spiller:
         self._constants: list[Operation] = []
         self._numbers: dict[int, Value] = {}
         self._arrays = self._choose()
-        self._summaries: dict[Operation, dict[Storage, list[set[Value | None]]]] = {}
-        self._held: dict[Value, tuple[Storage, int, list[Operation]]] = {}
+        self._summaries: dict[Operation, dict[VectorGroup, list[set[Value | None]]]] = {}
+        self._held: dict[Value, tuple[VectorGroup, int, list[Operation]]] = {}
         self._writes = True
 
     def run(self) -> None:
@@ -123,8 +123,8 @@ class _Spiller:
 
     # -- which vectors are in memory ---------------------------------------------------------------
 
-    def _choose(self) -> dict[Storage, Array]:
-        arrays: dict[Storage, Array] = {}
+    def _choose(self) -> dict[VectorGroup, Array]:
+        arrays: dict[VectorGroup, Array] = {}
         left = MOST_BYTES
         for storage in dict.fromkeys(self._vectors.of.values()):
             nbytes = (storage.count + 1) * storage.dtype.size
@@ -133,7 +133,7 @@ class _Spiller:
                 arrays[storage] = self._array(storage)
         return arrays
 
-    def _pays(self, storage: Storage) -> bool:
+    def _pays(self, storage: VectorGroup) -> bool:
         """Whether a vector is accessed more than once after its components were computed.
 
         One of constants needs no memory: code generation makes a table of its selects.
@@ -152,7 +152,7 @@ class _Spiller:
         ]
         return bool(loops) and 2 * len(kept) >= storage.count
 
-    def _array(self, storage: Storage) -> Array:
+    def _array(self, storage: VectorGroup) -> Array:
         """An array with an element more than the vector, for what is written out of range."""
         count = storage.count + 1
         layout = Layout((count,), (Term(0, 1, 0, storage.dtype.size),))
@@ -201,7 +201,7 @@ class _Spiller:
                 index = [self._number(k)]
                 point.append(ops.Load(self._arrays[storage], PRIMAL, index, results=[value]))
 
-    def _hold(self, storage: Storage, values: Sequence[Value | None], out: _Output) -> None:
+    def _hold(self, storage: VectorGroup, values: Sequence[Value | None], out: _Output) -> None:
         """Note that an array holds values from here on that nothing else holds."""
         point = out.later()
         for k, value in enumerate(values):
@@ -209,7 +209,7 @@ class _Spiller:
                 self._held[value] = storage, k, point
 
     def _put(
-        self, storage: Storage, k: int, value: Value, out: _Output, contents: Contents
+        self, storage: VectorGroup, k: int, value: Value, out: _Output, contents: Contents
     ) -> None:
         """Let an element hold a value."""
         if contents[storage][k] is not value:
@@ -281,9 +281,9 @@ class _Spiller:
 
     # -- loops and branches ------------------------------------------------------------------------
 
-    def _groups(self, op: Operation, values: Sequence[Value]) -> dict[Storage, dict[int, int]]:
+    def _groups(self, op: Operation, values: Sequence[Value]) -> dict[VectorGroup, dict[int, int]]:
         """The values that an operation carries in each array: the position of each component."""
-        groups: dict[Storage, dict[int, int]] = {}
+        groups: dict[VectorGroup, dict[int, int]] = {}
         claimed: set[int] = set()
         for storage in self._vectors.within.get(op, ()):
             if storage not in self._arrays:
@@ -345,7 +345,7 @@ class _Spiller:
         self,
         block: Block,
         values: Sequence[Value],
-        groups: dict[Storage, dict[int, int]],
+        groups: dict[VectorGroup, dict[int, int]],
         versions: Callable[[Sequence[Value]], Contents],
         finish: Callable[[_Output, Contents], None] = lambda *_: None,
         dropped: frozenset[int] = frozenset(),
@@ -362,7 +362,7 @@ class _Spiller:
         self._writes = outer
 
     def _invariant(
-        self, op: Operation, storage: Storage, group: dict[int, int]
+        self, op: Operation, storage: VectorGroup, group: dict[int, int]
     ) -> dict[int, Value]:
         """The components that a loop does not carry, and that are the same in all of it."""
         found: dict[int, Value] = {}
@@ -373,11 +373,11 @@ class _Spiller:
                     found[k] = value
         return found
 
-    def _summary(self, op: Operation) -> dict[Storage, list[set[Value | None]]]:
+    def _summary(self, op: Operation) -> dict[VectorGroup, list[set[Value | None]]]:
         """The values of each component in the accesses inside an operation; None for others."""
         if op in self._summaries:
             return self._summaries[op]
-        found: dict[Storage, list[set[Value | None]]] = {}
+        found: dict[VectorGroup, list[set[Value | None]]] = {}
         for inner in (each for region in op.regions for each in region.ops):
             if isinstance(inner, Access):
                 storage = self._vectors.of[inner]
@@ -394,7 +394,7 @@ class _Spiller:
         self._summaries[op] = found
         return found
 
-    def _carried(self, op: Operation, storage: Storage) -> list[int]:
+    def _carried(self, op: Operation, storage: VectorGroup) -> list[int]:
         values = op.carried if isinstance(op, ops.Loop) else op.results
         found = (self._vectors.component(storage, value) for value in values)
         return [k for k in found if k is not None]
@@ -422,7 +422,7 @@ class _Spiller:
 
     def _finish_branch(
         self,
-        groups: dict[Storage, dict[int, int]],
+        groups: dict[VectorGroup, dict[int, int]],
         values: Sequence[Value],
         contents: Contents,
         out: _Output,

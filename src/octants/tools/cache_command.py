@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from octants import options
 from octants.cache import configured_store
-from octants.cache.store import CacheFile, Store
+from octants.cache.store import CacheFile, FileStore
 
 ACTIONS = {
     "info": "where it is, and how large",
@@ -32,13 +32,13 @@ def main(given: argparse.Namespace) -> None:
         print(line)
 
 
-def chosen_store(folder: str | None = None) -> Store:
+def chosen_store(folder: str | None = None) -> FileStore:
     """The store that `init` would use, or that of a folder."""
     chosen = options.make_options({"offline_cache_file_path": folder} if folder else {})
     return configured_store.store_of(chosen)
 
 
-def information(store: Store) -> Iterator[str]:
+def information(store: FileStore) -> Iterator[str]:
     """Where the cache is, and how large."""
     files = sum(1 for _ in store.files())
     yield f"folder     {store.folder}"
@@ -48,7 +48,7 @@ def information(store: Store) -> Iterator[str]:
     yield f"bound      {bound}, policy {store.policy}"
 
 
-def kernels(store: Store) -> Iterator[str]:
+def kernels(store: FileStore) -> Iterator[str]:
     """A line for each kernel: when it was used, its bytes on disk, its name and location."""
     groups: dict[tuple[str, str], list[CacheFile]] = defaultdict(list)
     for entry in store.entries():
@@ -62,7 +62,7 @@ def kernels(store: Store) -> Iterator[str]:
         yield f"{used}  {nbytes:>9}  {name} ({variants})  {location}"
 
 
-def clear(store: Store) -> Iterator[str]:
+def clear(store: FileStore) -> Iterator[str]:
     """Remove everything."""
     yield f"removed {store.clear()} files from {store.folder}"
 

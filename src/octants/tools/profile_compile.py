@@ -10,7 +10,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from octants.compile_profile import Profile, profiled
+from octants.compile_profile import CompileProfile, profiled
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,5 +49,5 @@ def _run(script: str, arguments: list[str]) -> int:
     return 0
 
 
-def _report(profile: Profile) -> str:
+def _report(profile: CompileProfile) -> str:
     return str(profile) if profile.entries else "nothing was compiled"

@@ -58,7 +58,7 @@ class QuantFloat(QuantType):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class BitPosition:
     """Where a word has a number: its first bit; for a float, that of its exponent, too.
 
     Floats of one `group`, a number from 1, share their exponent.
@@ -82,9 +82,9 @@ class Packing:
     """What a word of a type holds."""
 
     word: DType
-    slots: tuple[Slot, ...]
+    slots: tuple[BitPosition, ...]
 
-    def group(self, slot: Slot) -> tuple[Slot, ...]:
+    def group(self, slot: BitPosition) -> tuple[BitPosition, ...]:
         """The slots that share the exponent of one, itself among them."""
         if not slot.group:
             return (slot,)

@@ -56,7 +56,7 @@ class Sparsity:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class CellArray:
     """An array with elements in the cells of a block: a field, or the activity of a block below.
 
     `axes` has, for each index of the array, the axis of the block that it runs along; -1: none of
@@ -79,5 +79,5 @@ class BlockInfo:
     kind: str
     name: str
     sparsity: Sparsity
-    contents: tuple[Content, ...]
+    contents: tuple[CellArray, ...]
     list_axes: tuple[int, ...] = ()

@@ -13,7 +13,7 @@ from octants.ir.core import Array, ArrayRef
 _MAXIMUM = 64  # arrays; the lists grow with the square
 
 
-class Scopes:
+class AliasScopes:
     """The alias metadata for loads and stores of each array, and of the record buffer."""
 
     def __init__(

@@ -350,7 +350,7 @@ class FunctionText:
         self._names.update(zip(block.args, operands, strict=True))
         return self.block(block)
 
-    def launch_state(self, name: str) -> str:
+    def launch_constant(self, name: str) -> str:
         """Return the launch's "seed", or its number ("launch"), i64."""
         return self.system(name, "i64")
 

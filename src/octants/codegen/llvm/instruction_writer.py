@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.instruction_writer import Code, Element, Kind, Pointer
+from octants.codegen.instruction_writer import Code, Kind, Pointer, UnaddressedElement
 from octants.codegen.llvm import emulated_f16
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.function_text import FunctionText
@@ -264,7 +264,7 @@ class LlvmCode(Code):
         return self._f.assign(f"getelementptr {how}i8, ptr {address}, i64 {nbytes}")
 
     def _pointer(self, address: Pointer, dtype: DType) -> str:
-        if not isinstance(address, Element):
+        if not isinstance(address, UnaddressedElement):
             return str(address)
         kind = names.MEMORY[dtype]
         return self._f.assign(f"getelementptr {kind}, ptr {address.array}, i32 {address.index}")

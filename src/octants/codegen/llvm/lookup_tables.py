@@ -7,7 +7,7 @@ from typing import Any
 
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.selects_to_lookup_tables import Read, Table
+from octants.codegen.llvm.selects_to_lookup_tables import Table, TableRead
 from octants.ir import ops
 from octants.ir.core import Value
 
@@ -17,7 +17,7 @@ def select(f: FunctionText, op: ops.Select) -> None:
     select_by(read, f, op)
 
 
-def select_by(read: Callable[[Any, Read], str], f: FunctionText, op: ops.Select) -> None:
+def select_by(read: Callable[[Any, TableRead], str], f: FunctionText, op: ops.Select) -> None:
     """Write a select; ``read`` returns the table entry for the last one of a chain."""
     if op not in f.chains.reads:
         arithmetic.select(f, op)
@@ -35,7 +35,7 @@ def fill(f: FunctionText, table: Table) -> None:
         f.emit(f"store {element} {operand(f, table, value)}, ptr {address}")
 
 
-def read(f: FunctionText, read: Read) -> str:
+def read(f: FunctionText, read: TableRead) -> str:
     """Return the value of a table at an index."""
     index = clamped(f, read)
     memory, element = _table(f, read.table)
@@ -43,7 +43,7 @@ def read(f: FunctionText, read: Read) -> str:
     return f.assign(f"load {element}, ptr {address}")
 
 
-def clamped(f: FunctionText, read: Read) -> str:
+def clamped(f: FunctionText, read: TableRead) -> str:
     """Return the number of the entry to read, i64."""
     register, last = f.type(read.index.type), len(read.table.values) - 1
     index = f.use(read.index)

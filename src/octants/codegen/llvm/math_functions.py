@@ -31,7 +31,7 @@ LONG = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MathCall:
     """A call of a library function, of operands of its type; the handler table has its writer."""
 
     function: MathFunction
@@ -55,7 +55,7 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
     is_inlinable = f.text.mathematics <= _INLINED and not f.in_unrolled_loop
     attribute = f" {INLINABLE}" if is_inlinable else " noinline"
     wanted = lower_function(f.code.legal, function(fn, dtype, f.text.fast_math))
-    result: str = f.table[Call](f, Call(wanted, operands, attribute))
+    result: str = f.table[MathCall](f, MathCall(wanted, operands, attribute))
     return result
 
 
@@ -63,7 +63,7 @@ def call_by_name(f: FunctionText, op: LibraryCall) -> str:
     """Call a function of mathematics, or one that `lowering` calls, by name."""
     if op.fn in _WIDE:
         wanted = lower_function(f.code.legal, function(op.fn, op.dtype))
-        result: str = f.table[Call](f, Call(wanted, op.operands, ""))
+        result: str = f.table[MathCall](f, MathCall(wanted, op.operands, ""))
         return result
     if op.fn in HELPERS:
         return call_function(f, function(op.fn, op.dtype), op.operands)
@@ -72,10 +72,10 @@ def call_by_name(f: FunctionText, op: LibraryCall) -> str:
 
 def call_function(f: FunctionText, wanted: MathFunction, operands: list[str]) -> str:
     """Call a function for one work item at a time, even where work items are lanes."""
-    return call_scalar(f, Call(lower_function(f.code.legal, wanted), operands, ""))
+    return call_scalar(f, MathCall(lower_function(f.code.legal, wanted), operands, ""))
 
 
-def call_scalar(f: FunctionText, op: Call) -> str:
+def call_scalar(f: FunctionText, op: MathCall) -> str:
     """Call a function of numbers."""
     name = f.text.helper(op.name, lambda _, name: _text(f, op.function, name))
     block = op.function.block

@@ -9,7 +9,7 @@ from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.lane_choice import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.codegen.llvm.alias_scopes import Scopes
+from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
@@ -101,7 +101,7 @@ class KernelText:
         self.costs = Costs(module)
         self.choices: list[LaneChoice] = []  # of each task: how its work items run
         self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
-        self.scopes = Scopes(text.metadata, module.arrays, module.noalias)
+        self.scopes = AliasScopes(text.metadata, module.arrays, module.noalias)
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         self._numbers = {array: number for number, array in enumerate(module.arrays)}
 

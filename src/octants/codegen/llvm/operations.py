@@ -18,7 +18,7 @@ from octants.ir import ops
 
 TABLE: HandlerTable = {
     Table: lookup_tables.fill,
-    math_functions.Call: math_functions.call_scalar,
+    math_functions.MathCall: math_functions.call_scalar,
     rsqrt_estimates.ReciprocalRoot: rsqrt_estimates.root_of_one,
     Collect: per_thread_reductions.collect,
     Deliver: per_thread_reductions.deliver,

@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TableRead:
     """The result of a chain's last select: the value of a table at an index."""
 
     table: Table
@@ -56,7 +56,7 @@ class Chains:
     fill at the beginning of a block, or behind an operation.
     """
 
-    reads: dict[Operation, Read | None] = field(default_factory=dict)
+    reads: dict[Operation, TableRead | None] = field(default_factory=dict)
     filled: dict[InsertionPoint, list[Table]] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ def find_chains(block: Block) -> Chains:
             if point is not None:
                 chains.filled.setdefault(point, []).append(tables[values])
         chains.reads.update(dict.fromkeys(links))
-        chains.reads[op] = Read(tables[values], selects.tests[op.condition][0])
+        chains.reads[op] = TableRead(tables[values], selects.tests[op.condition][0])
     return chains
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.instruction_writer import Element, Kind, Pointer, ThreadCode
+from octants.codegen.instruction_writer import Kind, Pointer, ThreadCode, UnaddressedElement
 from octants.codegen.instruction_writer import register as register
 from octants.codegen.metal.library_text import (
     EntryPoint,
@@ -242,7 +242,7 @@ class MetalCode(ThreadCode):
 
     def _pointer(self, address: Pointer, kind: str) -> str:
         """Return a pointer to an object of Metal's type `kind`, such as `uint` or `atomic_int`."""
-        if not isinstance(address, Element):
+        if not isinstance(address, UnaddressedElement):
             return f"(device {kind}*)({address})"
         words: Words = address.array
         where = "threadgroup" if words.is_shared else "thread"
@@ -250,7 +250,7 @@ class MetalCode(ThreadCode):
 
     def _number(self, address: Pointer, dtype: DType) -> str:
         """A number in memory, as an integer."""
-        if isinstance(address, Element):
+        if isinstance(address, UnaddressedElement):
             return f"{address.array.text}[{address.index}]"
         return f"*({_DEVICE} {memory_type(dtype)}*)({address})"
 
@@ -262,12 +262,12 @@ class MetalCode(ThreadCode):
 
     def load(self, address: Pointer, dtype: DType, of: Any = None) -> str:  # noqa: ARG002
         kind, number = self.library.type(dtype), self._number(address, dtype)
-        if isinstance(address, Element) or not dtype.is_float:
+        if isinstance(address, UnaddressedElement) or not dtype.is_float:
             return self._assign(kind, number)
         return self._as(kind, self._assign(memory_type(dtype), number))
 
     def store(self, address: Pointer, dtype: DType, value: str, of: Any = None) -> None:  # noqa: ARG002
-        if dtype.is_float and not isinstance(address, Element):
+        if dtype.is_float and not isinstance(address, UnaddressedElement):
             value = self._as(memory_type(dtype), value)
         self.emit(f"{self._number(address, dtype)} = {value};")
 
@@ -290,7 +290,7 @@ class MetalCode(ThreadCode):
 
     def _atomic(self, fn: str, dtype: DType, address: Pointer, *operands: str) -> str:
         if dtype.bits == 64:
-            is_shared = isinstance(address, Element)
+            is_shared = isinstance(address, UnaddressedElement)
             self.library.features.require("shared64" if is_shared else "atomic64")
         is_signed = dtype.is_signed and not dtype.is_float and fn in ("fetch_min", "fetch_max")
         kind = "float" if dtype.is_float else "int" if is_signed else "uint"
@@ -311,7 +311,7 @@ class MetalCode(ThreadCode):
 
     def exchange_if(self, dtype: DType, address: Pointer, expected: str, value: str) -> str:
         if dtype.bits == 64:
-            is_shared = isinstance(address, Element)
+            is_shared = isinstance(address, UnaddressedElement)
             self.library.features.require("shared64" if is_shared else "atomic64")
         pointer = self._pointer(address, "atomic_uint")
         return self._assign("uint", f"exchange_if({pointer}, {expected}, {value})")

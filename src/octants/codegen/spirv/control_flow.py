@@ -17,7 +17,7 @@ from octants.codegen.spirv.nesting_depth import Nesting
 from octants.codegen.spirv.opcodes import (
     Decoration,
     Op,
-    Storage,
+    StorageClass,
     instruction,
 )
 from octants.diagnostics.span import Span
@@ -50,7 +50,7 @@ _NO_CONTROL, _DO_NOT_UNROLL = 0, 2
 class Words:
     """An array in memory without addresses."""
 
-    storage: Storage
+    storage: StorageClass
     variable: int
 
 
@@ -117,8 +117,8 @@ class ControlFlowCode(ThreadCode):
     def variable(self, dtype: DType) -> int:
         kind = self.assembly.type(dtype)
         result = self.assembly.fresh()
-        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
-        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
+        pointer = self.assembly.pointer(StorageClass.FUNCTION, kind)
+        self._variables += instruction(Op.VARIABLE, pointer, result, StorageClass.FUNCTION)
         self._types[result] = kind
         return result
 
@@ -268,7 +268,7 @@ class ControlFlowCode(ThreadCode):
     def _pushed(self, word: int) -> int:
         def make() -> int:
             kind, member = self.assembly.type(u64), self.constant(word, i32)
-            pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
+            pointer = self.assembly.pointer(StorageClass.PUSH_CONSTANT, kind)
             variable = self.assembly.pushed()
             return self.assign(
                 Op.LOAD, kind, self.assign(Op.ACCESS_CHAIN, pointer, variable, member)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.instruction_writer import Code, Element, Kind, Pointer
+from octants.codegen.instruction_writer import Code, Kind, Pointer, UnaddressedElement
 from octants.codegen.spirv import i64_bitwise, i64_division
 from octants.codegen.spirv.control_flow import Words
 from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.instruction_writer import SpirvCode
-from octants.codegen.spirv.opcodes import Op, Storage
+from octants.codegen.spirv.opcodes import Op, StorageClass
 from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 _HALF, _WHOLE = 1 << 32, 1 << 64
@@ -193,10 +193,10 @@ class PairCode(SpirvCode):
 
     def _halves_at(self, address: Pointer) -> tuple[Pointer, Pointer]:
         """Return the addresses of both halves of a number."""
-        if isinstance(address, Element):
+        if isinstance(address, UnaddressedElement):
             low = self._u32("shl", address.index, self._word(1))
             high = self._u32("add", low, self._word(1))
-            return Element(address.array, low), Element(address.array, high)
+            return UnaddressedElement(address.array, low), UnaddressedElement(address.array, high)
         return address, self._sum(address, self.constant(4, u64))
 
     def load(self, address: Pointer, dtype: DType, of: Any = None) -> Any:  # noqa: ARG002
@@ -259,7 +259,7 @@ class PairCode(SpirvCode):
     def _pushed(self, word: int) -> Any:
         def half(which: int) -> int:
             kind, member = self.assembly.type(u32), self.constant(2 * word + which, i32)
-            pointer = self.assembly.pointer(Storage.PUSH_CONSTANT, kind)
+            pointer = self.assembly.pointer(StorageClass.PUSH_CONSTANT, kind)
             address = self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.pushed(), member)
             return self.assign(Op.LOAD, kind, address)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.instruction_writer import Element, Kind, Pointer
+from octants.codegen.instruction_writer import Kind, Pointer, UnaddressedElement
 from octants.codegen.spirv.control_flow import ControlFlowCode, Words
 from octants.codegen.spirv.opcode_tables import (
     ATOMIC,
@@ -30,7 +30,7 @@ from octants.codegen.spirv.opcodes import (
     BuiltIn,
     Capability,
     Op,
-    Storage,
+    StorageClass,
     instruction,
 )
 from octants.codegen.structured.emulated_f16 import call_half_function
@@ -130,7 +130,7 @@ class SpirvCode(ControlFlowCode):
 
     def _pointer(self, address: Pointer, dtype: DType) -> int:
         """Return a pointer to a number in memory."""
-        if isinstance(address, Element):
+        if isinstance(address, UnaddressedElement):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
             return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, address.index)
         if dtype.bits < 32:
@@ -139,7 +139,7 @@ class SpirvCode(ControlFlowCode):
             self.assembly.require(small)
         if self.assembly.is_bound:
             return self._bound_pointer(address, dtype)
-        pointer = self.assembly.pointer(Storage.PHYSICAL, self.assembly.type(dtype))
+        pointer = self.assembly.pointer(StorageClass.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
     def _bound_pointer(self, address: Any, dtype: DType) -> int:
@@ -148,11 +148,11 @@ class SpirvCode(ControlFlowCode):
         if dtype.size > 1:
             digits = self.constant(dtype.size.bit_length() - 1, u32)
             number = self.apply("ushr", u32, number, digits)
-        pointer = self.assembly.pointer(Storage.BUFFER, self.assembly.type(dtype))
+        pointer = self.assembly.pointer(StorageClass.BUFFER, self.assembly.type(dtype))
         return self.assign(Op.ACCESS_CHAIN, pointer, self.assembly.heap(dtype), zero, number)
 
     def _alignment(self, address: Pointer, dtype: DType) -> tuple[int, ...]:
-        is_addressed = not (isinstance(address, Element) or self.assembly.is_bound)
+        is_addressed = not (isinstance(address, UnaddressedElement) or self.assembly.is_bound)
         return (ALIGNED, dtype.size) if is_addressed else ()
 
     def at(self, address: Pointer, nbytes: int) -> Any:
@@ -172,14 +172,14 @@ class SpirvCode(ControlFlowCode):
 
     def local_array(self, dtype: DType, count: int) -> Words:
         kind, result = self.assembly.array(dtype, count), self.assembly.fresh()
-        pointer = self.assembly.pointer(Storage.FUNCTION, kind)
-        self._variables += instruction(Op.VARIABLE, pointer, result, Storage.FUNCTION)
-        return Words(Storage.FUNCTION, result)
+        pointer = self.assembly.pointer(StorageClass.FUNCTION, kind)
+        self._variables += instruction(Op.VARIABLE, pointer, result, StorageClass.FUNCTION)
+        return Words(StorageClass.FUNCTION, result)
 
     def shared_array(self, key: Any, dtype: DType, count: int) -> Words:
         arrays = self._entry.shared
         if key not in arrays:
-            arrays[key] = Words(Storage.WORKGROUP, self.assembly.shared(dtype, count))
+            arrays[key] = Words(StorageClass.WORKGROUP, self.assembly.shared(dtype, count))
         return arrays[key]
 
     def has_atomic(self, fn: str, dtype: DType) -> bool:
@@ -189,7 +189,7 @@ class SpirvCode(ControlFlowCode):
         return dtype.bits == 32 or (dtype.bits == 64 and features.has("atomic64"))
 
     def _atomic(self, op: Op, dtype: DType, address: Pointer, *operands: int) -> int:
-        is_shared = isinstance(address, Element)
+        is_shared = isinstance(address, UnaddressedElement)
         if dtype.bits == 64 and not dtype.is_float:
             self.assembly.features.require("shared64" if is_shared else "atomic64")
             self.assembly.require(Capability.INT_64_ATOMICS)

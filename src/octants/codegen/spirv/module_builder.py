@@ -19,7 +19,7 @@ from octants.codegen.spirv.opcodes import (
     Decoration,
     Mode,
     Op,
-    Storage,
+    StorageClass,
     instruction,
     text_words,
 )
@@ -122,7 +122,7 @@ class Assembly:
     def void(self) -> int:
         return self.declare(Op.TYPE_VOID)
 
-    def pointer(self, storage: Storage, target: int) -> int:
+    def pointer(self, storage: StorageClass, target: int) -> int:
         """Return the type of pointers to a type."""
         return self.declare(Op.TYPE_POINTER, storage, target)
 
@@ -159,9 +159,9 @@ class Assembly:
         for member in range(members):
             offset = (struct_type, member, Decoration.OFFSET, word.size * member)
             self._decorations += instruction(Op.MEMBER_DECORATE, *offset)
-        pointer = self.pointer(Storage.PUSH_CONSTANT, struct_type)
+        pointer = self.pointer(StorageClass.PUSH_CONSTANT, struct_type)
         self._globals.append(result)
-        return instruction(Op.VARIABLE, pointer, result, Storage.PUSH_CONSTANT)
+        return instruction(Op.VARIABLE, pointer, result, StorageClass.PUSH_CONSTANT)
 
     def heap(self, dtype: DType) -> int:
         """Return the variable of the buffer that is all memory, as an array of numbers."""
@@ -179,9 +179,9 @@ class Assembly:
         for decoration in (Decoration.DESCRIPTOR_SET, Decoration.BINDING):
             self.decorate(result, decoration, 0)
         self.decorate(result, Decoration.ALIASED)
-        pointer = self.pointer(Storage.BUFFER, whole)
+        pointer = self.pointer(StorageClass.BUFFER, whole)
         self._globals.append(result)
-        return instruction(Op.VARIABLE, pointer, result, Storage.BUFFER)
+        return instruction(Op.VARIABLE, pointer, result, StorageClass.BUFFER)
 
     def built_in(self, which: BuiltIn) -> int:
         """Return a built-in variable: three u32, or one for built-ins of a subgroup."""
@@ -190,9 +190,9 @@ class Assembly:
     def _declare_built_in(self, result: int, which: BuiltIn) -> list[int]:
         self.decorate(result, Decoration.BUILT_IN, which)
         is_one = which in (BuiltIn.SUBGROUP, BuiltIn.LANE)
-        pointer = self.pointer(Storage.INPUT, self.type(u32) if is_one else self.vector(3))
+        pointer = self.pointer(StorageClass.INPUT, self.type(u32) if is_one else self.vector(3))
         self._globals.append(result)
-        return instruction(Op.VARIABLE, pointer, result, Storage.INPUT)
+        return instruction(Op.VARIABLE, pointer, result, StorageClass.INPUT)
 
     def vector(self, count: int) -> int:
         """Return the type of so many u32."""
@@ -204,8 +204,11 @@ class Assembly:
 
     def shared(self, dtype: DType, count: int) -> int:
         """Declare an array that the threads of a block share."""
-        pointer, result = self.pointer(Storage.WORKGROUP, self.array(dtype, count)), self.fresh()
-        self._declarations += instruction(Op.VARIABLE, pointer, result, Storage.WORKGROUP)
+        pointer, result = (
+            self.pointer(StorageClass.WORKGROUP, self.array(dtype, count)),
+            self.fresh(),
+        )
+        self._declarations += instruction(Op.VARIABLE, pointer, result, StorageClass.WORKGROUP)
         return result
 
     def add_entry(self, name: str, function: int, block: int, shared: list[int]) -> None:

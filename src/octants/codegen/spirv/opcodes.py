@@ -158,7 +158,7 @@ class Mode(enum.IntEnum):
     ROUNDING_MODE_RTE = 4462
 
 
-class Storage(enum.IntEnum):
+class StorageClass(enum.IntEnum):
     """Storage classes."""
 
     INPUT = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.codegen.instruction_writer import Element, Operand
+from octants.codegen.instruction_writer import Operand, UnaddressedElement
 from octants.codegen.structured import control_flow
 from octants.codegen.structured.early_exits import EarlyExitFunction
 from octants.ir import ops
@@ -94,7 +94,7 @@ class BarrierFunction(EarlyExitFunction):
 
     def _any_active(self, condition: Operand) -> Operand:
         code = self.code
-        flag = Element(code.shared_array("agreed", u32, 1), self.number(0, u32))
+        flag = UnaddressedElement(code.shared_array("agreed", u32, 1), self.number(0, u32))
         first = code.compare("eq", u32, code.thread_in_block(), self.number(0, u32))
         code.barrier("block")
         code.branch(first, lambda: code.store(flag, u32, self.number(0, u32)))

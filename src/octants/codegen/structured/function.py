@@ -201,7 +201,7 @@ class StructuredFunction:
 
         return code.hoisted(("parameter", offset, dtype), make)
 
-    def launch_state(self, name: str) -> Operand:
+    def launch_constant(self, name: str) -> Operand:
         """Return the launch's "seed", or its number ("launch"), u64."""
         return self.system(name)
 

@@ -12,7 +12,7 @@ from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.bit_words import word_of
 from octants.codegen.cooperation import summed, update_together
-from octants.codegen.instruction_writer import Element, ThreadCode
+from octants.codegen.instruction_writer import ThreadCode, UnaddressedElement
 from octants.codegen.memory import address_of
 from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
@@ -40,7 +40,7 @@ def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
     address = address_of(body, op.array, op.companion, op.indices)
     offset = code.apply("sub", u64, address, body.pointer(*op.ref))
     number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
-    element = Element(body.shared_arrays[op.ref], code.convert(number, u64, u32))
+    element = UnaddressedElement(body.shared_arrays[op.ref], code.convert(number, u64, u32))
     atomics.update(body, op.fn, dtype, element, body.use(op.value))
 
 
@@ -92,8 +92,8 @@ def _leave(body: StructuredFunction, reduction: Reduction, threads: int) -> None
     sums, any_ = _left(code, reduction, threads)
     own = code.thread_in_block()
     total = code.choose(code.is_first_lane(), dtype, total, nothing)
-    memory.write(code, Element(sums, own), reduction.dtype, total)
-    memory.write(code, Element(any_, own), u1, some)
+    memory.write(code, UnaddressedElement(sums, own), reduction.dtype, total)
+    memory.write(code, UnaddressedElement(any_, own), u1, some)
 
 
 def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
@@ -104,9 +104,9 @@ def _take(body: StructuredFunction, reduction: Reduction, threads: int) -> None:
     some = code.constant(False, u1)
     for start in range(0, threads, code.subgroup):
         address = code.apply("add", u32, code.lane(), code.constant(start, u32))
-        value = memory.read(code, Element(sums, address), dtype)
+        value = memory.read(code, UnaddressedElement(sums, address), dtype)
         total = arithmetic.combine(body, fn, dtype, total, value)
-        some = code.apply("or", u1, some, memory.read(code, Element(any_, address), u1))
+        some = code.apply("or", u1, some, memory.read(code, UnaddressedElement(any_, address), u1))
     some = code.apply("and", u1, code.any_lane(some), code.is_first_lane())
     total = summed(body, fn, dtype, total)
     per_thread_reductions.update(body, reduction, lambda: total, some)

@@ -249,9 +249,9 @@ class FloatToInt(Operation):
         _require(self.result.type.is_integer, f"float_to_int gives {self.result.type}")
 
 
-@operation("launch_state")
-class LaunchState(Operation):
-    """``%0: u64 = launch_state<seed>()``: the seed, or the number (launch), of a launch.
+@operation("launch_constant")
+class LaunchConstant(Operation):
+    """``%0: u64 = launch_constant<seed>()``: the seed, or the number (launch), of a launch.
 
     Only lowered code has these.
     """

@@ -19,12 +19,12 @@ from octants.ir.core import Companion, Space
 from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.array_bindings import Binding
 from octants.runtime.arguments.native_format_copies import launch_on_native_copies
-from octants.runtime.arguments.packing import Layout
+from octants.runtime.arguments.packing import ParameterPacking
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
 from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device
-from octants.runtime.parameter_blocks.pool import Pool
+from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 
 _SHARED_SOURCE = """
 def launch(seed, number, persistent{parameters}):
@@ -91,7 +91,7 @@ def make_launch(
         kernel: The device's loaded kernel, for captures.
         owner: What a capture keeps alive for the launch.
     """
-    layout = Layout(binding, device)
+    layout = ParameterPacking(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
     source = (_SHARED_SOURCE if device.shares_memory else _DISCRETE_SOURCE).format(
         parameters=parameters,
@@ -106,7 +106,7 @@ def make_launch(
         fetch=layout.fetch,
         pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
     )
-    pool = Pool()
+    pool = ParameterBlockPool()
     scope = {
         **layout.scope,
         "pool": pool,

@@ -5,7 +5,7 @@ The block is one piece of memory::
     | slots, 8 bytes each | storage, zeroed: temporaries, returned values, adjoints of scalars |
 
 Each slot has a format of `struct` and an expression of the arguments. The fast path packs them as
-they are; where that fails, `Layout.repack` converts each argument, or raises an error.
+they are; where that fails, `ParameterPacking.repack` converts each argument, or raises an error.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Stored:
         return self.offset + self.dtype.size * self.count
 
 
-class Layout:
+class ParameterPacking:
     """The formats and expressions of all slots, and of the storage after them."""
 
     def __init__(self, binding: Binding, device: Device) -> None:

@@ -21,7 +21,7 @@ from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.capture import refuse
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself, shares_memory
-from octants.runtime.parameter_blocks.pool import Pool
+from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 from octants.types.companions import Companion
 
 NumpyArray = np.ndarray[Any, Any]
@@ -129,7 +129,7 @@ def launch_on_staging_copies(
         leaves: The arguments to copy.
         replace: Returns the arguments with another value for one leaf.
     """
-    spare = Pool()
+    spare = ParameterBlockPool()
 
     def launch_on_copies(
         seed: int, number: int, persistent: int, *arguments: Any

@@ -19,7 +19,7 @@ from octants.runtime.capture import (
 from octants.runtime.cuda.errors import OtherDevice
 from octants.runtime.cuda.fill_words import words_of
 from octants.runtime.cuda.foreign_arrays import (
-    ForeignArray,
+    ForeignGpuArray,
     array_interface,
     foreign_array,
     torch_stream,
@@ -160,7 +160,7 @@ class CudaDevice(LaunchContext):
 
     # -- arrays of other libraries --------------------------------------------------------------
 
-    def foreign(self, value: Any, what: str) -> ForeignArray | None:
+    def foreign(self, value: Any, what: str) -> ForeignGpuArray | None:
         """Describe an array of another library in the memory of this GPU; None if it is on no GPU.
 
         The thread's stream waits for the work that the library has queued on the array.

@@ -21,7 +21,7 @@ else:
 
 
 @dataclass(frozen=True)
-class ForeignArray:
+class ForeignGpuArray:
     """An array of another library in GPU memory.
 
     `strides` are in bytes; they are row-major if the library gave none. `type` is a numpy type
@@ -40,7 +40,7 @@ class ForeignArray:
     owner: Any
 
 
-def foreign_array(value: Any, stream: int = 0) -> ForeignArray | None:
+def foreign_array(value: Any, stream: int = 0) -> ForeignGpuArray | None:
     """Describe an array of another library on a GPU.
 
     Args:
@@ -89,11 +89,11 @@ def array_interface(
     }
 
 
-def _tensor(tensor: Any) -> ForeignArray:
+def _tensor(tensor: Any) -> ForeignGpuArray:
     ordinal = tensor.device.index
     size = tensor.element_size()
     name = str(tensor.dtype).removeprefix("torch.")
-    return ForeignArray(
+    return ForeignGpuArray(
         tensor.data_ptr(),
         tuple(tensor.shape),
         tuple(stride * size for stride in tensor.stride()),
@@ -112,12 +112,12 @@ _TORCH_TYPES = {
 }  # fmt: skip
 
 
-def _interface(value: Any, interface: dict[str, Any]) -> ForeignArray:
+def _interface(value: Any, interface: dict[str, Any]) -> ForeignGpuArray:
     shape = tuple(interface["shape"])
     name = interface["typestr"].lstrip("<|=")
     strides = interface.get("strides")
     address, is_read_only = interface["data"]
-    return ForeignArray(
+    return ForeignGpuArray(
         address,
         shape,
         _row_major(shape, int(name[1:])) if strides is None else tuple(strides),
@@ -133,9 +133,9 @@ def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _dlpack(value: Any, stream: int) -> ForeignArray:
+def _dlpack(value: Any, stream: int) -> ForeignGpuArray:
     part = dlpack.import_view(value, stream=stream)
-    return ForeignArray(
+    return ForeignGpuArray(
         part.address,
         part.shape,
         part.strides,

@@ -13,7 +13,7 @@ from octants.cache import configured_store
 from octants.hashing import blake2b
 
 
-class Program(ABC):
+class CachedPipelines(ABC):
     """The pipelines of an artifact, by the names of its entry points.
 
     The code of a kernel that does nothing is empty, and has none.

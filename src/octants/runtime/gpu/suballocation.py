@@ -39,7 +39,7 @@ class Buffer(Protocol):
 B = TypeVar("B", bound=Buffer)
 
 
-class Timeline(Protocol):
+class SubmissionTimeline(Protocol):
     """The submissions of a device: the last one, and the last one that is known to be complete."""
 
     submitted: int
@@ -81,7 +81,7 @@ class Heap(ABC, Generic[B]):
     The finalizer of a suballocation only notes that it is free, since it may run in any thread.
     """
 
-    def __init__(self, context: Timeline) -> None:
+    def __init__(self, context: SubmissionTimeline) -> None:
         self._context = context
         self._lock = threading.RLock()
         self._buffers: list[B] = []  # by address

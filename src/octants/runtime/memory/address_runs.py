@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class RunAxis:
     """An axis of runs: `extent` of them, `step` bytes spaced.
 
     Copies of the runs in contiguous memory are `packed` bytes spaced.
@@ -56,7 +56,7 @@ class Runs:
         while merged and merged[-1][1] == self.nbytes:
             self.nbytes *= merged.pop()[0]
         self.axes = tuple(
-            Axis(*axis, self.nbytes * math.prod(extent for extent, _ in merged[number + 1 :]))
+            RunAxis(*axis, self.nbytes * math.prod(extent for extent, _ in merged[number + 1 :]))
             for number, axis in enumerate(merged)
         )
         self.span = self.nbytes + sum((axis.extent - 1) * axis.step for axis in self.axes)
@@ -64,7 +64,7 @@ class Runs:
     def rows(self) -> Iterator[AddressRuns]:
         """The runs, grouped along their longest axis."""
         spaced = [axis for axis in self.axes if axis.step >= self.nbytes]
-        longest = max(spaced, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
+        longest = max(spaced, key=lambda axis: axis.extent, default=RunAxis(1, 0, 0))
         others = [axis for axis in self.axes if axis is not longest]
         for index in np.ndindex(*(axis.extent for axis in others)):
             pairs = list(zip(index, others, strict=True))

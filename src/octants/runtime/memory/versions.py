@@ -19,7 +19,7 @@ Range = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Watch:
+class WatchedRange:
     """A memory range, its allocation, and its version."""
 
     interval: Range
@@ -37,11 +37,11 @@ class Versions:
         self._find = find
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._by_range: dict[tuple[int, int], Watch] = {}
+        self._by_range: dict[tuple[int, int], WatchedRange] = {}
         self._exported: set[Range] = set()
         self.changes = 0
         """Changes whenever `watches` does."""
-        self.watches: list[Watch] = []
+        self.watches: list[WatchedRange] = []
         """The watched ranges; writers check first whether there are any."""
 
     def of(self, ranges: Sequence[MemoryRange], slots: Sequence[int]) -> tuple[int, ...] | None:
@@ -57,14 +57,14 @@ class Versions:
             found.append(watch.version)
         return tuple(found)
 
-    def _watch(self, address: int, nbytes: int) -> Watch | None:
+    def _watch(self, address: int, nbytes: int) -> WatchedRange | None:
         watch = self._by_range.get((address, nbytes))
         if watch is None:
             allocation = self._find(address)
             if allocation is None or allocation in self._exported:
                 return None
             interval = (address, address + nbytes) if nbytes else allocation
-            watch = Watch(interval, allocation, next(self._numbers))
+            watch = WatchedRange(interval, allocation, next(self._numbers))
             with self._lock:
                 self._by_range[address, nbytes] = watch
                 self.watches.append(watch)
@@ -77,7 +77,7 @@ class Versions:
         """Report queued work that may write ``nbytes`` at an address; 0: the whole allocation."""
         self._renew(self._reached(address, nbytes))
 
-    def _reached(self, address: int, nbytes: int) -> list[Watch]:
+    def _reached(self, address: int, nbytes: int) -> list[WatchedRange]:
         found = []
         for watch in tuple(self.watches):
             start, end = watch.interval if nbytes else watch.allocation
@@ -85,7 +85,7 @@ class Versions:
                 found.append(watch)
         return found
 
-    def _renew(self, watches: Sequence[Watch]) -> None:
+    def _renew(self, watches: Sequence[WatchedRange]) -> None:
         for watch in watches:
             watch.version = next(self._numbers)
 
@@ -102,7 +102,7 @@ class Versions:
         read = slots.reader({memory_range.slot for memory_range in ranges})
         order = sorted({memory_range.slot for memory_range in ranges})
         known: tuple[tuple[int, ...], int] | None = None
-        reached: list[Watch] = []
+        reached: list[WatchedRange] = []
 
         def report(view: memoryview[int]) -> None:
             nonlocal known, reached

@@ -10,7 +10,7 @@ from octants.runtime.gpu.batched_device import BatchedDevice, SharedState, share
 from octants.runtime.gpu.batched_kernel import WORDS, BatchedKernel
 from octants.runtime.metal.context import Context, Hardware, hardware
 from octants.runtime.metal.memory import Heap
-from octants.runtime.metal.pipelines import Program
+from octants.runtime.metal.pipelines import MetalPipelines
 from octants.runtime.metal.queue import Queue
 from octants.runtime.metal.transfers import Transfers
 
@@ -45,8 +45,8 @@ class MetalDevice(BatchedDevice):
         """Make a kernel ready to be launched; `OctantsRuntimeError` if that cannot be."""
         return BatchedKernel(self, artifact)
 
-    def make_program(self, artifact: Artifact) -> Program:
-        return Program(self.context, artifact)
+    def make_program(self, artifact: Artifact) -> MetalPipelines:
+        return MetalPipelines(self.context, artifact)
 
     def new_push_constants(self) -> Any:
         return (c_int64 * (1 + WORDS))()

@@ -26,7 +26,7 @@ class Pipeline:
     threads: Size
 
 
-class Program(pipeline_cache.Program):
+class MetalPipelines(pipeline_cache.CachedPipelines):
     """The pipelines of a text, by the names of its entry points."""
 
     def __init__(self, context: Context, artifact: Artifact) -> None:

@@ -20,7 +20,7 @@ _ALIGNMENT = 64
 Block = tuple[Any, ...]
 
 
-class Pool(list[Block]):
+class ParameterBlockPool(list[Block]):
     """The free blocks of one kernel; a pool is equal to itself only."""
 
     __slots__ = ("__weakref__",)

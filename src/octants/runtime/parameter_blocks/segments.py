@@ -37,7 +37,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BlockSegment:
     """Neighbouring pieces that change together, at ``offset`` bytes of the block."""
 
     offset: int
@@ -55,7 +55,7 @@ class Segment:
         return [piece.value for piece in self.pieces if piece.value]
 
 
-def cut(pieces: Sequence[Piece]) -> list[Segment]:
+def cut(pieces: Sequence[Piece]) -> list[BlockSegment]:
     """The segments of a block."""
     counts = Counter(piece.change for piece in pieces if piece.value)
 
@@ -70,13 +70,13 @@ def cut(pieces: Sequence[Piece]) -> list[Segment]:
     segments, offset = [], 0
     for change, run in itertools.groupby(merged(), lambda piece: piece.change):
         found = tuple(run)
-        segments.append(Segment(offset, found, change))
+        segments.append(BlockSegment(offset, found, change))
         offset += struct.calcsize("<" + "".join(piece.format for piece in found))
     return segments
 
 
 def packing(
-    segments: Sequence[Segment], structs: Sequence[FrozenStruct], scope: dict[str, Any]
+    segments: Sequence[BlockSegment], structs: Sequence[FrozenStruct], scope: dict[str, Any]
 ) -> list[str]:
     """Generate the lines that fill a block, named ``view``, for a launch.
 
@@ -104,7 +104,9 @@ def packing(
     return text
 
 
-def with_constants(make: Callable[[], Block], segments: Sequence[Segment]) -> Callable[[], Block]:
+def with_constants(
+    make: Callable[[], Block], segments: Sequence[BlockSegment]
+) -> Callable[[], Block]:
     """Wrap a function that makes blocks, so that it fills the slots that never change."""
     constants = [segment for segment in segments if segment.change == CONSTANT]
     fills = [(each.pack, each.offset, list(map(int, each.values))) for each in constants]

@@ -21,7 +21,7 @@ _HEAD_VERSION = 1
 _WHOLE_SUBGROUPS = 2
 
 
-class Pipeline(pipeline_cache.Program):
+class Pipeline(pipeline_cache.CachedPipelines):
     """The pipelines of a SPIR-V module, by the names of its entry points."""
 
     def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:

@@ -14,7 +14,7 @@ from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function_text import ThreadText
-from octants.codegen.llvm.math_functions import Call
+from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
@@ -43,7 +43,7 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
             return near if f.series is None else computed(f, name, x, f.series)
 
         def far() -> str:
-            found: str = f.table[Call](f, Call(function(name, f32, True), [x], " noinline"))
+            found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], " noinline"))
             return found
 
         return unless_slow(f, near, is_near, far)

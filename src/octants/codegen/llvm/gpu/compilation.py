@@ -7,7 +7,7 @@ from typing import Any
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.dispatch_functions import Written, write
+from octants.codegen.llvm.gpu.dispatch_functions import WrittenKernel, write
 from octants.compile_profile import stage
 from octants.ir.core import Module
 
@@ -57,7 +57,7 @@ def assembly_text(module: Module, gpu: Gpu, *, fast_math: bool = False, opt_leve
     return str(machine.emit_assembly(optimised))
 
 
-def _write(module: Module, gpu: Gpu, fast_math: bool) -> Written:
+def _write(module: Module, gpu: Gpu, fast_math: bool) -> WrittenKernel:
     written = write(module, gpu, fast_math=fast_math)
     for name, value in gpu.flags:
         written.text.flag(name, value)

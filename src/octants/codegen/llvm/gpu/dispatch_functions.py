@@ -54,7 +54,7 @@ _TABLE: HandlerTable = {
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenKernel:
     """The text of a kernel, and the dispatches of its functions."""
 
     text: ModuleText
@@ -81,13 +81,13 @@ class Written:
         )
 
 
-def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Written:
+def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> WrittenKernel:
     """Write the text of a module with tasks."""
     text = ModuleText(fast_math=fast_math, constant_space=machine.constant_space)
     kernel = KernelText(text, module)
     writer = _Writer(kernel, machine)
     writer.write()
-    return Written(text, kernel, tuple(writer.dispatches))
+    return WrittenKernel(text, kernel, tuple(writer.dispatches))
 
 
 class _Writer:

@@ -7,7 +7,7 @@ from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
-from octants.codegen.llvm.selects_to_lookup_tables import Read, Table
+from octants.codegen.llvm.selects_to_lookup_tables import Table, TableRead
 from octants.ir import ops
 from octants.types.scalars import DType, f16, f32
 
@@ -39,7 +39,7 @@ def select(f: LaneText, op: ops.Select) -> None:
     lookup_tables.select_by(_read, f, op)
 
 
-def _read(f: LaneText, read: Read) -> str:
+def _read(f: LaneText, read: TableRead) -> str:
     """Return the entries at the active lanes' indices."""
     dtype = _stored(read.table)
     index = lookup_tables.clamped(f, read)

@@ -10,7 +10,7 @@ from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import Phi
 from octants.codegen.llvm.lanes import control_flow
 from octants.codegen.llvm.lanes.function_text import LaneText
-from octants.codegen.llvm.math_functions import ATTRIBUTES, Call, captured, finished
+from octants.codegen.llvm.math_functions import ATTRIBUTES, MathCall, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.mathlib.function_registry import MathFunction
@@ -23,7 +23,7 @@ _SLOW_LANES = 8
 """The lanes of a slow path at a time: it mostly computes in 64-bit integers."""
 
 
-def call(f: LaneText, op: Call) -> str:
+def call(f: LaneText, op: MathCall) -> str:
     """Call a function of vectors; on uniform operands it is computed once."""
     if not f.is_vector(*op.operands):
         return math_functions.call_scalar(f, op)
@@ -32,7 +32,7 @@ def call(f: LaneText, op: Call) -> str:
     return f.call_vector(name, register, [(register, x) for x in op.operands], op.attribute)
 
 
-def _text(caller: LaneText, op: Call, name: str) -> str:
+def _text(caller: LaneText, op: MathCall, name: str) -> str:
     """Return the definition of a function of vectors."""
     block = op.function.block
     f = _inner(caller, _uniformity(op.function))

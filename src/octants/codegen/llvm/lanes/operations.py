@@ -16,7 +16,7 @@ from octants.codegen.llvm.lanes import (
     record_buffer_access,
     rsqrt_estimates,
 )
-from octants.codegen.llvm.math_functions import Call
+from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
 from octants.codegen.llvm.selects_to_lookup_tables import Table
 from octants.ir import ops
@@ -24,7 +24,7 @@ from octants.ir import ops
 _SAME = (*arithmetic.TABLE, arithmetic.LibraryCall, ops.Yield, ops.Shape)
 
 TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
-    Call: math_functions.call,
+    MathCall: math_functions.call,
     ReciprocalRoot: rsqrt_estimates.reciprocal_root,
     ops.Binary: control_flow.binary,
     ops.Cast: control_flow.cast,

@@ -11,7 +11,7 @@ _FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
 
 OPERATIONS = (
     *("constant", "unary", "binary", "fma", "compare", "select", "cast", "bitcast"),
-    *("float_to_int", "call", "random", "random_stream", "launch_state", "shape"),
+    *("float_to_int", "call", "random", "random_stream", "launch_constant", "shape"),
     *("for", "while", "if", "yield"),
     *("load", "store", "atomic", "compare_exchange"),
     *("record_push", "record_pop", "record_end", "record_capacity", "record_reserve", "longest"),

@@ -19,7 +19,7 @@ class Refused(Exception):
     """The file cannot be loaded without LLVM; the text says why."""
 
 
-class Machine(NamedTuple):
+class RelocationRules(NamedTuple):
     """The relocations of a machine, and its stub that jumps to an address."""
 
     relocations: Mapping[int, Relocate]
@@ -54,7 +54,7 @@ def _x64_stub(address: int) -> bytes:
     return b"\xff\x25\0\0\0\0" + struct.pack("<Q", address) + b"\xcc\xcc"
 
 
-_X64 = Machine(
+_X64 = RelocationRules(
     {
         1: _absolute_64,
         2: _relative_32,
@@ -115,7 +115,7 @@ def _arm64_in_page(size: int, image: bytearray, position: int, s: int, a: int, _
     _insert(image, position, offset // size, 12, 10)
 
 
-_ARM64 = Machine(
+_ARM64 = RelocationRules(
     {
         257: _absolute_64,
         260: _relative_64,

@@ -13,7 +13,7 @@ from ctypes import addressof, c_void_p
 from octants import abi
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.graphs.builder import GraphBuilder, kernel_node
+from octants.runtime.cuda.graphs.builder import DriverGraphBuilder, kernel_node
 from octants.runtime.cuda.modules import DeviceFunction, Module
 
 _TARGET, _TARGET_STEP, _SOURCE, _SOURCE_STEP, _UNITS, _ROWS = range(0, 48, 8)
@@ -139,7 +139,7 @@ class AbortableKernels:
         return self._functions[name].handle
 
 
-class AbortableGraphBuilder(GraphBuilder):
+class AbortableGraphBuilder(DriverGraphBuilder):
     """Builds a graph whose copies and fills can be aborted; the first node counts the replays."""
 
     def __init__(self, kernels: AbortableKernels) -> None:

@@ -28,7 +28,7 @@ def kernel_node(
     )
 
 
-class GraphBuilder:
+class DriverGraphBuilder:
     """A driver graph under construction.
 
     If it ``is_ordered``, each of its nodes waits for the one before it; otherwise for none.

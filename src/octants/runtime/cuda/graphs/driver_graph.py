@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING
 
-from octants.runtime.cuda.graphs.builder import GraphBuilder
+from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.launch_state import PreparedDispatch
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class DriverGraph:
     """
 
     def __init__(
-        self, machine: LaunchContext, nodes: GraphBuilder, *, is_counted: bool = False
+        self, machine: LaunchContext, nodes: DriverGraphBuilder, *, is_counted: bool = False
     ) -> None:
         self._machine, self._is_counted = machine, is_counted
         self._kernels = nodes.kernels
@@ -59,7 +59,7 @@ def graph_of(
 ) -> DriverGraph:
     """Instantiate a graph of the launches of some dispatches, in order."""
     with machine.context.active():
-        nodes = GraphBuilder(machine.context)
+        nodes = DriverGraphBuilder(machine.context)
         for step in steps:
             nodes.launch_step(step)
         return DriverGraph(machine, nodes, is_counted=is_counted)

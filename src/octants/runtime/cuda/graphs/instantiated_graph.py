@@ -18,7 +18,7 @@ from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import NUMBER, Command, DeviceCall, Launch
 from octants.runtime.cuda.graphs.abortable_nodes import AbortableGraphBuilder
-from octants.runtime.cuda.graphs.builder import GraphBuilder
+from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 from octants.runtime.cuda.launch_state import (
     CudaAction,
@@ -210,7 +210,7 @@ class InstantiatedGraph:
         with self._machine.context.active():
             machine = self._machine
             abortable = AbortableGraphBuilder(machine.replays.kernels) if self.unsure else None
-            nodes = abortable or GraphBuilder(machine.context)
+            nodes = abortable or DriverGraphBuilder(machine.context)
             for command in commands:
                 if isinstance(command, DeviceCall):
                     self._add_call(nodes, command)
@@ -221,7 +221,7 @@ class InstantiatedGraph:
                     raise InternalError("an array of the host in a graph of a GPU")
             return DriverGraph(machine, nodes)
 
-    def _add_call(self, nodes: GraphBuilder, command: DeviceCall) -> None:
+    def _add_call(self, nodes: DriverGraphBuilder, command: DeviceCall) -> None:
         """Add a copy or a fill; a write of the host becomes a copy of a constant."""
         if command.method != "write":
             getattr(nodes, command.method)(*command.arguments)

@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.graphs.builder import GraphBuilder
+from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class RepeatedClears:
             self._graphs.clear()
         # If the driver refuses, each range is filled by itself.
         with contextlib.suppress(OctantsError), machine.context.active():
-            nodes = GraphBuilder(machine.context, is_ordered=False)
+            nodes = DriverGraphBuilder(machine.context, is_ordered=False)
             for address, nbytes in ranges:
                 nodes.clear(address, nbytes)
             self._graphs[ranges] = DriverGraph(machine, nodes)

@@ -31,7 +31,7 @@ from octants.runtime.cuda.streams import Streams
 _WORD_BYTES = 64
 
 
-class Replay(Protocol):
+class QueuedReplay(Protocol):
     """A replay of a graph that has been queued."""
 
     @property
@@ -68,7 +68,7 @@ class Replays:
         self._streams = streams
         self._dropped_modules = dropped_modules
         self._lock = threading.RLock()
-        self._unchecked: list[Replay] = []
+        self._unchecked: list[QueuedReplay] = []
         self._begun = 0  # replays that had begun when the word was last read
         self._proved = 0  # replays since then that are known to have large enough record buffers
         self._is_settling = False
@@ -89,7 +89,7 @@ class Replays:
             self._kernels = AbortableKernels(self._context, module, self._word.address)
         return self._kernels
 
-    def add(self, replay: Replay) -> None:
+    def add(self, replay: QueuedReplay) -> None:
         """Register a queued replay, so that everything else that uses a stream checks it first.
 
         A replay that is known to have large enough record buffers is checked at the next
@@ -162,7 +162,7 @@ class Replays:
         zero = np.zeros(8, np.uint8)
         self._streams.ready_queue().write(self.kernels.word + abi.STOP_NUMBER, zero)
 
-    def _resume(self, replays: list[Replay], number: int) -> None:
+    def _resume(self, replays: list[QueuedReplay], number: int) -> None:
         """Run the rest of the first replay, from the node with a number on; repeat the others."""
         left = len(replays)
         try:
