@@ -177,9 +177,8 @@ class Uniformity:
                     records.append((each.result, 1))
                 elif each.lhs in rests and self._constants.get(each.rhs) == 1:
                     records.append((each.result, 0))
-        indices = {pop.index for pop in op.body.walk() if isinstance(pop, ops.RecordPop)}
         starts_at_zero = self._constants.get(op.lower) == 0 and counter.type is i64
-        if starts_at_zero and not indices.isdisjoint(value for value, _ in records):
+        if starts_at_zero and _pops(op.body, {value for value, _ in records}):
             self._joining.add(op)
             self.iteration_numbers[op] = records
             for arg in op.body.args:
@@ -255,6 +254,13 @@ def _is_varying(op: Operation) -> bool:
 def _both_branches_push(op: Operation) -> bool:
     """Whether both branches of an `if` push records."""
     return isinstance(op, ops.If) and all(map(_records, op.regions))
+
+
+def _pops(block: Block, indices: set[Value]) -> bool:
+    """Whether a block pops a record at one of some indices."""
+    return bool(indices) and any(
+        isinstance(op, ops.RecordPop) and op.index in indices for op in block.walk()
+    )
 
 
 def _records(block: Block) -> set[Record]:

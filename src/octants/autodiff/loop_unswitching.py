@@ -86,16 +86,18 @@ def _visit(block: Block) -> None:
 
 def _recording_branch(loop: ops.For) -> ops.If | None:
     """The loop-invariant if of a loop that decides whether it records; None if there is none."""
-    inside = list(loop.body.walk())
+    found = [op for op in loop.body.ops if isinstance(op, ops.If) and _decides(op)]
+    inside = list(loop.body.walk()) if found else []
     if len(inside) > _SMALL or any(isinstance(op, ops.Loop) for op in inside):
         return None
     own = {value for op in inside for value in op.results}.union(loop.body.args)
-    for op in loop.body.ops:
-        if not isinstance(op, ops.If) or op.results or op.condition in own:
-            continue
-        if len(op.orelse.ops) == 1 and isinstance(op.then.ops[0], ops.RecordPush):
-            return op
-    return None
+    return next((op for op in found if op.condition not in own), None)
+
+
+def _decides(op: ops.If) -> bool:
+    """Whether an if only decides whether something is recorded."""
+    records = isinstance(op.then.ops[0], ops.RecordPush)
+    return records and not op.results and len(op.orelse.ops) == 1
 
 
 def _versions(loop: ops.For, branch: ops.If) -> ops.If:

@@ -299,13 +299,15 @@ class LaneCost:
 
     def _is_simple(self, body: Block, counter: Value) -> bool:
         """Whether LLVM vectorises a loop: no calls, no inner loops, contiguous accesses."""
+        if any(isinstance(op, ops.Loop) for op in body.walk()):
+            return False
         inside = {value for op in body.walk() for value in op.results} | set(body.args)
 
         def varies(value: Value) -> bool:
             return value in inside
 
         for op in body.walk():
-            if isinstance(op, (ops.Loop, ops.RandomStream, ops.RecordAccess)):
+            if isinstance(op, (ops.RandomStream, ops.RecordAccess)):
                 return False
             if isinstance(op, ops.Unary) and op.fn not in (*CHEAP, "sqrt"):
                 return False  # nor does LLVM vectorise approximate instructions
