@@ -223,7 +223,7 @@ def test_a_raise_is_found() -> None:
     assert not names_errors("Raise a flag.")
 
 
-EXAMPLE = re.compile(r"Example::?\n\n?((?:    .*\n?|\n(?=    ))+)")
+EXAMPLE = re.compile(r"Example::\n\n((?:    .*\n?|\n(?=    ))+)")
 
 PARTICLES = """
 x = qd.field(qd.f64, shape=4, needs_grad=True)
@@ -339,6 +339,21 @@ BEFORE = {
     "qd.linalg.SparseMatrixBuilder": "n = 4\n",
     "qd.ui.GUI": "positions = np.array([[0.2, 0.3], [0.5, 0.5]])\n",
     "qd.ui.Window": "pixels = np.zeros((640, 480, 3))\n",
+    "ValueAndGrad.flat": SPRINGS
+    + """
+import scipy.optimize
+
+@qd.kernel
+def misfit(
+    stiffness: float, mass: float, data: qd.types.ndarray(qd.f64, 1),
+    loss: qd.types.ndarray(qd.f64, 0),
+):
+    for i in data:
+        loss[None] += (stiffness * i + mass - data[i]) ** 2
+
+k0, m0, data = 1.0, 2.0, np.arange(4.0)
+""",
+    "HessianProduct.flat": SPRINGS + "import scipy.optimize\nx0 = x\n",
     "torch.function": WITH_TORCH,
     "torch.Module": WITH_TORCH
     + """
@@ -387,6 +402,8 @@ def test_names_before_examples_are_needed() -> None:
     missing = {name for name in BEFORE if name.partition(".")[0] not in ("torch", "jax")}
     assert missing <= set(WITH_EXAMPLES)
     assert len(WITH_EXAMPLES) > 45
+    with_the_word = [name for name in ALL if re.search(r"Example:*$", ALL[name].text, re.MULTILINE)]
+    assert with_the_word == WITH_EXAMPLES
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

@@ -166,7 +166,7 @@ def test_names_use_the_words_of_the_field() -> None:
 
 def test_pages_use_the_words_of_the_field() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
-    pages.append(REPOSITORY / "tests" / "README.md")
+    pages += [REPOSITORY / "tests" / "README.md", *(REPOSITORY / "docs" / "tutorials").glob("*.py")]
     assert len(pages) > 20
     found = [line for page in pages for line in private_words(page)]
     assert not found, "\n".join(found)

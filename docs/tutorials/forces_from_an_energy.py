@@ -16,8 +16,8 @@ qd.init(arch=qd.cpu, default_fp=qd.f64)
 # %% [markdown]
 # ## The energy
 #
-# The kernel sums over all pairs. It takes arrays as arguments: `needs_grad=True` gives them room
-# for a gradient.
+# The kernel sums over all pairs. It takes arrays as arguments; those with `needs_grad=True` have a
+# gradient.
 
 # %%
 N = 60

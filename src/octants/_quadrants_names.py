@@ -33,9 +33,9 @@ QuadrantsTypeError = OctantsTypeError
 
 
 def perf_dispatch(**_: Any) -> Callable[[Any], PerfDispatch]:
-    """Decorate a function that several implementations are registered for; the first one is used.
+    """Decorate a function for which a program registers several implementations.
 
-    The keywords say how implementations are timed against each other, and are ignored.
+    Octants uses the first one, and ignores the keywords, which choose how Quadrants compares times.
     """
     return PerfDispatch
 

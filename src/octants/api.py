@@ -128,7 +128,7 @@ def init(
     Arrays from before a later call of `init` can no longer be used; kernels can. If a program uses
     anything before `init`, it runs with the defaults, and a line says so. An option that is not
     passed, or is None, has the value of the variable ``OCTANTS_<NAME>`` or ``QD_<NAME>`` of the
-    environment, else its default. Example:
+    environment, else its default. Example::
 
         qd.init(arch=qd.gpu, default_fp=qd.f64, debug=True)
 
@@ -392,7 +392,7 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     """Decorate a function as a kernel: a call compiles and launches it.
 
     The top-level loops of a kernel run in parallel. ``kernel.grad(...)`` runs its reverse on the
-    adjoints in memory. Example:
+    adjoints in memory. Example::
 
         @qd.kernel
         def scale(x: qd.types.ndarray(), factor: qd.f32) -> qd.i32:
@@ -454,7 +454,7 @@ def func(function: Any = None, **steering: Any) -> Any:
 
     ``@f.adjoint`` gives the function ``f`` derivatives of its own. It decorates a function of the
     arguments of ``f`` and of the adjoint of each result, which returns the adjoint of each argument
-    of floats: one, or a tuple of several. Neither writes to memory. Example:
+    of floats: one, or a tuple of several. Neither writes to memory. Example::
 
         @qd.func
         def stretch(x):

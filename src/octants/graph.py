@@ -1,4 +1,4 @@
-"""Graphs: what a part of a program launches, captured once and replayed as one.
+"""Graphs: what a part of a program launches, captured once and replayed as one. Example::
 
     with qd.graph.capture() as step:
         with qd.ad.Tape(loss=loss):
@@ -6,10 +6,10 @@
     for _ in range(99):
         step()
 
-The body of a capture runs as it always does; meanwhile the device work that it starts is noted. A
-replay does it again: launches of kernels and their gradients, fills, copies, and writes of the host
-with the values that they had. On CUDA it is one launch, of a graph of the driver; elsewhere, the
-same things in the same order.
+The body of a capture runs as usual, and the graph records the work that it gives to the device. A
+replay repeats this work: launches of kernels and their gradients, fills, copies, and writes of the
+host with the values that they had. On CUDA it is one launch, of a graph of the driver; elsewhere it
+is the same work in the same order.
 """
 
 from __future__ import annotations

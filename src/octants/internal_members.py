@@ -26,5 +26,5 @@ def is_internal(cls: type, name: str) -> bool:
 def _attributes(member: Any) -> dict[str, Any]:
     """The attributes of the function of a method or a property."""
     function = member.fget if isinstance(member, property) else member
-    function = getattr(function, "__func__", function)
+    function = getattr(function, "func", getattr(function, "__func__", function))  # if cached
     return getattr(function, "__dict__", {})

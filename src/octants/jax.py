@@ -1,11 +1,8 @@
 """Kernels as functions of JAX: ``octants.jax.function``.
 
-Needs JAX (``pip install 'octants[jax]'``). JAX calls the kernels on the host. On the CPU, compiled
-programs call them by pointers to the memory of XLA (`runtime.interop.xla_calls`); results are
-copied once. Otherwise, and on a GPU, whose arrays travel to the host and back, it is by
-``pure_callback``.
-
-A step of `ad.higher_derivatives` is one primitive of JAX, so that JAX itself composes derivatives.
+Needs JAX (``pip install 'octants[jax]'``). On the CPU, compiled programs of JAX call the kernels on
+the memory of JAX, and copy results once. On a GPU, JAX copies arrays to the host and back, since it
+calls the kernels on the host.
 """
 
 from __future__ import annotations
@@ -37,6 +34,10 @@ core, ad, batching, mlir = (
 
 __all__ = ["function", "loss"]
 
+# On the CPU, compiled programs call kernels by pointers to the memory of XLA
+# (`runtime.interop.xla_calls`), otherwise by ``pure_callback``. A step of `ad.higher_derivatives`
+# is one primitive of JAX, so that JAX itself composes derivatives.
+
 
 def function(
     kernel: Callable[..., Any],
@@ -49,7 +50,7 @@ def function(
     It works under ``jax.jit``, ``jax.vmap`` (which calls it for each element of the batch),
     ``jax.grad``, ``jax.vjp``, ``jax.jvp``, and those of gradients, such as ``jax.hessian``. Third
     derivatives, and forward mode of forward mode, are errors. The backward pass launches the
-    kernels again, under a tape, so that only the arguments are kept. Example:
+    kernels again, under a tape, so that only the arguments are kept. Example::
 
         @qd.kernel
         def squares(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
@@ -103,10 +104,10 @@ class _Loss(OuterLoss):
 
 
 def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
-    """A loss that JAX computes of fields and ndarrays, for ``ad.Tape(loss=...)``.
+    """A loss that JAX computes from fields and ndarrays, for ``ad.Tape(loss=...)``.
 
     At the end of the body, the function is called with the contents of the arrays; its gradient
-    becomes their adjoint. Example:
+    becomes their adjoint. Example::
 
         loss = octants.jax.loss(jax.jit(lambda y: jnp.mean((y - target) ** 2)), y)
         with qd.ad.Tape(loss=loss):
@@ -118,10 +119,10 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
         arrays: fields and ndarrays with a gradient.
 
     Returns:
-        The loss of one tape after the other. Its `number` is the last value.
+        The loss, for any number of tapes, one after the other. Its `number` is the last value.
 
     Raises:
-        OctantsRuntimeError: an array has no gradient, or is none.
+        OctantsRuntimeError: an argument is no field or ndarray, or has no gradient.
     """
     return _Loss(function, arrays)
 

@@ -1,11 +1,13 @@
-"""Times of kernels and what memory is used for: ``qd.profiler``, with the names of Quadrants.
+"""Times of kernels and what memory is used for: ``qd.profiler``, by the names of Quadrants.
+
+Example::
 
     qd.init(arch=qd.gpu, kernel_profiler=True)
     ...
     qd.profiler.print_kernel_profiler_info()
 
-Launches are timed on the CPU by the host's clock, on NVIDIA and AMD GPUs by events in their
-stream, and on others by the host, which then waits for each launch. Without ``kernel_profiler``
+On the CPU, the host's clock times launches; on NVIDIA and AMD GPUs, events in their stream do; on
+other devices the host waits for each launch to time it. Without ``kernel_profiler``
 nothing is timed, launches cost what they cost without this module, and queries warn and find
 nothing.
 """
@@ -138,11 +140,12 @@ def save_trace(path: Any) -> None:
 def memory_report() -> list[MemoryUse]:
     """What memory of the device is used for; needs no profiler.
 
-    Returns: An entry for fields, ndarrays, their gradients and duals, the record buffers of loops,
-    and, inside of a `qd.ad.Tape`, the copies of what was overwritten. On a GPU also for other
-    allocations, such as buffers of messages and temporaries, for what its pool keeps for later
-    ones, and for the staging buffers of copies on the host. `parts` is 0 where parts are not
-    counted.
+    Returns:
+        An entry for fields, ndarrays, their gradients and duals, the record buffers of loops, and,
+        within a `qd.ad.Tape`, the copies of what was overwritten. On a GPU also for other
+        allocations, such as buffers of messages and temporaries, for memory that the pool keeps for
+        later ones, and for the staging buffers of copies on the host. `parts` is 0 where parts are
+        not counted.
     """
     found: dict[str, list[int]] = {}
     for array in current_runtime.runtime().arrays():

@@ -149,7 +149,7 @@ def function(
     under ``torch.vmap``, which calls it for each element of the batch, and ``torch.compile`` calls
     it as it is. The gradient has derivatives by reverse and by forward mode (`gradgradcheck`,
     ``torch.func.hessian``); third derivatives are an error. The backward pass launches the kernels
-    again, under a tape, so that only the arguments are kept. Example:
+    again, under a tape, so that only the arguments are kept. Example::
 
         @qd.kernel
         def squares(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
@@ -192,9 +192,10 @@ def function(
 
 
 class Module(torch.nn.Module):  # type: ignore[misc]
-    """A kernel with parameters that torch trains; see `function` for `out` and `inout`.
+    """A kernel with parameters that torch trains, as a module of torch.
 
-    Example:
+    Example::
+
         layer = octants.torch.Module(
             dense, out={"y": lambda x, w: (x.shape[0], w.shape[1])}, w=torch.randn(4, 8)
         )
@@ -203,9 +204,9 @@ class Module(torch.nn.Module):  # type: ignore[misc]
 
     Args:
         kernel: the kernel, or a function that launches kernels.
-        out: the outputs.
+        out: the outputs, as for `function`.
         inout: the parameters of the kernel that it updates in place.
-        parameters: the start of each parameter of the kernel that is to be trained, by its name.
+        parameters: by the name of each parameter of the kernel that torch trains: its first value.
 
     Raises:
         OctantsTypeError: a name is no parameter of the kernel.
@@ -246,11 +247,11 @@ class _Loss(OuterLoss):
 
 
 def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
-    """A loss that torch computes of fields and ndarrays, for ``ad.Tape(loss=...)``.
+    """A loss that torch computes from fields and ndarrays, for ``ad.Tape(loss=...)``.
 
     At the end of the body, the function is called with tensors that hold the contents of the
     arrays; its gradient becomes their adjoint. Parameters of torch that it uses get their
-    gradients, too. Example:
+    gradients, too. Example::
 
         loss = octants.torch.loss(lambda y: (network(y) - target).square().mean(), y)
         with qd.ad.Tape(loss=loss):
@@ -262,10 +263,10 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
         arrays: fields and ndarrays with a gradient.
 
     Returns:
-        The loss of one tape after the other. Its `number` is the last value.
+        The loss, for any number of tapes, one after the other. Its `number` is the last value.
 
     Raises:
-        OctantsRuntimeError: an array has no gradient, or is none.
+        OctantsRuntimeError: an argument is no field or ndarray, or has no gradient.
     """
     return _Loss(function, arrays)
 

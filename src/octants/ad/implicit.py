@@ -127,7 +127,7 @@ def implicit(
     A tape records a call of it as one event. In the backward pass, one linear system with the
     transposed Jacobian of the residual is solved. It serves linear and nonlinear systems, fixed
     points (the residual of ``x = g(x)`` is ``g(x) - x``), and times of events (the unknown has one
-    element, the time, and the residual is what is zero then). Example:
+    element, the time, and the residual is what is zero then). Example::
 
         @qd.kernel
         def residual(x: vec, stiffness: vec, r: vec):

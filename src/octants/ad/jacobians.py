@@ -37,7 +37,7 @@ def jacobian(
     """A function of numpy arrays that returns the Jacobian of its results.
 
     Forward mode takes one run for up to 8 elements of the arguments, reverse mode one for each
-    element of the results. Example:
+    element of the results. Example::
 
         stiffness_matrix = qd.ad.jacobian(spring_forces, out={"force": "x"}, by="x")
         matrix = stiffness_matrix(x, 10.0)["x"]  # the shape of force, then that of x
@@ -192,7 +192,7 @@ def hessian(
     """A function of numpy arrays that returns the Hessian of a loss.
 
     The loss is the number that a kernel returns, or the only output. It takes one product of `hvp`
-    for each element of the arguments; with `sparsity` as many as there are colours. Example:
+    for each element of the arguments; with `sparsity` as many as there are colours. Example::
 
         second = qd.ad.hessian(spring_energy, by="x")
         matrix = second(x, 10.0)["x"]["x"]

@@ -27,7 +27,7 @@ def jvp(
 ) -> Callable[..., tuple[Any, Any]]:
     """A function of numpy arrays that returns its results and their tangents along a direction.
 
-    It is forward mode: about twice the time of the function. Example:
+    It is forward mode: about twice the time of the function. Example::
 
         forward = qd.ad.jvp(spring_forces, out={"force": "x"})
         force, change = forward(x, 10.0, tangents={"x": np.ones_like(x)})
@@ -76,7 +76,7 @@ def vjp(
 ) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """A function of numpy arrays that returns its results, and gradients for given adjoints.
 
-    It is reverse mode. Example:
+    It is reverse mode. Example::
 
         backward = qd.ad.vjp(spring_forces, out={"force": "x"})
         force, gradients = backward(x, 10.0, adjoints=np.ones_like(x))  # gradients["x"]
@@ -161,9 +161,9 @@ class HessianProduct(LossFunction):
     def flat(self, *arguments: Any, **named: Any) -> Callable[[Array, Array], Array]:
         """The product as a function of two vectors, as the ``hessp`` of ``scipy.optimize``.
 
-        The vectors are those of `ValueAndGrad.flat`. Example:
+        The vectors are those of `ValueAndGrad.flat`. Example::
 
-            given = {"x": x0, "stiffness": 10.0}
+            given = {"x": x0, "k": 10.0}
             objective, start = qd.ad.value_and_grad(spring_energy, by="x").flat(**given)
             product = qd.ad.hvp(spring_energy, by="x").flat(**given)
             scipy.optimize.minimize(objective, start, jac=True, hessp=product, method="trust-ncg")
@@ -193,7 +193,7 @@ def hvp(
     """A function of numpy arrays: a loss, its gradients, and products of its Hessian with a vector.
 
     The loss is the number that a kernel returns, or the only output. A product takes two to four
-    times as long as a gradient, whatever the size of the Hessian is. Example:
+    times as long as a gradient, whatever the size of the Hessian is. Example::
 
         product = qd.ad.hvp(spring_energy)
         loss, gradients, products = product(x, 10.0, direction={"x": v})

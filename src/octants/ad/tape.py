@@ -65,7 +65,7 @@ class Tape:
 
     ``with Tape(loss=loss):`` sets the loss and all gradients of fields and ndarrays of Octants to
     zero; then the body runs. At its end ``loss.grad`` is set to one, and the recorded launches run
-    in reverse, last first. If the body raises, nothing is reversed. Example:
+    in reverse, last first. If the body raises, nothing is reversed. Example::
 
         with qd.ad.Tape(loss=loss):
             step()

@@ -12,6 +12,7 @@ from octants.ad.array_library_protocol import Shaped
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.data.array_base import Tensor
 from octants.diagnostics.kernel_as_function_errors import WrongOutput
+from octants.internal_members import internal
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +20,7 @@ Array = np.ndarray[Any, Any]
 class LossFunction:
     """A function of numpy arrays with a loss, and the arguments to differentiate it by."""
 
+    @internal
     def __init__(self, function: ArrayFunction, by: tuple[str, ...]) -> None:
         self._function = function
         self._by = by
@@ -86,7 +88,7 @@ class ValueAndGrad(LossFunction):
         """The function of one vector, for optimisers such as ``scipy.optimize.minimize``.
 
         The vector holds the elements of the arguments to differentiate by, one after the other;
-        `unflatten` takes it apart. The others keep the values that are given here. Example:
+        `unflatten` takes it apart. The others keep the values that are given here. Example::
 
             loss_and_grad = qd.ad.value_and_grad(misfit, out={"loss": ()}, by=("stiffness", "mass"))
             objective, start = loss_and_grad.flat(stiffness=k0, mass=m0, data=data)
@@ -121,7 +123,7 @@ def value_and_grad(
 ) -> ValueAndGrad:
     """A function of numpy arrays that returns a loss and its gradients.
 
-    The loss is the number that a kernel returns, or the only output. Example:
+    The loss is the number that a kernel returns, or the only output. Example::
 
         @qd.kernel
         def energy(x: qd.types.ndarray(qd.f64, 1), loss: qd.types.ndarray(qd.f64, 0)):

@@ -75,6 +75,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     ``x[i][k]``; all at once by `to_numpy`, `from_numpy`, `fill` and `copy_from`. A slice, such as
     ``x[1:3]``, is a copy that cannot be written; ``x[1:3] = values`` writes its elements. As the
     annotation of a parameter it takes arrays of either kind.
+
+    Attributes:
+        dtype: the scalar type of the numbers.
+        shape: the extent of each axis; () for a single element.
+        element_shape: () for numbers, (n,) for vectors, (n, m) for matrices.
+        name: the name in messages.
+        offset: the index of the first element, if it is not 0 on each axis.
     """
 
     dtype: DType

@@ -98,6 +98,7 @@ class StoredArray(ABC):
         """
         return None
 
+    @internal
     def active_elements(self) -> Array | None:
         """Whether each element is in an active cell, if it is a sparse field; None for others.
 

@@ -39,23 +39,23 @@ class Root:
         self.node.lazy_dual()
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
-        """A sparse block; see `SNode.pointer`."""
+        """A sparse block of `dimensions` cells along the axes `indices`; see `SNode.pointer`."""
         return self.node.pointer(indices, dimensions)
 
     def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
-        """A sparse block of small cells; see `SNode.bitmasked`."""
+        """A sparse block of small cells, `dimensions` along `indices`; see `SNode.bitmasked`."""
         return self.node.bitmasked(indices, dimensions)
 
     def hash(self, *_: Any, **__: Any) -> SNode:
-        """Sparse blocks are not supported yet."""
+        """Not supported; see `SNode.hash`."""
         return self.node.hash()
 
     def dynamic(self, index: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
-        """A single list; see `SNode.dynamic`."""
+        """A list of up to `dimension` cells along the axis `index`; see `SNode.dynamic`."""
         return self.node.dynamic(index, dimension, chunk_size)
 
     def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> Any:
-        """A word that several elements of a quantised field share; see `SNode.quant_array`."""
+        """A word that elements along `indices` share; see `SNode.quant_array`."""
         return self.node.quant_array(indices, dimensions, max_num_bits)
 
     def deactivate_all(self) -> None:
@@ -79,9 +79,16 @@ root = Root()
 
 
 class FieldsBuilder(Root):
-    """The beginning of a tree of its own, which can be destroyed before the others.
+    """A tree of fields of its own, which can be destroyed before the others.
 
-    Its fields can be used after `finalize`.
+    Its fields can be used after `finalize`. Example::
+
+        builder = qd.FieldsBuilder()
+        x = qd.field(qd.f32)
+        builder.dense(qd.i, 100).place(x)
+        tree = builder.finalize()
+        x.fill(1.0)
+        tree.destroy()  # frees the memory at once
     """
 
     def __init__(self) -> None:

@@ -65,7 +65,7 @@ class OctantsAssertionError(OctantsRuntimeError, AssertionError):
 
 
 class OctantsMemoryError(OctantsRuntimeError, MemoryError):
-    """Memory was refused."""
+    """An allocation failed: the device or the system has too little memory left."""
 
 
 class OctantsAttributeError(OctantsRuntimeError, AttributeError):

@@ -8,6 +8,7 @@ from typing import Any, final
 from octants import driver, options
 from octants.data import current_runtime
 from octants.diagnostics.launch_errors import EndedQueue, WrongStream
+from octants.internal_members import internal
 
 
 class _Queued:
@@ -19,6 +20,7 @@ class _Queued:
         options.current()
         self._generation = current_runtime.generation()
 
+    @internal
     def require_alive(self) -> None:
         """Check that it was created after the last `init`."""
         if self._generation != current_runtime.generation():
@@ -35,7 +37,18 @@ class Stream(_Queued):
 
     Launches in no stream, and host reads and writes, wait for all streams, and streams wait for
     them. Two streams are ordered by events only. On archs other than `cuda` a stream does nothing,
-    and launches run one after the other.
+    and launches run one after the other. Example::
+
+        @qd.kernel
+        def increase(x: qd.types.ndarray(qd.f32, 1)):
+            for i in x:
+                x[i] += 1.0
+
+        a, b = qd.ndarray(qd.f32, 1000), qd.ndarray(qd.f32, 1000)
+        one, two = qd.create_stream(), qd.create_stream()
+        increase(a, qd_stream=one)
+        increase(b, qd_stream=two)  # at the same time, on CUDA
+        qd.sync()
 
     Args:
         handle: CUDA's handle of a stream of another library; None for a new stream.

@@ -22,11 +22,15 @@ from types import ModuleType
 from typing import Any
 
 import octants
+from octants.ad.jvp_vjp_hvp import HessianProduct
+from octants.ad.value_and_gradient import ValueAndGrad
+from octants.data.tree_roots import Root
 from octants.internal_members import is_internal
 from octants.launch.explain_gradient_report import Explanation
 from octants.launch.inspection import Inspection
 from octants.launch.kernel import Kernel
 from octants.launch.kernel_gradient import Gradient
+from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType
 
 HEAD = """\
@@ -74,6 +78,8 @@ OBJECTS = {
     "Gradient": Gradient,
     "Explanation": Explanation,
     "Inspection": Inspection,
+    "ValueAndGrad": ValueAndGrad,
+    "HessianProduct": HessianProduct,
 }
 """Classes that have no public name, whose instances users work with: how the page calls them."""
 
@@ -90,7 +96,7 @@ def page() -> str:
         chosen = {name: value for name, value in names.items() if titles[name] == title}
         parts += [f"## {title}\n", *_describe(chosen, described)] if chosen else []
         if title == "Running":
-            parts += ["## Kernel objects\n", *_objects()]
+            parts += ["## What functions return\n", *_objects()]
     for name in MODULES:
         module = operator.attrgetter(name)(octants)
         parts += [f"## qd.{name}\n", _prose(module)]
@@ -221,7 +227,9 @@ def _value(value: Any) -> str:
         return f": {value.kind.value}, {value.bits} bits"
     if isinstance(value, enum.Enum):
         return f": {type(value).__name__}"
-    return f": {value!r}" if isinstance(value, (str, int, float)) else ""
+    if isinstance(value, Root):
+        return ": the root of the trees of fields, with the methods of `qd.SNode`"
+    return f": {value!r}" if isinstance(value, (str, int, float, MatrixType)) else ""
 
 
 def _signature(name: str, value: Any) -> str:
@@ -240,9 +248,22 @@ def _signature(name: str, value: Any) -> str:
         return ""
 
 
+def _named_classes() -> list[Any]:
+    return [*vars(octants).values(), *vars(octants.types).values()]
+
+
 def members_of(cls: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties of a class itself that users call, as functions."""
-    for name, member in vars(cls).items():
+    """The methods and properties that users call, as functions: those of a class itself.
+
+    Those of bases that have no public name count as its own.
+    """
+    named = [base for base in cls.__mro__[1:] if base in _named_classes()]
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        is_private = _home(base).startswith("octants.") and base not in _named_classes()
+        if base is cls or (is_private and not any(issubclass(one, base) for one in named)):
+            found.update(vars(base))
+    for name, member in found.items():
         function = member.fget if isinstance(member, property) else member
         function = getattr(function, "func", getattr(function, "__func__", function))
         if inspect.isroutine(function) and not (name.startswith("_") or is_internal(cls, name)):
@@ -259,7 +280,7 @@ def _members(name: str, cls: type) -> Iterator[str]:
         yield f"It also has the members of {', '.join(bases)}.\n"
     lines, sections = [], []
     for member_name, function in members_of(cls):
-        doc, member = inspect.getdoc(function), vars(cls)[member_name]
+        doc, member = inspect.getdoc(function), inspect.getattr_static(cls, member_name)
         if not doc:
             continue
         is_read = isinstance(member, (property, functools.cached_property))

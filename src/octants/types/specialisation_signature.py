@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octants.diagnostics.exceptions import InternalError
+from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
@@ -45,6 +46,7 @@ class FieldHandle(ABC):
         return self
 
     @property
+    @internal
     def is_exported(self) -> bool:
         """Whether other libraries were given the memory, which may come back as an ndarray."""
         return False
@@ -171,6 +173,7 @@ class NdarrayHandle(ABC):
     The attribute is gone where the array can no longer be used."""
 
     @functools.cached_property
+    @internal
     def argument_key(self) -> int:
         """A number that stands for `argument_type`, and for whether it can be written."""
         key = self.argument_type, self.is_read_only
@@ -182,6 +185,7 @@ class NdarrayHandle(ABC):
         return self
 
     @property
+    @internal
     def is_exported(self) -> bool:
         """Whether other arrays may have the same memory."""
         return True
