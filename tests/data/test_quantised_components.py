@@ -57,3 +57,62 @@ def test_a_component_of_a_field_is_written() -> None:
     assert x.to_numpy().tolist() == [[[0.0, 2.0], [3.0, 0.0]], [[0.0, 2.0], [4.0, 0.0]]]
     with pytest.raises(OctantsValueError, match="OCT505"):
         x.get_scalar_field(1, 0).from_numpy(np.zeros(3))
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_components_by_run_time_indices(shares: bool) -> None:
+    qd.init(arch=getattr(qd, ARCH), log_level="error")
+    kind = qd.types.quant.float(5, 9) if shares else qd.types.quant.fixed(7, max_value=4.0)
+    v, n = qd.Vector.field(3, kind), qd.Matrix.field(2, 2, qd.types.quant.int(2, False))
+    for field in (v, n):
+        word = qd.BitpackedFields(max_num_bits=32 if shares else 64)
+        word.place(field, shared_exponent=shares and field is v)
+        qd.root.dense(qd.i, 8).place(word)
+    x = qd.field(qd.f32, 8, needs_grad=True)
+    total = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def step(k: qd.i32) -> None:
+        for i in v:
+            c = (i + k) % 3
+            v[i][c] = 0.5 * k
+            v[i][(c + 1) % 3] += 0.25
+            n[i][i % 2, k] = 3
+            n[i][i % 2, k] -= i // 4
+            old = qd.atomic_max(v[i][c], 1.0)
+            total[None] += x[i] * (v[i][c] + old + n[i][i % 2, k])
+
+    expected, counts = np.zeros((8, 3)), np.zeros((8, 2, 2))
+    slopes = np.zeros(8)
+    for k in (0, 1):
+        for i in range(8):
+            c = (i + k) % 3
+            expected[i, c] = 0.5 * k
+            expected[i, (c + 1) % 3] += 0.25
+            counts[i, i % 2, k] = 3 - i // 4
+            slopes[i] = max(0.5 * k, 1.0) + 0.5 * k + counts[i, i % 2, k]
+            expected[i, c] = max(expected[i, c], 1.0)
+        with qd.ad.Tape(loss=total):
+            step(k)
+        np.testing.assert_array_equal(v.to_numpy(), expected)
+        np.testing.assert_array_equal(n.to_numpy(), counts)
+        np.testing.assert_array_equal(x.grad.to_numpy(), slopes)
+
+
+def test_a_run_time_index_beyond_the_components() -> None:
+    qd.init(arch=getattr(qd, ARCH), log_level="error", debug=True)
+    v, flag = qd.Vector.field(3, qd.types.quant.int(5)), qd.field(qd.types.quant.int(5))
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(v, flag)
+    qd.root.dense(qd.i, 2).place(word)
+
+    @qd.kernel
+    def put(k: qd.i32) -> None:
+        v[1][k] = 7
+
+    put(2)
+    with pytest.raises(qd.OctantsAssertionError, match="index 3 is out of bounds for axis 0 of an"):
+        put(3)
+        qd.sync()
+    assert v.to_numpy().tolist() == [[0, 0, 0], [0, 0, 7]]
+    assert flag.to_numpy().tolist() == [0, 0]

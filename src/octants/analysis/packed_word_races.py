@@ -159,6 +159,10 @@ class PackedWords:
         """The bits of a word that are not those of ``word`` in ``value``."""
         while value is not word:
             either = self._definitions.get(value)
+            if isinstance(either, ops.Select):  # of the component that is chosen
+                yield from self._changed(word, either.on_true)
+                value = either.on_false
+                continue
             if isinstance(either, ops.Binary) and either.fn == "or":
                 constant = self._definitions.get(either.rhs)
                 if either.lhs is word and isinstance(constant, ops.Constant):

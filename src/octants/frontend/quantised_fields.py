@@ -11,10 +11,11 @@ Serial code, where no other work item can change the word meanwhile, stores it w
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.diagnostics.errors import NotCompileTime
 from octants.frontend.context import Context
 from octants.frontend.expression_values import ArrayReference, ElementReference, MatrixValue
 from octants.ir.core import Array, Block, Companion, Space, Value
@@ -43,6 +44,10 @@ class _Word:
     shift: Value | None
 
 
+Choices = Sequence[tuple["Value | None", BitPosition]]
+"""The slots that a component may have: one without a condition, or each with its own."""
+
+
 def reference(words: ArrayReference, handle: QuantHandle) -> ArrayReference:
     """What a quantised field stands for."""
     layouts: dict[Companion, Any] = {Companion.PRIMAL: Layout(handle.shape, ())}
@@ -63,44 +68,86 @@ def load(context: Context, reference: ElementReference) -> Any:
     """The value of an element of a quantised field, or of components of it."""
     word = _word(context, reference)
     held = _moved(context, word, context.builder.load(word.array, word.indices))
-    return _numbers(context, reference, held)
+    return _numbers(context, reference, held, _slots(context, reference))
 
 
 def store(context: Context, reference: ElementReference, values: Sequence[Value]) -> None:
     """Store a number for each component of a reference."""
-    packing, slots = _packing(reference), _slots(context, reference)
-    build = context.builder
-    _update(
-        context, reference, lambda word: packed_numbers.store(build, packing, slots, word, values)
-    )
+    slots = _slots(context, reference)
+    _update(context, reference, lambda word: _stored(context, reference, slots, word, values))
 
 
 def atomic(context: Context, fn: str, reference: ElementReference, values: Sequence[Value]) -> Any:
     """An atomic operation, component by component; gives the value before."""
-    packing, slots = _packing(reference), _slots(context, reference)
-    build = context.builder
+    slots, build = _slots(context, reference), context.builder
     if fn == "sub":
         fn, values = "add", [build.unary("neg", value) for value in values]
 
     def change(word: Value) -> Value:
         if fn == "add":
-            for slot, value in zip(slots, values, strict=True):
-                word = packed_numbers.add(build, packing, slot, word, value)
+            add = functools.partial(packed_numbers.add, build, _packing(reference))
+            for choices, value in zip(slots, values, strict=True):
+                word = _changed(context, choices, word, functools.partial(add, number=value))
             return word
         after = values
         if fn != "exchange":
-            old = [packed_numbers.load(build, slot, word) for slot in slots]
+            old = [_number(context, choices, word) for choices in slots]
             after = [build.binary(fn, x, value) for x, value in zip(old, values, strict=True)]
-        stored: Value = packed_numbers.store(build, packing, slots, word, after)
-        return stored
+        return _stored(context, reference, slots, word, after)
 
-    return _numbers(context, reference, _update(context, reference, change))
+    return _numbers(context, reference, _update(context, reference, change), slots)
 
 
-def _numbers(context: Context, reference: ElementReference, word: Value) -> Any:
-    slots = _slots(context, reference)
-    numbers = [packed_numbers.load(context.builder, slot, word) for slot in slots]
+def _numbers(
+    context: Context, reference: ElementReference, word: Value, slots: Sequence[Choices]
+) -> Any:
+    numbers = [_number(context, choices, word) for choices in slots]
     return MatrixValue(reference.shape, numbers) if reference.shape else numbers[0]
+
+
+def _number(context: Context, choices: Choices, word: Value) -> Value:
+    """The number of a component; at an index that no component has, that of the last one."""
+    (_, last), *others = reversed(choices)
+    number: Value = packed_numbers.load(context.builder, last, word)
+    for is_chosen, slot in others:
+        assert is_chosen is not None  # there are several
+        other = packed_numbers.load(context.builder, slot, word)
+        number = context.builder.select(is_chosen, other, number)
+    return number
+
+
+def _changed(
+    context: Context, choices: Choices, word: Value, change: Callable[[BitPosition, Value], Value]
+) -> Value:
+    """The word with the slot of a component changed; as it was, if no component is chosen."""
+    new = word
+    for is_chosen, slot in choices:
+        other = change(slot, word)
+        new = other if is_chosen is None else context.builder.select(is_chosen, other, new)
+    return new
+
+
+def _stored(
+    context: Context,
+    reference: ElementReference,
+    slots: Sequence[Choices],
+    word: Value,
+    values: Sequence[Value],
+) -> Value:
+    """The word with numbers stored: together, unless an index of a component is a run-time one."""
+    build, packing = context.builder, _packing(reference)
+    if all(len(choices) == 1 for choices in slots):
+        fixed = [slot for ((_, slot),) in slots]
+        together: Value = packed_numbers.store(build, packing, fixed, word, values)
+        return together
+    for choices, value in zip(slots, values, strict=True):
+
+        def change(slot: BitPosition, held: Value, value: Value = value) -> Value:
+            new: Value = packed_numbers.store(build, packing, [slot], held, [value])
+            return new
+
+        word = _changed(context, choices, word, change)
+    return word
 
 
 def _update(
@@ -152,19 +199,40 @@ def _packing(reference: ElementReference) -> Any:
     return _packed(reference).handle.packing
 
 
-def _slots(context: Context, reference: ElementReference) -> list[BitPosition]:
-    """The slot of each component of a reference."""
+def _slots(context: Context, reference: ElementReference) -> list[Choices]:
+    """The slots that each component of a reference may have."""
     array = _packed(reference)
-    columns = array.element_shape[-1] if array.element_shape else 1
-    slots = []
+    if context.debug:
+        _check_components(context, reference)
+    return [_choices(context, array, component) for component in reference.components]
+
+
+def _choices(context: Context, array: PackedArray, component: tuple[int | Value, ...]) -> Choices:
+    """The slots of a component, each with the condition that it is the one of run-time indices."""
+    build, packing = context.builder, array.handle.packing
+    choices: list[tuple[Value | None, BitPosition]] = []
+    positions = itertools.product(*map(range, array.element_shape))
+    for slot, position in zip(array.handle.slots, positions, strict=True):
+        conditions = []
+        for index, k in zip(component, position, strict=True):
+            if isinstance(index, Value):
+                conditions.append(build.compare("eq", index, build.constant(k, index.type)))
+            elif index != k:
+                break
+        else:
+            both = functools.partial(build.binary, "and")
+            chosen = functools.reduce(both, conditions) if conditions else None
+            choices.append((chosen, packing.slots[slot]))
+    return choices
+
+
+def _check_components(context: Context, reference: ElementReference) -> None:
+    """The bounds of components that are indexed at run time."""
+    array = _packed(reference)
     for component in reference.components:
-        position = 0
-        for k in component:
-            if not isinstance(k, int):
-                context.fail(NotCompileTime("the index of a component of a quantised field"))
-            position = position * columns + k
-        slots.append(array.handle.packing.slots[array.handle.slots[position]])
-    return slots
+        for axis, (index, extent) in enumerate(zip(component, array.element_shape, strict=True)):
+            if isinstance(index, Value):
+                _require_in_range(context, index, extent, f"axis {axis} of an element of", array)
 
 
 def _word(context: Context, reference: ElementReference) -> _Word:
@@ -180,7 +248,7 @@ def _word(context: Context, reference: ElementReference) -> _Word:
             indices.append(build.binary("floordiv", index, divisor) if count > 1 else index)
             inner = build.binary("mod", index, divisor)
         elif context.debug:
-            _check(context, array, axis, index)
+            _require_in_range(context, index, handle.shape[axis], f"axis {axis} of", array)
         if count > 1:
             inner = build.cast(inner, array.words.dtype)
             factor = build.constant(count, inner.type)
@@ -192,13 +260,15 @@ def _word(context: Context, reference: ElementReference) -> _Word:
     return _Word(array.words, indices, build.binary("mul", position, width))
 
 
-def _check(context: Context, array: PackedArray, axis: int, index: Value) -> None:
-    """The bounds of an axis that the words do not have."""
-    build, extent = context.builder, array.handle.shape[axis]
+def _require_in_range(
+    context: Context, index: Value, extent: int, axis: str, array: PackedArray
+) -> None:
+    """Check an index that the words do not have."""
+    build = context.builder
     not_below = build.compare("ge", index, build.constant(0, index.type))
     below = build.compare("lt", index, build.constant(extent, index.type))
     name = array.handle.name or array.name
-    message = f"index {{}} is out of bounds for axis {axis} of `{name}`, whose extent is {extent}"
+    message = f"index {{}} is out of bounds for {axis} `{name}`, whose extent is {extent}"
     build.assert_("bounds", message, build.binary("and", not_below, below), [index])
 
 

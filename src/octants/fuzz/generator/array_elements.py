@@ -61,15 +61,9 @@ def load(c: Context, sort: str) -> Expr | None:
     return Expr(text, array.low, array.high)
 
 
-def stored_component(c: Context, array: ArrayInfo) -> str:
-    """The subscript of a component to be written; that of a quantised field is a constant."""
-    is_quantised = array.is_made and array.sort == "d"
-    return component(c, array.element_shape, at_run_time=not is_quantised)
-
-
-def component(c: Context, shape: tuple[int, ...], *, at_run_time: bool = True) -> str:
+def component(c: Context, shape: tuple[int, ...]) -> str:
     """The subscript of a component, with constants or with run-time indices."""
-    if at_run_time and c.chance(0.35):
+    if c.chance(0.35):
         c.note("run-time component index")
         return "[" + ", ".join(index(c, extent) for extent in shape) + "]"
     if len(shape) == 1 and c.chance(0.2):

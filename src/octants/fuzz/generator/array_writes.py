@@ -22,7 +22,7 @@ def store(c: Context, array: ArrayInfo, role: Role) -> None:
         value = f"0.3 * ({value})" if updates else value
     else:
         if array.element_shape:
-            element += array_elements.stored_component(c, array)
+            element += array_elements.component(c, array.element_shape)
         value = fitting(c, 1.0 if updates else min(array.high, LOCAL)).text
     if not updates and array.sort == "f" and c.chance(0.15):
         symbol, value = "*=", value if array.element_shape else fitting(c, 1.0).text
@@ -51,7 +51,7 @@ def accumulate(c: Context, array: ArrayInfo, role: Role) -> None:
             c.note("atomic on a vector")
             c.emit(f"{element} += 0.5 * ({vectors.expression(c, array.element_shape)})")
             return
-        element += array_elements.stored_component(c, array)
+        element += array_elements.component(c, array.element_shape)
     value = fitting(c, 2.0).text
     c.note(f"atomic_{role.fn}")
     if role.fn == "mul":

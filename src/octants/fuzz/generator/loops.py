@@ -99,7 +99,7 @@ def _pair(c: Context, array: ArrayInfo, name: str, total: str) -> None:
     rest = [str(c.integer(0, extent - 1)) for extent in array.shape[1:]]
     element = array.at(", ".join([name, *rest]))
     if array.element_shape:
-        element += array_elements.stored_component(c, array)
+        element += array_elements.component(c, array.element_shape)
     there = c.declare("s", "f", array.low, array.high, frozen=True)
     c.emit(f"{there.name} = {element}")
     share = f"{round(2 / array.shape[0], 3)} * qd.sin({there.name} * {fitting(c, 1.0, 1).text})"

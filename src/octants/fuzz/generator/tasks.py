@@ -265,14 +265,14 @@ def _store_locals(c: Context, array: ArrayInfo, role: Role) -> None:
         c.emit(f"{element} = 0.6 * ({vector}) + 0.3 * qd.sin({_mixture(c)})")
         return
     if array.element_shape:
-        element += array_elements.stored_component(c, array)
+        element += array_elements.component(c, array.element_shape)
     c.emit(f"{element} = {_mixture(c)}")
 
 
 def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
     element = array.at(array_elements.position(c, array, role))
     if array.element_shape:
-        element += array_elements.stored_component(c, array)
+        element += array_elements.component(c, array.element_shape)
     c.note(f"atomic_{role.fn}")
     if role.fn == "add":
         c.emit(f"{element} += {_mixture(c)}")
