@@ -48,7 +48,14 @@ class _TorchArrays(ArrayLibrary):
         device = like[0].device if like else None
         return torch.zeros(what.shape, dtype=_torch_dtype(what.dtype), device=device)
 
-    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:  # noqa: ARG002
+    def argument(
+        self,
+        array: Any,
+        element_dim: int,  # noqa: ARG002
+        adjoint: Any = None,
+        *,
+        observed: bool = False,  # noqa: ARG002 (torch counts writes)
+    ) -> Any:
         plain = array.detach()
         if adjoint is None:
             return plain

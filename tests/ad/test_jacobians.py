@@ -145,6 +145,14 @@ def test_mistakes(make: Any, text: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("given", [POINT, (POINT,), None])
+def test_directions_that_are_no_dictionary(given: Any) -> None:
+    with pytest.raises(qd.OctantsCallError, match="OCT352: .*`tangents={'x': ...}`"):
+        qd.ad.jvp(neighbours, out=OUT)(POINT, 0.5, tangents=given)
+    with pytest.raises(qd.OctantsCallError, match="OCT352: .*`direction={'x': ...}`"):
+        qd.ad.hvp(chain_energy, out={"loss": ()})(POINT, direction=given)
+
+
 def test_several_directions() -> None:
     expected = expected_of_neighbours(POINT, 0.5)
     units, zeros = np.eye(12), np.zeros(12)
@@ -241,6 +249,72 @@ def test_a_field_and_host_writes_in_several_directions() -> None:
     for mode in ("forward", "reverse"):
         found = qd.ad.jacobian(through, out={"y": "x"}, mode=mode)(POINT)["x"]
         np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@qd.kernel
+def squares(x: vec, y: vec):
+    for i in x:
+        y[i] = x[i] ** 2
+
+
+@qd.kernel
+def doubled(y: vec, z: vec):
+    for i in y:
+        z[i] = 2.0 * y[i]
+
+
+def with_host_writes(x: Any, y: Any, z: Any) -> None:
+    squares(x, y)
+    y[1] = 7.0  # of an argument, which a caller passes as an array of another library
+    doubled(y, z)
+    z[2] = 5.0
+
+
+WRITTEN = {"y": "x", "z": "x"}
+SLOPES = {"y": np.diag([2.0, 0.0, 6.0]), "z": np.diag([4.0, 0.0, 0.0])}
+PLACE = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_host_writes_of_arguments_end_derivatives(mode: str) -> None:
+    found = qd.ad.jacobian(with_host_writes, out=WRITTEN, mode=mode)(PLACE)
+    for name, slope in SLOPES.items():
+        np.testing.assert_array_equal(found[name]["x"], slope)
+    given = PLACE.copy()
+    (y, z), _ = qd.ad.jvp(with_host_writes, out=WRITTEN)(given, tangents={"x": np.ones(3)})
+    np.testing.assert_array_equal(y, [1.0, 7.0, 9.0])
+    np.testing.assert_array_equal(z, [2.0, 14.0, 5.0])
+
+
+def test_host_writes_of_arguments_from_jax() -> None:
+    jax = pytest.importorskip("jax")
+    function = qd.jax.function(with_host_writes, out=WRITTEN)
+    for differentiate in (jax.jacfwd, jax.jacrev):
+        jax.config.update("jax_enable_x64", True)
+        try:
+            results = differentiate(function)(jax.numpy.array(PLACE))
+        finally:
+            jax.config.update("jax_enable_x64", False)
+        for found, slope in zip(results, SLOPES.values(), strict=True):
+            np.testing.assert_array_equal(found, slope)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_untracked_writes_of_tensors_are_errors_in_forward_mode_too(last: bool) -> None:
+    torch = pytest.importorskip("torch")
+
+    def program(x: Any, y: Any, z: Any) -> None:
+        squares(x, y)
+        if not last:
+            y[1] = 7.0
+        doubled(y, z)
+        if last:
+            z[2] = 5.0
+
+    function = qd.torch.function(program, out=WRITTEN)
+    for differentiate in (torch.func.jacfwd, torch.func.jacrev):
+        with pytest.raises(qd.OctantsRuntimeError, match=f"OCT320: `{'z' if last else 'y'}`"):
+            differentiate(lambda x: function(x)[1])(torch.tensor(PLACE))
 
 
 def test_several_directions_of_a_hessian() -> None:

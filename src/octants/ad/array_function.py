@@ -165,6 +165,8 @@ def _evaluate(
     with Tape(loss, clear_gradients=False, seed=seed, argument_gradients=requested) as tape:
         with _around(run, duals, tape):
             returned = function.function(*run.passed.values())
+        for name in function.outputs:
+            tape.untracked.check(memory_of(run.passed[name], name))
         ours = [*run.passed.values(), *(duals.ndarrays.values() if duals is not None else ())]
         _clear_gradients_between(tape, ours)
     (by_number,) = tape.argument_gradients(function.function) if numbers else ({},)
@@ -192,10 +194,11 @@ class _Run:
         function: ArraySignature,
         arrays: Mapping[str, Any],
         adjoints: Sequence[Any] | None,
-        active: Iterable[str],
+        active: Sequence[str],
     ) -> None:
         self.function = function
         self.arrays = arrays
+        self._is_differentiated = adjoints is not None or bool(active)
         begins: dict[str, Any] = {}
         if adjoints is not None:
             begins = dict.fromkeys(active, True)
@@ -212,7 +215,8 @@ class _Run:
             return value
         if not function.is_float(name, self.arrays):
             adjoint = None
-        return function.library.argument(value, function.element_dim(name), adjoint)
+        element_dim, observed = function.element_dim(name), self._is_differentiated
+        return function.library.argument(value, element_dim, adjoint, observed=observed)
 
     def evaluated(
         self, returned: Any, duals: _Duals | None, gradients: dict[str, Any]
@@ -318,7 +322,7 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
     tangents = Tangents(tape, function.kernel, duals.by_value, returned, duals.directions)
     for name, made in duals.ndarrays.items():
         if name not in duals.by_value and name != RETURNED:
-            tangents.add(run.passed[name], made)
+            tangents.add(run.passed[name], made, name)
     with tangents:
         yield
 

@@ -48,13 +48,17 @@ class ArrayLibrary(ABC):
         """An array of zeros, on the device of the arrays `like`."""
 
     @abstractmethod
-    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:
+    def argument(
+        self, array: Any, element_dim: int, adjoint: Any = None, *, observed: bool = False
+    ) -> Any:
         """What a kernel is passed for an array.
 
         Args:
             array: the array.
             element_dim: how many of its last axes are those of vectors or matrices.
             adjoint: what its gradient begins as; True: zeros; None: it has no gradient.
+            observed: whether derivatives flow through launches: host writes to what is passed must
+                be noticed.
         """
 
     @abstractmethod

@@ -16,7 +16,11 @@ from octants.ad.value_and_gradient import (
     differentiated,
     wanted_of,
 )
-from octants.diagnostics.kernel_as_function_errors import NoDerivativeByArgument, WrongDirection
+from octants.diagnostics.kernel_as_function_errors import (
+    NoDerivativeByArgument,
+    WrongArrayCall,
+    WrongDirection,
+)
 
 
 def jvp(
@@ -56,6 +60,7 @@ def jvp(
 
     def forward(*arguments: Any, tangents: Mapping[str, Any], **named: Any) -> tuple[Any, Any]:
         bound = bind_arrays(made, arguments, named)
+        _check_mapping(made, "tangents", tangents)
         batch = _batch((given, _rank(bound, name)) for name, given in tangents.items())
         directions = directions_of(made, bound, tangents, batch)
         if not batch:
@@ -128,6 +133,7 @@ class HessianProduct(LossFunction):
     ) -> tuple[float, dict[str, Any], dict[str, Any]]:
         """The loss, its gradients, and the products of the Hessian with the direction."""
         bound = self._bind(arguments, named)
+        _check_mapping(self._function, "direction", direction)
         batch = _batch((given, _rank(bound, name)) for name, given in direction.items())
         given = directions_of(self._function, bound, direction, batch)
         if not batch:
@@ -266,6 +272,18 @@ def _adjoints(
             raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
         found.append(numbers)
     return names, found, batch
+
+
+def _check_mapping(function: ArrayFunction, what: str, given: Any) -> None:
+    """Raise an error unless directions are given by the names of arguments.
+
+    Raises:
+        OctantsCallError: they are an array or a sequence.
+    """
+    if not isinstance(given, Mapping):
+        name = next(iter(function.inputs), "x")
+        problem = f"`{what}` is no dictionary: write `{what}={{{name!r}: ...}}`"
+        raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at(None)
 
 
 def _rank(bound: Mapping[str, Any], name: str) -> int:

@@ -33,11 +33,13 @@ class NumpyArrays(ArrayLibrary):
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
         return np.zeros(what.shape, what.dtype)
 
-    def argument(self, array: Any, element_dim: int, adjoint: Any = None) -> Any:
-        if adjoint is None:
+    def argument(
+        self, array: Any, element_dim: int, adjoint: Any = None, *, observed: bool = False
+    ) -> Any:
+        if adjoint is None and not observed:
             return array
-        made = as_ndarray(array, element_dim, needs_grad=True)
-        if adjoint is not True:
+        made = as_ndarray(array, element_dim, needs_grad=adjoint is not None)
+        if adjoint is not None and adjoint is not True:
             made.grad.from_numpy(np.asarray(adjoint, array.dtype))
         return made
 

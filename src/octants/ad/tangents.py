@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
 from octants.ad.tape import Tape
+from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.host_access_events import HostWrite, forget, observe_writes
 from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
@@ -70,6 +71,7 @@ class Tangents:
         self._by_value = dict(by_value or {})
         self._returned = returned
         self._known: dict[Any, tuple[TapedMemory, Ndarray]] = {}
+        self._untracked = UntrackedWrites()
         self._paused = 0
         self._thread = threading.get_ident()
         self._around: Any = None
@@ -86,17 +88,23 @@ class Tangents:
         else:
             self.tape.paused = count
 
-    def add(self, array: Any, tangent: Ndarray) -> bool:
+    def add(self, array: Any, tangent: Ndarray, name: str = "") -> bool:
         """Give an array a tangent: an ndarray of its shape, behind a batch's axis, and its dtype.
+
+        Messages call it by the `name`.
 
         Returns:
             Whether the array shares no memory with one that has a tangent; else nothing is done.
         """
-        memory = memory_of(array, "")
+        memory = memory_of(array, name)
         if self._sharing(memory) is not None:
             return False
-        self._known[memory.key] = memory, tangent
+        self._remember(memory, tangent)
         return True
+
+    def _remember(self, memory: TapedMemory, tangent: Ndarray) -> None:
+        self._known[memory.key] = memory, tangent
+        self._untracked.know(memory)
 
     def _sharing(self, memory: TapedMemory) -> TapedMemory | None:
         """An array with a tangent that shares memory with another array."""
@@ -111,15 +119,23 @@ class Tangents:
         observe_writes(self._before_write)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         driver.state.recorder = self._around
         forget(self._before_write)
+        if kind is None:
+            self._check_untracked()
+
+    def _check_untracked(self) -> None:
+        """Raise an error if an array with a tangent was written and nothing says where."""
+        for memory, _ in self._known.values():
+            self._untracked.check(memory)
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
         if self.paused or threading.get_ident() != self._thread:
             return self._pass_on(specialisation, arguments)
         memories = memories_of(specialisation, arguments)
+        self._check_untracked()
         chosen = self._tangents(specialisation, memories)
         if not chosen:
             return self._pass_on(specialisation, arguments)
@@ -219,7 +235,7 @@ class Tangents:
             shape = (self._directions, *shape)
         is_recorded = self.tape is not None
         made = make_ndarray(dtype, shape, element_shape=element_shape, needs_grad=is_recorded)
-        self._known[memory.key] = memory, made
+        self._remember(memory, made)
         return made
 
     def _before_write(self, write: HostWrite) -> None:
@@ -232,6 +248,7 @@ class Tangents:
         if source is not None and known is None and write.array.has_grad():
             array = write.array
             known = memory, self._make(memory, array.dtype, array.element_shape)
+        self._untracked.see_host_write(memory, is_done=write.is_done)
         if known is not None and source is not None:
             known[1].copy_from(source[1])
         elif known is not None:

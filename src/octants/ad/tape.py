@@ -133,7 +133,7 @@ class Tape:
         )
         self._touched: set[Any] = set()
         self._gradient_ends = GradientEnds()
-        self._untracked = UntrackedWrites()
+        self.untracked = UntrackedWrites()
         self._overlaps = MemoryOverlaps()
         self._custom: dict[Any, TapedMemory] | None = None
         self._is_simple = self._uses_fast_path and not validation and self._check is None
@@ -283,7 +283,7 @@ class Tape:
         if not is_own:
             needed = {k for step in plan.steps for k in step.needed}
             self._overlaps.see(specialisation, memories, needed)
-            self._untracked.see(given, memories)
+            self.untracked.see(given, memories)
         self.check_gradient_ends(given, memories)
         persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
         frozen = freeze(specialisation, arguments)
@@ -484,7 +484,7 @@ class Tape:
         memory = memory_of(array, array.describe())
         is_used = memory.key in self._touched
         if is_used and array.has_grad():
-            self._untracked.know(memory)
+            self.untracked.know(memory)
         self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
 
     def _writer_of(self, memory: TapedMemory) -> str | None:
@@ -504,7 +504,7 @@ class Tape:
             return
         if self._check is not None:
             self._check.touch(memory)
-        self._untracked.see_host_write(memory, is_done=write.is_done)
+        self.untracked.see_host_write(memory, is_done=write.is_done)
         self._overlaps.see_host_write(write.array, write.region)
         if write.is_done:
             self._ledger.resolve()

@@ -36,7 +36,7 @@ class UntrackedWrites:
         for position, memory in memories.items():
             if arrays[position].has(self._companion):
                 self.know(memory)
-                self._check(memory)
+                self.check(memory)
 
     def know(self, memory: TapedMemory) -> None:
         """Take the present version of an array as known, unless an earlier one is."""
@@ -46,9 +46,14 @@ class UntrackedWrites:
         """Note a tracked host write to an array, before it happens or, if ``is_done``, after it."""
         if memory.key in self._versions:
             if not is_done:
-                self._check(memory)
+                self.check(memory)
             self._versions[memory.key] = memory.version + 1
 
-    def _check(self, memory: TapedMemory) -> None:
-        if self._versions[memory.key] != memory.version:
+    def check(self, memory: TapedMemory) -> None:
+        """Check an array, if it is known.
+
+        Raises:
+            OctantsRuntimeError: it was written, untracked, since it became known.
+        """
+        if self._versions.get(memory.key, memory.version) != memory.version:
             raise UntrackedChange(memory.name).at(None)
