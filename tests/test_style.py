@@ -46,8 +46,12 @@ def test_names_attributes_and_arguments_of_tests_exist() -> None:
 SOURCE = REPOSITORY / "src" / "octants"
 
 REPLACED = {
-    r"\bnobody\b": "name the actor, or use the passive voice",
-    r"\bwhoever\b": "name the actor",
+    r"\b([Nn]o|[Ss]ome|[Aa]ny)body\b": "name the actor, or use the passive voice",
+    r"\b[Ww]hoever\b": "name the actor",
+    r"\bguess(ed|es)\b": "speculate, estimate",
+    r"\btapes of (a |the )?(loops?|threads?|workers?|lanes?|work items?)\b": "record buffers",
+    r"\b(out of|how much|enough) tape\b": "space for records, size of a record buffer",
+    r"\bkeeps? apart\b|\bkept apart\b": "disjoint, separate",
     r"\b[Aa]ll that\b": "what, everything that",
     r"\btold\b": "passed, reported, notified",
     r"\bunseen\b": "untracked",
@@ -83,6 +87,7 @@ REPLACED_IN_NAMES = {
     "doubt": "guard",
     "form": "affine expression, kind, format",
     "guess": "speculation",
+    "guessed": "speculated",
     "hear": "on_..., callback",
     "lent": "exported",
     "look": "synchronise, poll, check, visit",

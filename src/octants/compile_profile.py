@@ -1,4 +1,4 @@
-"""Where the time to compile goes: the stages of the compiler, timed while somebody asks.
+"""Where the time to compile goes: the stages of the compiler, timed on request.
 
     with profiled() as profile:
         kernel(x)
@@ -153,14 +153,14 @@ def profiled() -> Iterator[CompileProfile]:
 
 
 def is_requested() -> bool:
-    """Whether somebody wants to see what is compiled: then nothing is taken from the cache."""
+    """Whether a program shows what is compiled: then nothing is taken from the cache."""
     return bool(_active)
 
 
 def stage(
     name: str, kernel: str = "", size: Size | None = None, unit: str = "operations"
 ) -> AbstractContextManager[Note]:
-    """Time a stage of a kernel while somebody asks; ``size`` counts what it works on."""
+    """Time a stage of a kernel, if requested; ``size`` counts what it works on."""
     if not _active:
         return _SILENT
     return _active[-1].run(name, kernel, size, unit)

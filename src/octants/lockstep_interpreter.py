@@ -215,7 +215,7 @@ def undefined_arrays(arrays: Iterable[Array]) -> dict[ArrayRef, Any]:
 
 
 def undefined(array: Array) -> np.ndarray[Any, Any]:
-    """An array whose elements are no numbers that anybody would want."""
+    """An array of conspicuous values, which stand for undefined elements."""
     shape = (*(array.fixed_shape or ()), *array.element_shape)
     if array.dtype.is_float:
         return np.full(shape, np.nan, array.dtype.numpy)

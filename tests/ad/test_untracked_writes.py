@@ -1,4 +1,4 @@
-"""Arrays that somebody else writes while a tape records: through torch, numpy, pointers."""
+"""Arrays that other code writes while a tape records: through torch, numpy, pointers."""
 
 from __future__ import annotations
 

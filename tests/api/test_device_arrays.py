@@ -48,7 +48,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 class OnDevice:
-    """An array of somebody else that says of itself where it is: what an index gives of values."""
+    """An array of another library that reports its address: what an index gives of values."""
 
     def __init__(self, values: Any, index: tuple[Any, ...] = (), dtype: Any = np.float64) -> None:
         given = np.array(values, dtype)

@@ -1,4 +1,4 @@
-"""Code is for one processor: which one this is is known without LLVM, and never guessed."""
+"""Code is for one processor: which one it is is determined without LLVM, and exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums at places that vary: which workers are kept apart and how, by code and by what comes out."""
+"""Sums at varying places: which workers are made disjoint and how, by code and by results."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ class RoughlyQuick(emulated_on_cpu.Emulated):
         return unless_slow(f, near, is_near, right)
 
 
-class Guessing(RoughlyQuick):
+class Speculating(RoughlyQuick):
     """The same, without tests of each operand."""
 
-    guessed = frozenset(("sin", "cos", "cos_beside_sin"))
+    speculated = frozenset(("sin", "cos", "cos_beside_sin"))
     usual = NEAR
 
 
-class Computing(Guessing):
+class Computing(Speculating):
     """One that computes some of them, as others do, who have instructions."""
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
@@ -96,7 +96,7 @@ def _run(machine: type[emulated_on_cpu.Emulated], trips: list[int]) -> list[Any]
 
 def test_the_same_bits() -> None:
     trips = [-3, 0, 1, 3, 4, 7, 8, 16, 21, 40]
-    for found, wanted in zip(_run(Guessing, trips), _run(RoughlyQuick, trips), strict=True):
+    for found, wanted in zip(_run(Speculating, trips), _run(RoughlyQuick, trips), strict=True):
         assert np.array_equal(found, wanted)
         assert np.abs(found).max() > 0
 
@@ -131,7 +131,7 @@ def test_operands_that_are_surely_usual_need_no_look() -> None:
     x = np.random.default_rng(3).uniform(-0.2, 0.2, 100).astype(np.float32)
     x[::5] *= 50
     x[:4] = np.inf, -np.inf, np.nan, 1e30
-    for found, wanted in zip(_series(Guessing, x), _series(RoughlyQuick, x), strict=True):
+    for found, wanted in zip(_series(Speculating, x), _series(RoughlyQuick, x), strict=True):
         assert np.array_equal(found, wanted, equal_nan=True)
     assert np.isnan(wanted[:3]).all() and not np.isnan(wanted[3:]).any()
 
@@ -166,7 +166,7 @@ def test_computed_ones_are_right_to_six_digits() -> None:
 
 
 def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether code for a real GPU guesses."""
+    """Whether code for a real GPU speculates."""
     texts: list[str] = []
     compile_ = compilation.compile_module
 
@@ -179,7 +179,7 @@ def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     return any(re.search(r"^chunk\d+:", text, re.MULTILINE) for text in texts)
 
 
-def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_speculated(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated_gpu(total=1 << 28):
         qd.init(arch=qd.cuda)
         x, y = (qd.field(qd.f32, shape=50) for _ in "xy")

@@ -1,7 +1,7 @@
 """A fake libobjc with a fake Metal, for machines that are no Macs.
 
 Methods have the C types of the real ones, and are called through them. Objects count references as
-those of Objective-C do. Command buffers run when somebody waits for them; kernels are run by the
+those of Objective-C do. Command buffers run when the host waits for them; kernels are run by the
 CPU, from their text compiled as C++. What Metal would refuse, or leave undefined, is a `problem`.
 """
 

@@ -70,7 +70,7 @@ class Program:
         return self.chance.choice(kinds)
 
     def _read(self) -> str:
-        """What anybody may have stored, behind a barrier."""
+        """What other work items may have stored, behind a barrier."""
         where = self.chance.choice(["t", "(t + 1) % n", "n - 1 - t", "0", "(t * 2) % n"])
         return self.chance.choice([f"p[{where}]", f"q[{where}, 0]", f"q[{where}, t % 2]"])
 

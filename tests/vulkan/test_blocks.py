@@ -290,7 +290,7 @@ def barriers_of_subgroups(x: Array):
     [("shuffles", True), ("numbers_of_lanes", False), (barriers_of_subgroups, True)],
 )
 def test_lanes_are_those_of_the_device(name: Any, has_lanes: bool) -> None:
-    """Nobody else says which threads of a block a subgroup has, nor in what order."""
+    """Nothing else says which threads of a block a subgroup has, nor in what order."""
     function, given = CASES[name] if isinstance(name, str) else (name, (np.zeros(64),))
     module = lowered(compile_kernel(function, *given, blocks=Blocks(32)))
     artifact = compile_module(module, target(32))

@@ -28,7 +28,7 @@ def vulkan() -> Iterator[None]:
 
 
 def both_ways(run: Callable[[], Results], **options: Any) -> tuple[Results, Results]:
-    """What a program gives where loops are guessed, and where they are not."""
+    """What a program gives where loops speculate, and where they are not."""
     found = []
     for without in ("", "masks"):
         qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=without, **options)
@@ -223,7 +223,7 @@ def test_gradients_through_huge_angles_are_slopes() -> None:
 # -- which loops --------------------------------------------------------------------------------
 
 
-def is_guessed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
+def is_speculated(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether any loop of a kernel is."""
     found: list[bool] = []
     decide = slow_path_speculation.can_speculate
@@ -238,7 +238,7 @@ def is_guessed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     return any(found)
 
 
-def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_speculated(monkeypatch: pytest.MonkeyPatch) -> None:
     qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without="")
     if not compiled.device().hardware.is_cpu:
         pytest.skip("it is not worth it on a GPU")
@@ -300,6 +300,6 @@ def test_what_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
                 v = qd.sin(v)
             x[i] = v
 
-    assert is_guessed(plain, monkeypatch)
+    assert is_speculated(plain, monkeypatch)
     for kernel in (stores, looks_up, looks_up_at_times, counts, roots, twice):
-        assert not is_guessed(kernel, monkeypatch), kernel
+        assert not is_speculated(kernel, monkeypatch), kernel

@@ -88,7 +88,7 @@ class ValueAndGrad(LossFunction):
         """The function of one vector, for optimisers such as ``scipy.optimize.minimize``.
 
         The vector holds the elements of the arguments to differentiate by, one after the other;
-        `unflatten` takes it apart. The others keep the values that are given here. Example::
+        `unflatten` splits it. The others keep the values that are given here. Example::
 
             loss_and_grad = qd.ad.value_and_grad(misfit, out={"loss": ()}, by=("stiffness", "mass"))
             objective, start = loss_and_grad.flat(stiffness=k0, mass=m0, data=data)

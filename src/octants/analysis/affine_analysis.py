@@ -204,8 +204,8 @@ class AffineExpressions:
         if isinstance(op, ops.Cast) and op.x.type.is_integer and op.x.type not in INDEX_TYPES:
             return _converted(self.range_of(op.x), atom.type)
         if isinstance(op, (ops.Select, ops.Extract)):
-            sides = [self.value_range(value) for value in op.operands[1:]]
-            return min(a for a, _ in sides), max(b for _, b in sides)
+            choices = [self.value_range(value) for value in op.operands[1:]]
+            return min(a for a, _ in choices), max(b for _, b in choices)
         if isinstance(op, ops.Binary) and op.fn in _RANGES:
             return _RANGES[op.fn](self.value_range(op.lhs), self.value_range(op.rhs))
         return None

@@ -117,10 +117,10 @@ class Magnitudes:
         if isinstance(op, ops.Cast):
             return None if op.x.type.is_float else self._range(op.x)
         if isinstance(op, ops.Binary) and op.fn in ("add", "sub"):
-            sides = [self._constants.get(each) for each in (op.lhs, op.rhs)]
-            lhs = (sides[0],) * 2 if sides[0] is not None else self._range(op.lhs)
-            rhs = (sides[1],) * 2 if sides[1] is not None else self._range(op.rhs)
-            if sides.count(None) == 1 and lhs and rhs:
+            known = [self._constants.get(each) for each in (op.lhs, op.rhs)]
+            lhs = (known[0],) * 2 if known[0] is not None else self._range(op.lhs)
+            rhs = (known[1],) * 2 if known[1] is not None else self._range(op.rhs)
+            if known.count(None) == 1 and lhs and rhs:
                 sign = 1 if op.fn == "add" else -1
                 return lhs[0] + sign * rhs[0], lhs[1] + sign * rhs[1]
         return None

@@ -73,8 +73,8 @@ class Uniformity:
         self.has_unknown_base |= any(map(self.varies, (*chosen, *bases, *terms, *self._backwards)))
         sizes = {slot.size for record in _records(block) for slot in record.slots}
         if len(sizes) > 1:
-            sides = filter(_both_branches_push, block.walk())
-            self.has_unknown_base |= any(map(self.diverges, sides))
+            ifs = filter(_both_branches_push, block.walk())
+            self.has_unknown_base |= any(map(self.diverges, ifs))
 
     def varies(self, value: Value) -> bool:
         return value in self._varying
@@ -141,8 +141,8 @@ class Uniformity:
         return self._casts.get(value, value)
 
     def _if(self, op: ops.If) -> None:
-        sides = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
-        for result, then, orelse in sides:
+        yielded = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
+        for result, then, orelse in yielded:
             self._sources[result] = [then, orelse]
             self._edge(then, result)
             self._edge(orelse, result)

@@ -108,9 +108,9 @@ class Backward:
     # -- control -----------------------------------------------------------------------------------
 
     def _reverse_if(self, op: ops.If) -> None:
-        """Emit a branch whose sides propagate adjoints through the sides of the original one.
+        """Emit an if whose branches propagate adjoints through those of the original one.
 
-        It yields the adjoints of the values from outside that either side changes.
+        It yields the adjoints of the values from outside that either branch changes.
         """
         adjoints, captures = self.adjoints, self.facts.captures
         captured = list({**captures(op.then), **captures(op.orelse)})

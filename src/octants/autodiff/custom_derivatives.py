@@ -161,8 +161,8 @@ class _Linearity:
                 self.is_linear(op.z) and (op.x in self.linear or op.y in self.linear)
             )
         if isinstance(op, ops.Select):
-            sides = self.is_linear(op.on_true) and self.is_linear(op.on_false)
-            return op.condition not in self.linear and sides
+            both = self.is_linear(op.on_true) and self.is_linear(op.on_false)
+            return op.condition not in self.linear and both
         if isinstance(op, ops.CustomDerivative):
             return False
         if not isinstance(op, ops.Binary):
@@ -176,8 +176,8 @@ class _Linearity:
     def _if(self, op: ops.If) -> bool:
         if op.condition in self.linear or not (self.block(op.then) and self.block(op.orelse)):
             return False
-        sides = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
-        return self._join(sides)
+        yielded = zip(op.results, op.then.yielded, op.orelse.yielded, strict=True)
+        return self._join(yielded)
 
     def _loop(self, op: ops.Loop) -> bool:
         """Follow a loop until no more carried values turn out to be linear."""

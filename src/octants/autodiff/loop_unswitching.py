@@ -108,8 +108,8 @@ def _versions(loop: ops.For, branch: ops.If) -> ops.If:
     loop.body.ops[position:position] = branch.then.ops[:-1]
     results = loop.results
     loop.results = [Value(value.type, value.name) for value in results]
-    sides = _yielding(loop), _yielding(plain)
-    return ops.If(branch.condition, *sides, results=results, location=loop.location)
+    branches = _yielding(loop), _yielding(plain)
+    return ops.If(branch.condition, *branches, results=results, location=loop.location)
 
 
 def _yielding(op: Operation) -> Block:

@@ -39,7 +39,7 @@ class Updates:
     """How the workers of a task update what they share.
 
     Each collects those that are `collected` in a register, and makes one of them. To `sums` they
-    add plainly, kept apart from each other; at most so many workers have `parts` of their own.
+    add plainly, which do not overlap; at most so many workers have `parts` of their own.
     """
 
     collected: set[Operation]

@@ -67,7 +67,7 @@ class CudaBackend(LlvmGpuBackend):
         return self.begin_compile(module, chosen).result()
 
     def begin_compile(self, module: Module, chosen: Options) -> Making:
-        """PTX, which the driver links in a thread, unless somebody wants to know how long it takes.
+        """PTX, which the driver links in a thread, unless the time of that is to be measured.
 
         So the next kernel, often a gradient, is compiled meanwhile.
         """

@@ -90,8 +90,8 @@ def fma(f: FunctionEmitter, op: ops.Fma) -> None:
 
 def select(f: FunctionEmitter, op: ops.Select) -> None:
     """Write a select without a branch."""
-    sides = f.use(op.on_true), f.use(op.on_false)
-    f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *sides))
+    choices = f.use(op.on_true), f.use(op.on_false)
+    f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *choices))
 
 
 # -- conversions --------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ class ThreadCode(Code):
     """Whether a launch may be a node of a graph, with the launch words of a node."""
 
     masks: bool
-    """Whether the machine predicates: it runs both sides of branches, and each loop at least once.
+    """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """
 
     # -- other threads --------------------------------------------------------------------------

@@ -33,8 +33,8 @@ def can_speculate(
         return False
     if not all(each.is_speculatable or also(each) for each in inside):
         return False
-    guessed = _speculated(loop.body, takes_slow_path)
-    return all(guessed.isdisjoint(_decisive(each)) for each in inside)
+    speculated = _speculated(loop.body, takes_slow_path)
+    return all(speculated.isdisjoint(_decisive(each)) for each in inside)
 
 
 def inside(op: Operation) -> list[Operation]:

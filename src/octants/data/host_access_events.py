@@ -87,7 +87,7 @@ def forget(observer: Callable[[Any], None]) -> None:
 def observe_ends(observer: Callable[[], None]) -> None:
     """Call ``observer`` when arrays have lost their memory within a runtime.
 
-    Whoever remembers addresses must forget them.
+    An observer that remembers addresses must forget them.
     """
     _end_observers.append(observer)
 

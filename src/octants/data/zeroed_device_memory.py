@@ -50,7 +50,7 @@ class Storage:
 
 
 class LateStorage(Storage):
-    """A block of a device that is still starting: allocated when somebody asks where it is.
+    """A block of a device that is still starting: allocated when its address is first read.
 
     What is written until then is put off. So a program does not wait for the device when it makes
     its fields, but when it launches something, which has to be compiled first.

@@ -1,1 +1,1 @@
-"""Complete programs that use Octants as anybody would: through ``import octants as qd``."""
+"""Complete programs that use Octants as users do: through ``import octants as qd``."""

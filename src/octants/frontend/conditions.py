@@ -24,7 +24,7 @@ from octants.ir.ops.arithmetic import FLOAT_FUNCTIONS
 from octants.types.matrix_values import Matrix
 
 MOST_OPERATIONS = 8
-"""A side of so many cheap operations is computed always, since that is cheaper than a branch."""
+"""A branch of so many cheap operations is computed always, since that is cheaper than a branch."""
 
 
 def is_cheap(region: VariableRegion) -> bool:
@@ -61,7 +61,7 @@ def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | 
 
 
 def conditional(context: Context, node: ast.IfExp) -> Any:
-    """``a if condition else b``; only the taken side is evaluated."""
+    """``a if condition else b``; only the taken branch is evaluated."""
     test = condition(context, node.test)
     if isinstance(test, bool):
         return context.evaluate(node.body if test else node.orelse)

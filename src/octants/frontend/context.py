@@ -374,7 +374,7 @@ class Context:
 
     @contextmanager
     def serial(self) -> Iterator[None]:
-        """Build one side of an ``if`` whose condition turned out to be known: loops are serial."""
+        """Build the taken branch of an ``if`` with a known condition: loops are serial."""
         self._conditions += 1
         try:
             yield

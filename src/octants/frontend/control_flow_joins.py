@@ -29,7 +29,7 @@ class Join:
         self._results: list[Value] = []
 
     def add_one_sided(self, leaf: Any, is_then: bool) -> Any:
-        """The value after the ``if`` of a scalar or number of the only side that matters."""
+        """The value after the ``if`` of a scalar or number of the only branch that matters."""
         known = self.context.known(leaf)
         if is_number(known):
             return self.context.constant(known, leaf.type) if isinstance(leaf, Value) else leaf
@@ -68,7 +68,7 @@ class Join:
     def changes(
         self, then: VariableRegion, orelse: VariableRegion, node: ast.AST
     ) -> dict[Variable, Any]:
-        """The values after the ``if`` of the variables that one of its sides changed."""
+        """The values after the ``if`` of the variables that one of its branches changed."""
         return {
             variable: _join_changed(self, variable, then, orelse, node)
             for variable in dict.fromkeys([*then.changed, *orelse.changed])
@@ -83,9 +83,9 @@ class Join:
             for result, (a, b) in zip(self._results, self._pairs, strict=True):
                 builder.append(ops.Select(self.condition, a, b, results=[result]))
             return
-        for block, side in ((then, 0), (orelse, 1)):
+        for block, position in ((then, 0), (orelse, 1)):
             with builder.into(block):
-                builder.yield_([pair[side] for pair in self._pairs])
+                builder.yield_([pair[position] for pair in self._pairs])
         builder.append(ops.If(self.condition, then, orelse, results=self._results))
 
 
@@ -116,8 +116,8 @@ def join(
 ) -> None:
     """Append the ``if`` of two regions and give the variables the values that they have after it.
 
-    A side whose end cannot be reached does not count. Variables that only one side made are lost;
-    those that nothing outside of the statements ``inside`` reads are, too.
+    A branch whose end cannot be reached does not count. Variables that only one branch made are
+    lost; those that nothing outside of the statements ``inside`` reads are, too.
     """
     joined = Join(context, condition, then.block, orelse.block)
     changes = joined.changes(then, orelse, node)
@@ -147,7 +147,7 @@ def _join_new(
     node: ast.AST,
     inside: list[ast.stmt],
 ) -> dict[str, Any]:
-    """The variables that both sides made, or the only side that goes on."""
+    """The variables that both branches made, or the only branch that goes on."""
     scopes, span = joined.context.scopes, joined.context.span(node)
     declared: dict[str, Any] = {}
     scopes.lose([*then.removed, *orelse.removed], "branch", span)

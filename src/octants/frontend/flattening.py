@@ -1,4 +1,4 @@
-"""Values taken apart into scalars and put together again: how variables cross control flow.
+"""Values split into scalars and put together again: how variables cross control flow.
 
 The leaves of a value are its run-time scalars and numbers, in order; everything else in it (shapes,
 names of members, functions, strings) is its structure.

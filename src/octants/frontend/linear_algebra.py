@@ -154,7 +154,7 @@ def normalized(context: Context, x: MatrixValue, eps: Any = 0) -> RunTime:
     length = _plus(context, norm(context, floats), eps)
     zero, one = builder.constant(0, length.type), builder.constant(1, length.type)
     is_zero = builder.compare("eq", length, zero)
-    # What is divided by is never zero, so that the side that is not taken stays finite.
+    # What is divided by is never zero, so that the branch that is not taken stays finite.
     inverse = builder.binary("div", one, builder.select(is_zero, one, length))
     scale = builder.select(is_zero, zero, inverse)
     return apply(context, "mul", "normalized", length.type, scale, floats)

@@ -102,7 +102,7 @@ def _contents(cell: types.CellType) -> Any:
 
 @dataclass(eq=False)
 class VariableRegion:
-    """A block built apart, and what it did to variables, ready to be joined.
+    """A block built separately, and what it did to variables, ready to be joined.
 
     `changed` has the values at its end of the variables that existed before it, `new` the variables
     that it made, `removed` the names that have no value any more. `completes` says whether its end

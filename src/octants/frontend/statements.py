@@ -105,7 +105,7 @@ def _run_time_if(
         then.completes = build(context, node.body)
     with context.region(orelse), context.stops.block():
         orelse.completes = build(context, node.orelse)
-    going_on = [side for side in (then, orelse) if side.completes]
+    going_on = [branch for branch in (then, orelse) if branch.completes]
     takes_rest = bool(rest) and len(going_on) == 1
     if takes_rest:
         with context.region(going_on[0]):

@@ -96,7 +96,7 @@ class BlockLoop:
         """What is known of the first item's number, and how many items the first block has.
 
         It has all, where nothing is known of their number: a loop that is right only for a few
-        items is none that anybody wants.
+        items is of no use.
         """
         low, high = self._constant_of(self.lower), self._constant_of(self.upper)
         starts = {} if low is None else {self.item: low}

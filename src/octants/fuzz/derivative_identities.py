@@ -48,13 +48,16 @@ def second_differences(program: Program, actual: Actual) -> Iterator[str]:
     if wide is None or narrow is None:
         return
     expected = {name: (4 * narrow[name] - wide[name]) / 3 for name in narrow}
-    doubt = {name: np.abs(narrow[name] - wide[name]) for name in narrow}
+    margin = {name: np.abs(narrow[name] - wide[name]) for name in narrow}
     scale = max((float(np.max(np.abs(e), initial=0.0)) for e in expected.values()), default=0.0)
-    if max((float(np.max(d, initial=0.0)) for d in doubt.values()), default=0.0) > SHARPEST * scale:
+    if (
+        max((float(np.max(d, initial=0.0)) for d in margin.values()), default=0.0)
+        > SHARPEST * scale
+    ):
         return
     for name, values in expected.items():
         got = actual.second[name].reshape(values.shape)
-        wrong = ~(np.abs(got - values) <= doubt[name] + 1e-5 * scale + 1e-7)
+        wrong = ~(np.abs(got - values) <= margin[name] + 1e-5 * scale + 1e-7)
         if np.any(wrong):
             place = tuple(map(int, np.argwhere(wrong)[0]))
             yield (

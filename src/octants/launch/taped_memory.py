@@ -249,7 +249,7 @@ def memory_at(
 def have_separate_addresses(
     specialisation: Specialisation, memories: Mapping[int, TapedMemory]
 ) -> bool:
-    """Whether the addresses of all arrays of a launch, and of their gradients, are apart.
+    """Whether the addresses of all arrays of a launch, and of their gradients, are disjoint.
 
     That is the usual case, and quick to recognise. Fields of one tree may be interleaved.
     """

@@ -24,7 +24,7 @@ def lower(module: Module, legal: Legal) -> Module:
 
 @functools.cache
 def lower_function(legal: Legal, function: MathFunction) -> MathFunction:
-    """A function of `mathlib` that has legal operations only. Nobody may change it."""
+    """A function of `mathlib` that has legal operations only; callers must not change it."""
     block = _lowered(Legaliser(legal), function.block, {})
     return MathFunction(function.name, function.dtype, block, function.is_fast)
 

@@ -2,7 +2,7 @@
 
 Code generation emits the block in place of the operation. So whatever looks
 at a module before - which loops run in lanes, what is summed up, where rows end - sees operations
-as they are, and each kind of them is lowered once in a process. Nobody may change a block.
+as they are, and each kind of them is lowered once in a process. Callers must not change a block.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ class _Translator:
     def _branch(self, op: ops.If, indent: str) -> None:
         condition = self._names[op.condition]
         if self._arrays:
-            sides = [self._block(side, indent) for side in (op.then, op.orelse)]
-            for result, a, b in zip(op.results, *sides, strict=True):
+            choices = [self._block(each, indent) for each in (op.then, op.orelse)]
+            for result, a, b in zip(op.results, *choices, strict=True):
                 self._lines.append(f"{indent}{self._name(result)} = where({condition}, {a}, {b})")
             return
         for head, side in ((f"if {condition}:", op.then), ("else:", op.orelse)):

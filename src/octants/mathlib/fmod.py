@@ -26,8 +26,8 @@ def remainder(a: Number, b: Number) -> Number:
     is_defined = ~(y.equals(0) | (x >= infinity) | (y > infinity))
     divides = is_defined & (x >= y)
     (m, e), (divisor, end) = _split(float_format, x), _split(float_format, y)
-    turns = select(divides, e - end, 0)
-    rest = _less(_divided(m, divisor, turns), divisor)
+    iterations = select(divides, e - end, 0)
+    rest = _less(_divided(m, divisor, iterations), divisor)
     found = _joined(float_format, rest, end) | sign
     result = select(divides, found.read_as(float_format.dtype), a)
     return select(is_defined, result, math.nan)
@@ -52,14 +52,14 @@ def _less(m: Number, divisor: Number) -> Number:
     return select(m >= divisor, m - divisor, m)
 
 
-def _divided(m: Number, divisor: Number, turns: Number) -> Number:
+def _divided(m: Number, divisor: Number, iterations: Number) -> Number:
     """What so many steps of the division leave, each of them doubled."""
     build = m.build
     body = Block([Value(i32), Value(m.type)])
     with build.into(body):
         left = Number(build, body.args[1])
         build.yield_([(_less(left, divisor) << 1).value])
-    loop = build.for_(turns.lift(0).value, turns.value, [m.value], body)
+    loop = build.for_(iterations.lift(0).value, iterations.value, [m.value], body)
     return Number(build, loop.result)
 
 

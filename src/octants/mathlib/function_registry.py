@@ -117,7 +117,7 @@ class MathFunction:
 def function(
     name: str, dtype: DType, allow_fast: bool = False, machine: str = "fused"
 ) -> MathFunction:
-    """The code of a function of f32 or f64, or of one of `HELPERS`. Nobody may change it.
+    """The code of a function of f32 or f64, or of one of `HELPERS`. Callers must not change it.
 
     The ``machine`` is "fused" if it has a fused operation, else "plain", or "estimating" if it has
     instructions for `ir.ops.arithmetic.ESTIMATES`, too.

@@ -137,7 +137,7 @@ class Number:
         return Number(self.build, self.build.bitcast(self.value, dtype))
 
     def where(self, condition: Number, otherwise: Operand) -> Number:
-        """This one where the condition holds; both sides are computed."""
+        """This one where the condition holds; both are computed."""
         other = self.lift(otherwise).value
         return Number(self.build, self.build.select(condition.value, self.value, other))
 

@@ -91,7 +91,7 @@ def integer_power(a: Number, b: Number) -> Number:
         negative = b < 0
         square = select(negative & ~keeps, a.lift(0), a)
         rest = select(negative, select(keeps, b & 1, 1), b)
-    turns = a.type.bits - rest.apply("clz").to(i32)
+    iterations = a.type.bits - rest.apply("clz").to(i32)
     build = a.build
     body = Block([Value(i32), *(Value(a.type) for _ in range(3))])
     with build.into(body):
@@ -100,5 +100,5 @@ def integer_power(a: Number, b: Number) -> Number:
         values = result * factor, square_ * square_, rest_.apply("ushr", 1)
         build.yield_([value.value for value in values])
     inits = [a.lift(1).value, square.value, rest.value]
-    loop = build.for_(turns.lift(0).value, turns.value, inits, body)
+    loop = build.for_(iterations.lift(0).value, iterations.value, inits, body)
     return Number(build, loop.results[0])

@@ -90,7 +90,7 @@ class _Doubles:
     ) -> tuple[ops.Binary, str, float] | None:
         """The product in a value that has a constant factor, the side of that, and the number.
 
-        Nobody else uses the products in between.
+        Nothing else uses the products in between.
         """
         product = products.get(value)
         if product is None:

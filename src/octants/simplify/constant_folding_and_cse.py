@@ -419,8 +419,8 @@ class _Folder:
                 self.values[result] = self.builder.select(condition, on_true, on_false)
             return
         new = self.builder.if_(condition, then, orelse)
-        sides = zip(op.results, new.results, then.yielded, orelse.yielded, strict=True)
-        for result, joined, on_true, on_false in sides:
+        yielded = zip(op.results, new.results, then.yielded, orelse.yielded, strict=True)
+        for result, joined, on_true, on_false in yielded:
             self.values[result] = on_true if on_true is on_false else joined
         self.scope.forget(self._written_in(op.then, op.orelse))
 
@@ -531,8 +531,10 @@ def _settle(block: Block, settled: dict[Value, Value]) -> dict[Value, Value]:
         if isinstance(op, ops.If):
             for region in op.regions:
                 _settle(region, settled)
-            for result, *sides in zip(op.results, op.then.yielded, op.orelse.yielded, strict=True):
-                on_true, on_false = (settled.get(side, side) for side in sides)
+            for result, *branches in zip(
+                op.results, op.then.yielded, op.orelse.yielded, strict=True
+            ):
+                on_true, on_false = (settled.get(each, each) for each in branches)
                 if on_true is on_false:
                     settled[result] = on_true
     return settled

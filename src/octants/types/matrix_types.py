@@ -146,7 +146,7 @@ def vector(n: int, dtype: Any = None, *, unpacked: bool = False) -> VectorType: 
 
     Without `dtype`, as the annotation of a function's parameter or of an array's elements, it
     checks the shape and keeps the element type. `unpacked` is accepted and ignored: vectors are
-    taken apart into scalars anyway. Example::
+    split into scalars anyway. Example::
 
         vec3 = qd.types.vector(3, qd.f32)
         position = qd.field(vec3, shape=100)

@@ -2,7 +2,7 @@
 
 Functions have the entry points and the C types of the real ones. Memory of the "device" is at
 addresses where there is nothing, and begins as garbage. Work in streams is put off as long as it
-may be: an operation runs when somebody waits for it, after just those that come before it by CUDA's
+may be: an operation runs when the host waits for it, after just those that come before it by CUDA's
 rules. Kernels are Python functions, registered by the names of entries.
 """
 

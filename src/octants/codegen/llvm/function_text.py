@@ -47,7 +47,7 @@ class Machine(ABC):
     has_functions = False
     """Whether code that occurs several times may be outlined into functions."""
 
-    guessed: frozenset[str] = frozenset()
+    speculated: frozenset[str] = frozenset()
     """The functions of `fast` whose slow path is left out where `guards` are collected."""
 
     usual = 0.0

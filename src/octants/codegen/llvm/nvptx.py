@@ -23,7 +23,7 @@ class Nvptx(Gpu):
     """An NVIDIA GPU. Subgroups are warps of 32 threads."""
 
     subgroup = 32
-    guessed = approximations.WAVES
+    speculated = approximations.WAVES
     usual = FAR
     has_blocks = True
     shared_bytes = 48 * 1024

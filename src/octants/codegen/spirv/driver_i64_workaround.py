@@ -4,7 +4,7 @@ NVIDIA's compiler reduces a 64-bit integer to the bits that it believes to matte
 `x << 1 < 1` with 63 bits, takes `(i & 1) * n` for `n` wherever any bit of `i` is set, and gets the
 upper bits of constants wrong, and the sign of comparisons. This module hides those bits from it: an
 operation that tells which bits matter works on the two halves of a number as 32-bit integers.
-Taking a number apart costs nothing, since the halves are registers of their own there.
+Splitting a number costs nothing, since the halves are registers of their own there.
 
 The compiler follows a half back to the whole, too: of `u32(x) & 1` it tests all bits of `x` (only
 where the program computes a square root or a quotient of f64, which it compiles by another way). So

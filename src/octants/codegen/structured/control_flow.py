@@ -74,7 +74,7 @@ def write_while(
 
 
 def if_(body: StructuredFunction, op: ops.If) -> None:
-    """Write a branch; both sides write what they yield to the same variables."""
+    """Write an if; both branches write what they yield to the same variables."""
     results = [body.variable(result) for result in op.results]
 
     def way(block: Block) -> None:

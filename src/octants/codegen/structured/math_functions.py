@@ -50,7 +50,7 @@ def _value(body: StructuredFunction, block: Block, operands: list[Operand]) -> O
 
 @functools.cache
 def has_slow_path(fn: str, dtype: DType, is_fast: bool) -> bool:
-    """Return whether a function has a branch whose first side is a slow path."""
+    """Return whether a function has an if whose first branch is a slow path."""
     if not dtype.is_float or fn not in ALL:
         return False
     block = _function(fn, register(dtype), is_fast).block

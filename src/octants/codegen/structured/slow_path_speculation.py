@@ -71,10 +71,10 @@ def _write_both(body: StructuredFunction, op: ops.For) -> None:
     if body.speculation.guard is not None:
         is_right = code.read(body.speculation.guard)
     body.speculation = None
-    guessed = [body.use(result) for result in op.results]
+    speculated = [body.use(result) for result in op.results]
     lower = code.choose(is_right, op.lower.type, body.use(op.upper), body.use(op.lower))
     control_flow.write_for(body, op, body.block, body.condition, lower)
-    for result, found in zip(op.results, guessed, strict=True):
+    for result, found in zip(op.results, speculated, strict=True):
         kind = register(result.type)
         body.bind(result, code.choose(is_right, kind, found, body.use(result)))
 

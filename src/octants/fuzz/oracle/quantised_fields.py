@@ -52,8 +52,8 @@ class Quantised:
         _, exponent = math.frexp(largest)
         power, unit = math.ldexp(1.0, exponent), math.ldexp(1.0, exponent - self.digits)
         for number in numbers:
-            size, doubt = abs(number.value), 2 * number.error
-            if doubt and (size + doubt >= power or abs(size - power / 2) <= doubt):
+            size, margin = abs(number.value), 2 * number.error
+            if margin and (size + margin >= power or abs(size - power / 2) <= margin):
                 STATE.note_near("a shared exponent")
         most, found = (1 << self.digits) - 1, []
         for number in numbers:
@@ -64,8 +64,8 @@ class Quantised:
     def steps(self, number: Num) -> int:
         """The nearest multiple of the scale."""
         given = convert(number, F32)
-        doubt = 4.0 * F32.roundoff * abs(given.value) if self.is_rounded else 0.0
-        return _nearest(given.value, given.error + doubt, self.scale)
+        margin = 4.0 * F32.roundoff * abs(given.value) if self.is_rounded else 0.0
+        return _nearest(given.value, given.error + margin, self.scale)
 
     def _multiple(self, count: int) -> Num:
         value = count * rounded(F32, self.scale)

@@ -160,7 +160,7 @@ class Compare(Pure):
 
 @operation("select")
 class Select(Pure):
-    """``%3: f32 = select(%c, %0, %1)``: both sides are evaluated, one is taken."""
+    """``%3: f32 = select(%c, %0, %1)``: both operands are evaluated, one is taken."""
 
     condition: Value = operand()
     on_true: Value = operand()

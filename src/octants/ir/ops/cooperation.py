@@ -43,7 +43,8 @@ class Barrier(Operation):
 class Fence(Operation):
     """``fence<block>()``: writes before it are seen before those behind it, by so many others.
 
-    They are those of the subgroup, of the block, or all work items of the device. Nobody waits.
+    They are those of the subgroup, of the block, or all work items of the device. No work item
+    waits.
     """
 
     orders_memory = True

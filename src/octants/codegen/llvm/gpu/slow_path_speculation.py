@@ -78,7 +78,7 @@ def is_worth_it(f: ThreadText, op: ops.For) -> bool:
 
 
 def _takes_slow_path(f: ThreadText, op: Operation) -> bool:
-    return isinstance(op, ops.Unary) and op.fn in f.machine.guessed and op.x.type is f32
+    return isinstance(op, ops.Unary) and op.fn in f.machine.speculated and op.x.type is f32
 
 
 def _is_in_registers(op: Operation) -> bool:
@@ -106,7 +106,7 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     starts = [phi.name for phi in carried]
     values, end, usual = _speculated_iterations(f, op, counter.name, starts, certain)
     if usual:
-        guessed = f.label
+        speculated = f.label
         f.branch_if(_all(f, usual), following, again, likely=True)
         f.start(again)
         if control_flow.is_unrolled(op):
@@ -119,7 +119,7 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
         f.branch(following)
         f.start(following)
         values = [
-            control_flow.joined(f, value.type, [(one, guessed), (other, checked)])
+            control_flow.joined(f, value.type, [(one, speculated), (other, checked)])
             for value, one, other in zip(op.results, values, slow, strict=True)
         ]
     else:

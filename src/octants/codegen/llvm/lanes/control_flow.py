@@ -46,15 +46,15 @@ def _write_uniform_if(f: LaneText, op: ops.If) -> None:
 
 
 def _write_varying_if(f: LaneText, op: ops.If) -> None:
-    """Write a branch on a varying condition: both sides, each under the mask of its lanes."""
+    """Write a branch on a varying condition: both branches, each under the mask of its lanes."""
     condition, outer = f.use(op.condition), f.mask
     opposite = f.apply("xor", "i1", condition, "true")
-    sides = []
+    branches = []
     for block, chosen in ((op.then, condition), (op.orelse, opposite)):
         f.mask = f.both(outer, chosen)
-        sides.append(_write_side(f, op.results, block))
+        branches.append(_write_branch(f, op.results, block))
         f.mask = outer
-    for result, then, orelse in zip(op.results, *sides, strict=True):
+    for result, then, orelse in zip(op.results, *branches, strict=True):
         register = f.type(result.type)
         if f.varies(result):
             f.bind(result, f.choose(condition, register, then, orelse))
@@ -64,12 +64,12 @@ def _write_varying_if(f: LaneText, op: ops.If) -> None:
             f.bind(result, then)  # both branches give the same
 
 
-def _write_side(f: LaneText, results: list[Value], block: Block) -> list[str]:
+def _write_branch(f: LaneText, results: list[Value], block: Block) -> list[str]:
     """Write one branch and return its results; skip it if no lane takes it, where that pays."""
     if _is_trivial(block):
         return f.block(block)
     assert f.mask is not None
-    enter, leave = f.fresh_label("side"), f.fresh_label("after")
+    enter, leave = f.fresh_label("branch"), f.fresh_label("after")
     before = f.label
     f.branch_if(f.any(f.mask), enter, leave)
     f.start(enter)

@@ -269,12 +269,12 @@ class LaneText(FunctionText):
     def choose(self, condition: str, type: str, on_true: str | int, on_false: str | int) -> str:
         if not self.is_vector(condition, on_true, on_false):
             return super().choose(condition, type, on_true, on_false)
-        sides = [self.spread(type, side) for side in (on_true, on_false)]
+        choices = [self.spread(type, each) for each in (on_true, on_false)]
         test, vector = "i1", self.vector(type)
         if self.is_vector(condition):
             test = self.vector("i1")
         return self.assign_vector(
-            f"select {test} {condition}, {vector} {sides[0]}, {vector} {sides[1]}"
+            f"select {test} {condition}, {vector} {choices[0]}, {vector} {choices[1]}"
         )
 
     def convert(self, instruction: str, source: str, operand: str, target: str) -> str:

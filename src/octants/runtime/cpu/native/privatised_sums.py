@@ -25,7 +25,7 @@ NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # the kind of a worker's copy
 TEXT = f"""\
 ; As `octants_parallel_for`, for a task that adds to arrays. `bytes` is the size of a part, 0 if
 ; it needs none; `worth` the most bytes of all parts together that are worth it; `width` the least
-; length of chunks that take turns, 0 if they need not. Flags: 1, the order is fixed; 2, the last
+; length of alternating chunks, 0 if none alternate. Flags: 1, the order is fixed; 2, the last
 ; chunk is a neighbour of the first one.
 define void @octants_parallel_sums(ptr %context, ptr %task, ptr %parameters, \
 i64 %lower, i64 %upper, i64 %grain, i64 %tile, i64 %bytes, i64 %worth, i64 %width, i32 %flags) {{
@@ -56,7 +56,7 @@ large:
   %fixed_bit = and i32 %flags, 1
   %is_fixed = icmp ne i32 %fixed_bit, 0
   %has_parts = icmp ne i64 %bytes, 0
-  %takes_turns = icmp ne i64 %width, 0
+  %alternates = icmp ne i64 %width, 0
   %loose = mul i64 %all, {PARTS}
   %firm = select i1 %has_parts, i64 {FIXED_PARTS}, i64 {FIXED_CHUNKS}
   %pieces = select i1 %is_fixed, i64 %firm, i64 %loose
@@ -91,7 +91,7 @@ try:
   br i1 %is_ours, label %ours, label %in_order
 ours:
   %scarce = icmp slt i64 %chunks, %all
-  %stuck = and i1 %takes_turns, %scarce
+  %stuck = and i1 %alternates, %scarce
   br i1 %stuck, label %choose, label %part
 part:
   br i1 %has_parts, label %ask, label %choose
@@ -120,17 +120,17 @@ choose:
   call void @begin_share(ptr %context, ptr %worker)
   %is_shared = icmp eq i32 %mode, {SHARED}
   %is_unshared = xor i1 %is_shared, true
-  %turns = and i1 %takes_turns, %is_unshared
+  %alternating = and i1 %alternates, %is_unshared
   %wraps_bit = and i32 %flags, 2
   %may_wrap = icmp ne i32 %wraps_bit, 0
-  %wraps = and i1 %may_wrap, %turns
+  %wraps = and i1 %may_wrap, %alternating
   %whole = udiv i64 %count, %chunk
   %pairs = and i64 %whole, -2
   %paired = mul i64 %pairs, %chunk
   %ring = add i64 %lower, %paired
   %end = select i1 %wraps, i64 %ring, i64 %upper
   %wakes = call i32 @is_worth_waking(i64 %count, i64 %grain)
-  %phases = select i1 %turns, i64 2, i64 1
+  %phases = select i1 %alternating, i64 2, i64 1
   %stride = mul i64 %phases, %chunk
   br label %phase
 phase:
