@@ -239,7 +239,7 @@ def test_endless_recursion_is_an_error() -> None:
     def kernel(x):
         return deeper(x)
 
-    with pytest.raises(OctantsCompilationError, match="at compile time ends that"):
+    with pytest.raises(OctantsCompilationError, match="at compile time ends the recursion"):
         compile_kernel(kernel, 1.0)
 
 
