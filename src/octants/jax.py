@@ -62,10 +62,12 @@ def function(
 
     Args:
         kernel: a kernel, or a Python function whose parameters are what its kernels take.
-        out: for each parameter that the call makes: the name of an argument whose shape and dtype
-            it has, a shape, a pair of a shape and a dtype (of Octants or numpy), or a function of
-            the arguments by name that returns one of these. Outputs begin as zeros.
-        inout: parameters that the kernel updates in place. It is given copies, which are returned.
+        out: the outputs: parameters for which the call makes arrays of zeros. By the name of each,
+            the name of an argument of the same shape and dtype, a shape, a pair of a shape and a
+            dtype (of Octants or numpy), or a function of the arguments by name that returns one of
+            these.
+        inout: parameters that the kernel updates in place. The call passes it copies, and returns
+            them.
 
     Returns:
         A function of the other parameters, by position or name. Arrays of JAX and numpy are what
@@ -73,7 +75,7 @@ def function(
         parameters, then the number that the kernel returns; one result alone is not in a tuple.
 
     Raises:
-        OctantsTypeError: `out` or `inout` names what is no parameter, or at a call: JAX
+        OctantsTypeError: `out` or `inout` names an unknown parameter, or at a call: JAX
             differentiates by an argument that has no derivative.
         OctantsRuntimeError: at a call: JAX asks for a derivative that there is not.
         OctantsCallError: at a call: an argument is missing or unknown.

@@ -168,11 +168,12 @@ def function(
 
     Args:
         kernel: a kernel, or a Python function whose parameters are what its kernels take.
-        out: for each parameter that the call makes: the name of an argument whose shape and dtype
-            it has, a shape, a pair of a shape and a dtype (of Octants or numpy), or a function of
-            the arguments by name that returns one of these. Outputs begin as zeros, on the device
-            of the first tensor.
-        inout: parameters that the kernel updates in place. It is given copies, which are returned.
+        out: the outputs: parameters for which the call makes tensors of zeros, on the device of the
+            first tensor. By the name of each, the name of an argument of the same shape and dtype,
+            a shape, a pair of a shape and a dtype (of Octants or numpy), or a function of the
+            arguments by name that returns one of these.
+        inout: parameters that the kernel updates in place. The call passes it copies, and returns
+            them.
 
     Returns:
         A function of the other parameters, by position or name. It returns the outputs in the order
@@ -180,7 +181,7 @@ def function(
         is not in a tuple.
 
     Raises:
-        OctantsTypeError: `out` or `inout` names what is no parameter; in the backward pass: there
+        OctantsTypeError: `out` or `inout` names an unknown parameter; in the backward pass: there
             is no gradient by an argument that requires one.
         OctantsCallError: at a call: an argument is missing or unknown.
     """

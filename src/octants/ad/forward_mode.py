@@ -40,7 +40,7 @@ TANGENT = Companion.TANGENT
 
 
 class FwdMode:
-    """Compute in its body ``loss.dual = d loss / d param * seed``, a Jacobian-vector product.
+    """Compute ``loss.dual = d loss / d param * seed`` of the launches in its body: forward mode.
 
     At the end the duals of the parameters are cleared; the other duals remain. A host write in the
     body (`fill`, ``x[i] = v``, `from_numpy`, `from_torch`, `mark_written`) clears the duals of what

@@ -48,9 +48,9 @@ def jacobian(
 
     Args:
         function: a kernel, or a Python function that launches kernels.
-        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
-        by: the arguments to differentiate by; by default each of floats.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs, arrays that the call makes, with their shapes; see `value_and_grad`.
+        by: the arguments to differentiate by; by default all floats and arrays of floats.
+        inout: parameters that the function updates in place; the call passes it copies.
         mode: "forward", "reverse", or "auto", which takes the cheaper one: an adjoint takes about
             as long as four tangents.
         sparsity: which elements of the Jacobian may differ from zero, for one result and one
@@ -65,7 +65,7 @@ def jacobian(
         out. With `sparsity`, a sparse matrix of scipy in place of the array.
 
     Raises:
-        OctantsTypeError: `out`, `by` or `inout` names what is no parameter.
+        OctantsTypeError: `out`, `by` or `inout` names an unknown parameter.
         OctantsValueError: for another `mode`; at a call: `sparsity` does not fit, or misses an
             element that is not zero, or there are several results or arguments with it.
         OctantsCallError: at a call: an argument is missing or unknown.
@@ -199,9 +199,9 @@ def hessian(
 
     Args:
         function: a kernel, or a Python function that launches kernels.
-        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
-        by: the arguments to differentiate by; by default each of floats.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs, arrays that the call makes, with their shapes; see `value_and_grad`.
+        by: the arguments to differentiate by; by default all floats and arrays of floats.
+        inout: parameters that the function updates in place; the call passes it copies.
         sparsity: which elements may differ from zero, for one argument, as for `jacobian`.
 
     Returns:
@@ -209,7 +209,7 @@ def hessian(
         dictionaries, by the names of two arguments: arrays of the shapes of both.
 
     Raises:
-        OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
+        OctantsTypeError: `out`, `by` or `inout` names an unknown parameter; at a call: the loss is
             not one float.
         OctantsValueError: at a call: `sparsity` does not fit, or misses an element that is not
             zero, or there are several arguments with it.

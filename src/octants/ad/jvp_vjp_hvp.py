@@ -39,8 +39,8 @@ def jvp(
 
     Args:
         function: a kernel, or a Python function that launches kernels.
-        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs, arrays that the call makes, with their shapes; see `value_and_grad`.
+        inout: parameters that the function updates in place; the call passes it copies.
 
     Returns:
         A function of the other parameters, and of ``tangents``: a dictionary from names of
@@ -51,7 +51,7 @@ def jvp(
         parameters, with the returned number last.
 
     Raises:
-        OctantsTypeError: `out` or `inout` names what is no parameter; at a call: there is no
+        OctantsTypeError: `out` or `inout` names an unknown parameter; at a call: there is no
             derivative by an argument.
         OctantsValueError: at a call: a direction has another shape than its argument.
         OctantsCallError: at a call: an argument is missing or unknown.
@@ -89,9 +89,9 @@ def vjp(
 
     Args:
         function: a kernel, or a Python function that launches kernels.
-        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
-        by: the arguments to differentiate by; by default each of floats.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs, arrays that the call makes, with their shapes; see `value_and_grad`.
+        by: the arguments to differentiate by; by default all floats and arrays of floats.
+        inout: parameters that the function updates in place; the call passes it copies.
 
     Returns:
         A function of the other parameters, and of ``adjoints``: that of the only result, or a
@@ -101,7 +101,7 @@ def vjp(
         first, a dictionary by the names of the arguments.
 
     Raises:
-        OctantsTypeError: `out`, `by` or `inout` names what is no parameter.
+        OctantsTypeError: `out`, `by` or `inout` names an unknown parameter.
         OctantsValueError: at a call: an adjoint has another shape than its result.
         OctantsCallError: at a call: an argument is missing or unknown.
     """
@@ -206,9 +206,9 @@ def hvp(
 
     Args:
         function: a kernel, or a Python function that launches kernels.
-        out: for each parameter that the call makes: what shape it has; see `value_and_grad`.
-        by: the arguments to differentiate by; by default each of floats.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs, arrays that the call makes, with their shapes; see `value_and_grad`.
+        by: the arguments to differentiate by; by default all floats and arrays of floats.
+        inout: parameters that the function updates in place; the call passes it copies.
 
     Returns:
         A function of the other parameters, and of ``direction``: a dictionary from names of
@@ -218,7 +218,7 @@ def hvp(
         gradients along the direction.
 
     Raises:
-        OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
+        OctantsTypeError: `out`, `by` or `inout` names an unknown parameter; at a call: the loss is
             not one float.
         OctantsValueError: at a call: a direction has another shape than its argument.
         OctantsCallError: at a call: an argument is missing or unknown.

@@ -136,19 +136,19 @@ def value_and_grad(
     Args:
         function: a kernel, or a Python function that launches kernels. It runs again for each call,
             under a tape.
-        out: for each parameter that the call makes: its shape, the name of an argument of the same
-            shape, a pair of a shape and a dtype, or a function of the arguments that returns one of
-            these. Outputs begin as zeros.
-        by: the arguments to differentiate by; by default each that is an array of floats, or a
-            float that a kernel takes.
-        inout: parameters that the function updates in place; it is given copies.
+        out: the outputs: parameters for which the call makes arrays of zeros. By the name of each,
+            its shape, the name of an argument of the same shape, a pair of a shape and a dtype, or
+            a function of the arguments that returns one of these.
+        by: the arguments to differentiate by; by default all arrays of floats, and floats that a
+            kernel takes.
+        inout: parameters that the function updates in place; the call passes it copies.
 
     Returns:
-        A function of the other parameters, to the loss, a float, and the gradients, a dictionary by
-        the names of the arguments. Its method `flat` gives a function of one vector.
+        A function of the other parameters. It returns the loss, a float, and the gradients, in a
+        dictionary by the names of the arguments. Its method `flat` gives a function of one vector.
 
     Raises:
-        OctantsTypeError: `out`, `by` or `inout` names what is no parameter; at a call: the loss is
+        OctantsTypeError: `out`, `by` or `inout` names an unknown parameter; at a call: the loss is
             not one float.
         OctantsCallError: at a call: an argument is missing or unknown.
     """

@@ -292,6 +292,7 @@ def _members(name: str, cls: type) -> Iterator[str]:
         else:
             lines.append(f"* `{member_name}{call}`: {_plain(first)}")
     if lines:
+        yield "**Members**\n"
         yield "\n".join(lines) + "\n"
     yield from sections
 
