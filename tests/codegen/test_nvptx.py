@@ -16,6 +16,7 @@ from octants.autodiff import unrolling
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.parser import parse
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
@@ -225,3 +226,34 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
         return build.binary("add", i, build.index(1))
 
     assert "match.any" not in text_of(100_000, index=neighbour)
+
+
+def test_warps_combine_updates_of_one_element_of_a_copy(tmp_path: Path) -> None:
+    """All threads of a warp reach one weight after the other: one thread adds for all of them."""
+    module = parse(
+        """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @w: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<64>()
+  %5: f32 = load<@x, primal>(%2)
+  for(%3, %4) { (%6: i32):
+    %7: f32 = atomic<add, @w, primal>(%5, %6)
+    yield()
+  }
+  yield()
+}
+"""
+    )
+    module.noalias = True
+    text = assemble(module, 90, tmp_path)
+    assert text.count("activemask.b32") == 1
+    assert text.count("shfl.sync.bfly") == 5
+    assert ".shared.add.f32" in text
+    assert ".global.add.f32" in text  # at the end, once for each block

@@ -180,18 +180,22 @@ def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
     return value
 
 
-def update_together(f: ThreadFunction, op: ops.Atomic) -> None:
-    """Combine the updates of a subgroup to one address, if all its threads are here."""
+def update_together(
+    f: ThreadFunction, op: ops.Atomic, update: Callable[[Operand], object] | None = None
+) -> None:
+    """Combine the updates of a subgroup to one address, if all its threads are here.
+
+    ``update`` writes the update by a value, if it is not at the address of the element.
+    """
     code, fn, dtype = f.code, op.fn, op.array.dtype
     address, value = address_of(f, op.array, op.companion, op.indices), f.use(op.value)
+    write = update or (lambda x: atomics.update(f, fn, dtype, address, x))
 
     def together() -> None:
         total = summed(f, fn, dtype, value)
-        code.branch(code.is_first_lane(), lambda: atomics.update(f, fn, dtype, address, total))
+        code.branch(code.is_first_lane(), lambda: write(total))
 
-    code.branch(
-        code.all_at(address), together, lambda: atomics.update(f, fn, dtype, address, value)
-    )
+    code.branch(code.all_at(address), together, lambda: write(value))
 
 
 def deliver(f: ThreadFunction, reduction: Reduction) -> None:

@@ -12,7 +12,7 @@ from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.bit_words import word_of
 from octants.codegen.cooperation import summed, update_together
-from octants.codegen.instruction_writer import ThreadCode, UnaddressedElement
+from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.codegen.memory import address_of
 from octants.codegen.structured.function import StructuredFunction, register
 from octants.ir import ops
@@ -35,13 +35,23 @@ def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
 
 
 def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
-    """Update a block-shared copy; the value before is not used."""
+    """Update a block-shared copy, by one thread where a subgroup updates one element.
+
+    The value before is not used.
+    """
     code, dtype = body.code, op.array.dtype
     address = address_of(body, op.array, op.companion, op.indices)
     offset = code.apply("sub", u64, address, body.pointer(*op.ref))
     number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
     element = UnaddressedElement(body.shared_arrays[op.ref], code.convert(number, u64, u32))
-    atomics.update(body, op.fn, dtype, element, body.use(op.value))
+
+    def write(value: Operand) -> None:
+        atomics.update(body, op.fn, dtype, element, value)
+
+    if op in body.shared_updates and op.array.space is not Space.SHARED:
+        update_together(body, op, write)
+    else:
+        write(body.use(op.value))
 
 
 def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> None:

@@ -9,16 +9,20 @@ from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.memory import address_of
 from octants.ir import ops
+from octants.ir.core import Space
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
-    """Write an update; a subgroup combines updates of one address."""
-    has_copy = op.ref in f.shared_arrays
-    if op in f.collected or has_copy or not f.gpu.has_blocks:
+    """Write an update; a subgroup combines updates of one address.
+
+    It also does so before it updates the block's copy of an array, as of weights that all threads
+    reach in step: threads that add floats to one element in shared memory wait for each other.
+    """
+    if op in f.collected or not f.gpu.has_blocks or op.array.space is Space.SHARED:
         update_alone(f, op)
     elif op in f.shared_updates:
         update_together(f, op)
-    elif op in f.scattered_updates:
+    elif op in f.scattered_updates and op.ref not in f.shared_arrays:
         _update_by_address(f, op)
     else:
         update_alone(f, op)
