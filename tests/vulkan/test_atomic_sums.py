@@ -216,9 +216,10 @@ def test_a_failure_in_a_condition_ends_the_loop() -> None:
 
 
 def histogram(dtype: DType, bins: int, looks: bool = False) -> Module:
-    """Arguments may be the memory of fields: who looks afterwards might see the sums."""
+    """Arguments may be the memory of exported fields: who looks afterwards might see the sums."""
     layouts = {Companion.PRIMAL: Layout((bins,), (Term(0, 1, 0, dtype.size),))}
     counts, x = Array("counts", dtype, 1, Space.FIELD, (), layouts), ndarray("x", i32)
+    counts.exported = looks
 
     def body(build: Any, i: Any) -> None:
         value = build.load(x, [i])
@@ -259,3 +260,42 @@ def test_copies_are_valid() -> None:
     for features in (f"{MUCH},lanes", MUCH, f"{MUCH},lanes,add32"):
         for dtype in (f32, i32):
             check(compile_module(histogram(dtype, 40), a_target(32, features)))
+
+
+@pytest.mark.parametrize("dtype", [i32, f32], ids=str)
+@pytest.mark.parametrize("ragged", [False, True])
+def test_subgroups_add_once_to_an_element_of_a_copy(
+    dtype: DType, ragged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for weights that all work items reach in step, some of them for fewer iterations."""
+
+    def compile_(module: Module, own: Target) -> Any:
+        features = own.features.replace("masks", "gathers")
+        return compile_module(module, replace(own, features=features))
+
+    monkeypatch.setattr(compiled, "compile_module", compile_)
+    length = 20
+    layouts = {Companion.PRIMAL: Layout((length,), (Term(0, 1, 0, dtype.size),))}
+    sums, trips = Array("sums", dtype, 1, Space.FIELD, (), layouts), ndarray("trips", i32)
+
+    def body(build: Any, i: Any) -> None:
+        stop = build.load(trips, [i]) if ragged else build.index(length)
+
+        def add(inner: Any, j: Any, _: Any) -> list[Any]:
+            inner.atomic("add", sums, [j], inner.constant(3, dtype))
+            return []
+
+        for_(build, build.index(0), stop, [], add)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(trips, 0)), body)
+    module = Module("weights", [sums, trips], tasks=[task])
+    module.noalias = True
+    assert len(find_shared(task.body)) == 1
+    kernel = compiled.OnVulkan(module)
+    assert count(kernel.artifact.code, Op.CONTROL_BARRIER) == 2
+    assert count(kernel.artifact.code, Op.GROUP_ALL_EQUAL) > 0
+    stops = np.random.default_rng(0).integers(0, length + 1, N).astype(np.int32)
+    data = {"sums": np.zeros(length, dtype.numpy), "trips": stops}
+    kernel.run(data)
+    reached = [np.sum(stops > j) if ragged else N for j in range(length)]
+    assert data["sums"].tolist() == [3 * each for each in reached]
