@@ -194,7 +194,9 @@ def init(
     chosen = options.make_options(given)
     for name, value, advice in (*options.ineffective(given), *options.unused(given)):
         warn_at_caller(IneffectiveOption(name, repr(value), advice))
-    chosen = options.replace(chosen, arch=_available(chosen).name)
+    available = _available(chosen)
+    number = chosen.device if available in GPUS else 0
+    chosen = options.replace(chosen, arch=available.name, device=number)
     reset()
     Shown.internal = chosen.print_full_traceback
     default_types.set_defaults(_dtype(chosen.default_ip), _dtype(chosen.default_fp))
@@ -242,8 +244,7 @@ def sync() -> None:
             makes possible. Host reads of fields and ndarrays raise it, too; it is raised once.
     """
     options.current()
-    if driver.state.device is not None:
-        driver.state.device.synchronize()
+    driver.state.synchronize()
 
 
 def _arch_name(arch: Any) -> str:

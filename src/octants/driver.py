@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from octants import options
+from octants import options, timeline
 from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
@@ -25,12 +25,14 @@ from octants.data import host_access_events
 from octants.data.host_access_events import forget, observe_ends, observe_reads, observe_shared
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.launch_errors import NoOtherDevice
 from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
 from octants.pass_context import Observer, Stage
 from octants.runtime.device import Device, LoadedKernel
+from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.slow_compiles import compiling
 from octants.target import Capabilities
 from octants.types.compile_time_reads import ReadKey
@@ -58,10 +60,10 @@ class LaunchableCode:
     it is launched for the first time.
     """
 
-    def __init__(self, making: Making | None, run: Run | None = None) -> None:
+    def __init__(self, making: Making | None, device: Device, run: Run | None = None) -> None:
         self.making = making
         self._run = run
-        self._device = device()
+        self._device = device
         if making is not None and making.is_done and not self._device.is_starting:
             _ = self.kernel
 
@@ -115,10 +117,13 @@ def last_number(left: int) -> int:
 
 
 class State:
-    """What all launches share; `driver.state` is the only one."""
+    """What all launches share; `driver.state` is the only one.
+
+    `device` is the one of `init`, among the `devices` in use.
+    """
 
     def __init__(self) -> None:
-        self.device: Device | None = None
+        self.devices: DevicesInUse | None = None
         self.generation = 0
         self.compiling = threading.RLock()
         self.recorder: Recorder | None = None
@@ -127,8 +132,13 @@ class State:
         self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def start(self, chosen: Options) -> Device:
-        """Take a device into use, under these options."""
+    @property
+    def device(self) -> Device | None:
+        """The device of `init`; None before it."""
+        return None if self.devices is None else self.devices.default
+
+    def start(self, chosen: Options) -> DevicesInUse:
+        """Take a device into use, under these options; others follow when they are named."""
         self.stop()
         self.generation += 1
         self.seed = chosen.random_seed & (2**64 - 1)
@@ -136,30 +146,29 @@ class State:
         self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations.clear()
         cache.start(chosen)
-        self.device = make_device(chosen)
-        self.device.pending.watch = _watch_reads
-        self.device.pending.unwatch = _unwatch_reads
-        return self.device
+        start_another = functools.partial(_start_another, chosen)
+        self.devices = DevicesInUse(_start(chosen), chosen.device, start_another)
+        return self.devices
 
     def stop(self) -> OctantsError | None:
-        """Wait for the device, and give it back; the error that it has left, if any."""
-        device, self.device, self.recorder = self.device, None, None
+        """Wait for the devices, and give them back; the first error that they have left, if any."""
+        devices, self.devices, self.recorder = self.devices, None, None
         self.generation += 1
         cache.stop()
-        if device is None:
+        if devices is None:
             return None
         try:
-            device.synchronize()
+            devices.synchronize()
         except OctantsError as error:
             return error
         finally:
-            device.close()
+            devices.close()
         return None
 
     def synchronize(self) -> None:
-        """Wait for launches, and raise the first error of one."""
-        if self.device is not None:
-            self.device.synchronize()
+        """Wait for the launches of all devices, and raise the first error of one."""
+        if self.devices is not None:
+            self.devices.synchronize()
 
     def forget_addresses(self) -> None:
         """Specialise kernels again: arrays whose addresses they hold are gone."""
@@ -180,12 +189,14 @@ observe_shared(state.forget_kernels_of)
 
 def _watch_reads() -> None:
     """Synchronise at each read of the host, since an error waits to be raised."""
-    _unwatch_reads()
+    forget(_synchronize)
     observe_reads(_synchronize)
 
 
 def _unwatch_reads() -> None:
-    forget(_synchronize)
+    devices = state.devices
+    if devices is None or not any(device.pending for device in devices):
+        forget(_synchronize)
 
 
 def _synchronize(_: Any) -> None:
@@ -200,8 +211,8 @@ def warn_of(unraised: OctantsError | None) -> None:
 
 @atexit.register
 def _warn_at_exit() -> None:
-    if state.device is not None:
-        warn_of(state.device.pending.take())
+    for each in state.devices or ():
+        warn_of(each.pending.take())
 
 
 def make_device(chosen: Options) -> Device:
@@ -209,10 +220,43 @@ def make_device(chosen: Options) -> Device:
     return backend_of(chosen.arch).make_device(chosen)
 
 
+def _start(chosen: Options) -> Device:
+    """Start the device that these options ask for."""
+    device = make_device(chosen)
+    device.number = chosen.device
+    device.pending.watch, device.pending.unwatch = _watch_reads, _unwatch_reads
+    return device
+
+
+def _start_another(chosen: Options, number: int) -> Device:
+    """Start the device with a number besides that of these options, which are in force."""
+    if not backend_of(chosen.arch).has_several_devices:
+        raise NoOtherDevice(number, chosen.arch, chosen.device).at(None)
+    device, times = _start(options.replace(chosen, device=number)), timeline.active()
+    if times is not None:
+        timeline.record_copies(device, times)
+    return device
+
+
 def device() -> Device:
-    """The device in use."""
+    """The device of `init`."""
     assert state.device is not None
     return state.device
+
+
+def device_at(number: int) -> Device:
+    """The device with a number, which is started at its first use.
+
+    Raises:
+        OctantsError: there is no such device here.
+    """
+    assert state.devices is not None
+    return state.devices.at(number)
+
+
+def device_of(chosen: Options) -> Device:
+    """The device that these options name."""
+    return device_at(chosen.device)
 
 
 def build(
@@ -258,8 +302,9 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 
 
 def capabilities(chosen: Options) -> Capabilities:
-    """What the device in use can do, and what these options ask of code for it."""
-    return backend_of(chosen.arch).capabilities(chosen, state.device)
+    """What the device of these options can do, and what they ask of code for it."""
+    device = None if state.devices is None else state.devices.find(chosen.device)
+    return backend_of(chosen.arch).capabilities(chosen, device)
 
 
 def snapshot_budget() -> int:
@@ -283,16 +328,15 @@ def _show(chosen: Options, name: str, module: Module) -> None:
 def compile_module(module: Module, chosen: Options) -> LaunchableCode:
     """Code for a lowered module."""
     _print_code(module, chosen)
-    assert state.device is not None
-    backend = backend_of(chosen.arch)
+    backend, device = backend_of(chosen.arch), device_of(chosen)
     if not backend.compiles:
-        return LaunchableCode(None, backend.interpret(module, state.device, chosen))
-    return LaunchableCode(_artifact(module, chosen))
+        return LaunchableCode(None, device, backend.interpret(module, device, chosen))
+    return LaunchableCode(_artifact(module, chosen), device)
 
 
-def load(artifact: Artifact) -> LaunchableCode:
-    """The code of an artifact that was in the cache."""
-    return LaunchableCode(Making(artifact))
+def load(artifact: Artifact, chosen: Options) -> LaunchableCode:
+    """The code of an artifact that was in the cache, for the device of these options."""
+    return LaunchableCode(Making(artifact), device_of(chosen))
 
 
 _artifacts: dict[tuple[Any, ...], Making] = {}

@@ -28,6 +28,7 @@ from octants.diagnostics.graph_errors import (
 from octants.lang.directives import do_while as do_while
 from octants.lang.directives import parallel as parallel
 from octants.lang.directives import parallel_context as parallel_context
+from octants.launch.kernel_device import device_of_array
 from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.capture import Capture, CommandReplay, captures, thread_capture
 
@@ -127,7 +128,8 @@ class Graph:
             for owner in capture.owners.values()
             if 0 <= owner.number - self._first < self._count
         ]
-        self._replay = driver.device().make_graph(capture.commands, capture.kept)
+        device = capture.device or driver.device()
+        self._replay = device.make_graph(capture.commands, capture.kept)
         self._capture = capture
         self._foreign = [Foreign(x) for x in capture.arrays.values() if is_torch(type(x))]
         self._foreign += [Foreign(x) for x in capture.arrays.values() if has_interface(type(x))]
@@ -213,7 +215,9 @@ class Foreign:
 
     def _find(self, parts: list[Any]) -> list[int | None]:
         on_host = is_torch(type(self._array)) and self._array.device.type == "cpu"
-        return [part.data_ptr() if on_host else driver.device().address_of(part) for part in parts]
+        number = device_of_array(self._array)
+        device = driver.device() if number is None else driver.device_at(number)
+        return [part.data_ptr() if on_host else device.address_of(part) for part in parts]
 
 
 def _take_numbers(count: int) -> int:

@@ -188,10 +188,9 @@ class Options:
         return self.ad_stack_budget_bytes or memory // 64
 
     def compilation_key(self) -> tuple[Any, ...]:
-        """What of the options decides the code of a kernel."""
+        """What of the options decides the code of a kernel, besides the machine."""
         return (
             self.arch,
-            self.device,
             self.debug,
             self.checks_bounds,
             self.default_fp,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from octants import driver, options, timeline
 from octants.data import current_runtime
+from octants.data.element_types import check_device
 from octants.diagnostics.absent_names import attribute_error
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.launch_errors import ProfilerIsOff
@@ -137,8 +138,11 @@ def save_trace(path: Any) -> None:
     Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
 
-def memory_report() -> list[MemoryUse]:
-    """What memory of the device is used for; needs no profiler.
+def memory_report(device: int | None = None) -> list[MemoryUse]:
+    """What memory of a device is used for; needs no profiler.
+
+    Args:
+        device: The number of the GPU, where there are several; by default that of `init`.
 
     Returns:
         An entry for fields, ndarrays, their gradients and duals, the record buffers of loops, and,
@@ -148,23 +152,24 @@ def memory_report() -> list[MemoryUse]:
         not counted.
     """
     found: dict[str, list[int]] = {}
+    check_device("memory_report()", device)
+    reported: Any = driver.device() if device is None else driver.device_at(device)
     for array in current_runtime.runtime().arrays():
-        if not array.is_allocated:
+        if not array.is_allocated or array.device != reported.number:
             continue
         words = {Companion.PRIMAL: "", Companion.ADJOINT: ", gradients"}
         kind = f"{array._kind}s{words.get(array.companion, ', duals')}"
         found.setdefault(kind, []).append(array.nbytes)
-    records = int(getattr(driver.device(), "record_buffer_bytes", 0))
+    records = int(getattr(reported, "record_buffer_bytes", 0))
     if records:
         found["record buffers"] = [records]
     saved = int(getattr(driver.state.recorder, "snapshot_bytes", 0))
     if saved:
         found["copies for a Tape"] = [saved]
     uses = [MemoryUse(kind, len(sizes), sum(sizes)) for kind, sizes in sorted(found.items())]
-    device: Any = driver.device()
-    if hasattr(device, "pools"):
-        pools = [MemoryUse(kind, 0, nbytes) for kind, nbytes in device.pools().items()]
-        others = device.live_bytes() - sum(use.nbytes for use in uses)
+    if hasattr(reported, "pools"):
+        pools = [MemoryUse(kind, 0, nbytes) for kind, nbytes in reported.pools().items()]
+        others = reported.live_bytes() - sum(use.nbytes for use in uses)
         uses += [MemoryUse("other allocations", 0, max(0, others)), *pools]
     return uses
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Device(NamedTuple):
+    """What a tensor's `device` tells."""
+
+    type: str
+    index: int | None = None
 
 
 class Tensor:
@@ -17,7 +23,7 @@ class Tensor:
         self.array = np.asarray(array)
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
-        self.device = types.SimpleNamespace(type=device)
+        self.device = Device(device)
 
     @property
     def dtype(self) -> str:

@@ -82,7 +82,7 @@ class Tensor(OnDevice, fake_torch.Tensor):
         OnDevice.__init__(self, values, index)
         self.requires_grad = requires_grad
         self.grad: Any = None
-        self.device = types.SimpleNamespace(type="cuda")
+        self.device = fake_torch.Device("cuda", 0)
 
     @property
     def dtype(self) -> str:

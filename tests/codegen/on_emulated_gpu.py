@@ -40,7 +40,9 @@ class AddressableCuda(FakeCuda):
         if status == 0:
             memory = self._memory.pop(out[0])
             kept = np.frombuffer(memory, np.uint8)
+            ordinal = self._ordinals.pop(out[0])
             out[0] = kept.__array_interface__["data"][0]
+            self._ordinals[out[0]] = ordinal
             self._memory[out[0]] = memory
         return status
 

@@ -18,6 +18,7 @@ from octants.data.tensor_factories import tensor
 from octants.data.tree_roots import FieldsBuilder, root
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, OctantsWarning
+from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.runtime.devices.null import NullDevice
 from octants.types.enums import Layout
 from octants.types.matrix_values import Vector
@@ -74,8 +75,22 @@ def out_of_memory() -> None:
         def allocate(self, nbytes: int, what: str) -> Any:
             raise OctantsMemoryError("no")
 
-    current_runtime.start(Full())
+    current_runtime.start(DevicesInUse(Full()))
     ndarray(f32, (1000, 1000))
+
+
+@case
+def companion_on_other_device() -> None:
+    other = NullDevice()
+    other.number = 1
+    current_runtime.start(DevicesInUse(NullDevice(), 0, lambda _: other))
+    x = field(f32, name="x")
+    root.dense(ax.i, 3).place(x)
+    builder = FieldsBuilder(device=1)
+    builder.dense(ax.i, 3).place(x.grad)
+    builder.finalize()
+    x.fill(1.0)
+    x.grad.fill(1.0)
 
 
 @case
@@ -155,7 +170,7 @@ def unsupported_node() -> None:
 @case
 def used_after_reset() -> None:
     x = field(f32, 3, name="x")
-    current_runtime.start(NullDevice())
+    current_runtime.start(DevicesInUse(NullDevice()))
     x[0]
 
 

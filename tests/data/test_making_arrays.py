@@ -24,6 +24,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeTypeError,
     OctantsValueError,
 )
+from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
 from octants.types.annotations import AnyTensor
@@ -383,7 +384,7 @@ def test_nothing_works_after_reset(again: bool) -> None:
     x[0] = 1
     before = current_runtime.generation()
     if again:
-        current_runtime.start(NullDevice())
+        current_runtime.start(DevicesInUse(NullDevice()))
         assert current_runtime.generation() > before
     else:
         current_runtime.stop()
@@ -418,7 +419,7 @@ def test_nothing_works_after_reset(again: bool) -> None:
 def test_retired_arrays_keep_shared_memory_alive() -> None:
     x = ndarray(f32, 3)
     shared = x.to_numpy(copy=False)
-    current_runtime.start(NullDevice())
+    current_runtime.start(DevicesInUse(NullDevice()))
     gc.collect()
     shared[0] = 3
     assert shared[0] == 3
@@ -453,7 +454,7 @@ class _Miserly(NullDevice):
 
 def test_refusal_of_memory() -> None:
     device = _Miserly()
-    current_runtime.start(device)
+    current_runtime.start(DevicesInUse(device))
     with pytest.raises(MemoryError, match=r"ndarray of f32 of shape \(1000, 1000\) needs 3.8 MiB"):
         ndarray(f32, (1000, 1000))
     x = field(f64, (1000, 1000), name="x")
@@ -486,8 +487,10 @@ def test_torch_is_not_imported() -> None:
 
     code = (
         "import sys; from octants.data import current_runtime;"
+        "from octants.runtime.devices.devices_in_use import DevicesInUse;"
         "from octants.runtime.devices.null import NullDevice;"
-        "current_runtime.start(NullDevice()); from octants.data.field_factories import field;"
+        "current_runtime.start(DevicesInUse(NullDevice()));"
+        "from octants.data.field_factories import field;"
         "x = field(float, 3); x.fill(1); x.to_numpy(); x.to_dlpack(); x.from_dlpack(x);"
         "assert 'torch' not in sys.modules"
     )

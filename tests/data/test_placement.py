@@ -24,6 +24,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeError,
     OctantsValueError,
 )
+from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.runtime.devices.null import NullDevice
 from octants.types.companions import Companion
 from octants.types.enums import Layout as ElementLayout
@@ -233,7 +234,7 @@ def trees(draw: Any) -> list[Any]:
 
 @given(st.data())
 def test_random_trees(data: Any) -> None:
-    current_runtime.start(NullDevice())
+    current_runtime.start(DevicesInUse(NullDevice()))
     fields = data.draw(trees())
     arrays = [each for x in fields for each in (x, x.grad) if each is not None]
     arrays = [each for each in arrays if each.companion is PRIMAL or each.primal.has_grad()]
@@ -278,7 +279,7 @@ def check_values(arrays: list[Any]) -> None:
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())
 def test_each_index_of_a_split_axis_has_its_own_place(extents: list[int], gaps: bool) -> None:
-    current_runtime.start(NullDevice())
+    current_runtime.start(DevicesInUse(NullDevice()))
     x, block = field(i32), root.node
     for extent in extents:
         block = block.dense(ax.i, extent)
@@ -462,7 +463,7 @@ class Small(NullDevice):
 
 
 def test_a_refused_field_leaves_the_others_alone() -> None:
-    current_runtime.start(Small())
+    current_runtime.start(DevicesInUse(Small()))
     before, big, after = field(f32, 3), field(f64, 1000, needs_grad=True), field(f32, 3)
     separate = make_field(f32, element_shape=(2,))
     for k in range(2):
@@ -480,7 +481,7 @@ def test_a_refused_field_leaves_the_others_alone() -> None:
 
 
 def test_many_small_fields_that_are_too_large_together() -> None:
-    current_runtime.start(Small())
+    current_runtime.start(DevicesInUse(Small()))
     fields = [field(f32, 100) for _ in range(5)]
     for number, x in enumerate(fields):
         x[99] = number
@@ -488,7 +489,7 @@ def test_many_small_fields_that_are_too_large_together() -> None:
 
 
 def test_fields_that_are_gone_before_they_were_used_take_no_memory() -> None:
-    current_runtime.start(Small())
+    current_runtime.start(DevicesInUse(Small()))
     block = root.dense(ax.i, 1000)
     x = field(f64)
     block.place(x)

@@ -25,6 +25,7 @@ from octants.ad.tape import Tape
 from octants.data import current_runtime
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.ir.core import Companion
+from octants.launch.kernel_device import device_of_array
 from octants.launch.taped_memory import TapedMemory, memory_of
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -209,6 +210,12 @@ class _Run:
             for name, value in self.arrays.items()
         }
 
+    @property
+    def device(self) -> int | None:
+        """The number of the device that the arrays are on; None where that of `init` is taken."""
+        numbers = map(device_of_array, self.passed.values())
+        return next((number for number in numbers if number is not None), None)
+
     def _argument(self, name: str, value: Any, adjoint: Any) -> Any:
         function = self.function
         if not function.is_array(name, value):
@@ -256,7 +263,8 @@ class _Duals:
                 self.ndarrays[name] = self._made(name, ends.get(name))
         for kind in function.returns():
             if kind.is_float:
-                self.ndarrays[RETURNED] = made = make_ndarray(kind, self._batch, needs_grad=True)
+                made = make_ndarray(kind, self._batch, needs_grad=True, device=run.device)
+                self.ndarrays[RETURNED] = made
                 made.grad.fill(float(ends.get(RETURNED) or 0.0))
 
     def _made(self, name: str, adjoint: Any) -> Ndarray:
@@ -266,10 +274,9 @@ class _Duals:
         library, array = function.library, run.arrays[name]
         if not function.is_array(name, array):
             kind = function.annotation(name)
+            options: dict[str, Any] = {"needs_grad": True, "device": run.device}
             element_shape = kind.element_shape
-            made = make_ndarray(
-                kind.dtype, self._batch, element_shape=element_shape, needs_grad=True
-            )
+            made = make_ndarray(kind.dtype, self._batch, element_shape=element_shape, **options)
             shape = (*self._batch, *element_shape)
             made.from_numpy(np.asarray(given, kind.dtype.numpy).reshape(shape))
             self.by_value[name] = made

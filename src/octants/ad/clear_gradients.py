@@ -10,6 +10,7 @@ from typing import Any
 from octants.data import current_runtime
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import thread_capture
+from octants.runtime.device import Device
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 
@@ -32,7 +33,7 @@ def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> N
         and_arrays: Arrays that are set to zero, too.
     """
     is_captured, runtime = thread_capture() is not None, current_runtime.runtime()
-    ranges = []
+    ranges: dict[Device, list[tuple[int, int]]] = {}
     gradients = runtime.arrays(*companions) if companions else ()
     for array in itertools.chain(gradients, and_arrays):
         if is_captured and not array.is_allocated:
@@ -43,9 +44,9 @@ def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> N
             if found is None:
                 array.clear()
             else:
-                ranges.append(found)
-    if ranges:
-        runtime.device.clear_each(tuple(ranges))
+                ranges.setdefault(found[0], []).append(found[1:])
+    for device, memory in ranges.items():
+        device.clear_each(tuple(memory))
 
 
 def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:

@@ -18,6 +18,7 @@ from octants.data.host_access_events import HostWrite, forget, observe_writes
 from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.launch_errors import ArraysOnTwoDevices
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.changing_numbers import with_constants
@@ -193,6 +194,7 @@ class Tangents:
             elif position in specialisation.returned and self._returns(specialisation, array):
                 assert self._returned is not None
                 found[position] = self._returned
+        _check_devices(specialisation, found)
         return found
 
     def _of_numbers(self, specialisation: Specialisation) -> dict[int, Ndarray]:
@@ -224,17 +226,20 @@ class Tangents:
         if other is not None:
             kernel = specialisation.signature.kernel
             raise PartialOverlap(kernel, memory.name, other.name or "an argument").at(None)
-        return self._make(memory, array.dtype, array.element_shape)
+        device = specialisation.device.number
+        return self._make(memory, array.dtype, array.element_shape, device)
 
-    def _make(self, memory: TapedMemory, dtype: DType, element_shape: tuple[int, ...]) -> Ndarray:
-        """A tangent of zeros for an array with a gradient."""
+    def _make(
+        self, memory: TapedMemory, dtype: DType, element_shape: tuple[int, ...], device: int
+    ) -> Ndarray:
+        """A tangent of zeros for an array with a gradient on a device."""
         shape = memory.shape
         if memory.is_foreign:
             shape = shape[: len(shape) - len(element_shape)]
         if self._directions > 1:
             shape = (self._directions, *shape)
-        is_recorded = self.tape is not None
-        made = make_ndarray(dtype, shape, element_shape=element_shape, needs_grad=is_recorded)
+        options: dict[str, Any] = {"needs_grad": self.tape is not None, "device": device}
+        made = make_ndarray(dtype, shape, element_shape=element_shape, **options)
         self._remember(memory, made)
         return made
 
@@ -247,7 +252,8 @@ class Tangents:
         source = None if write.source is None else self._known.get(write.source.identity)
         if source is not None and known is None and write.array.has_grad():
             array = write.array
-            known = memory, self._make(memory, array.dtype, array.element_shape)
+            tangent = self._make(memory, array.dtype, array.element_shape, array.device)
+            known = memory, tangent
         self._untracked.see_host_write(memory, is_done=write.is_done)
         if known is not None and source is not None:
             known[1].copy_from(source[1])
@@ -261,3 +267,13 @@ class Tangents:
             return
         for direction in range(self._directions):
             tangent.write(0.0, (direction, *region))
+
+
+def _check_devices(specialisation: Specialisation, tangents: Mapping[int, Ndarray]) -> None:
+    """Raise an error if a tangent is on another device than the one that the kernel runs on."""
+    number = specialisation.device.number
+    for position, tangent in tangents.items():
+        if tangent.device != number:
+            kernel, name = specialisation.signature.kernel, specialisation.arrays[position].name
+            names = name, number, f"tangent of {name}", tangent.device
+            raise ArraysOnTwoDevices(kernel, *names).at(None)

@@ -285,7 +285,8 @@ class Tape:
             self._overlaps.see(specialisation, memories, needed)
             self.untracked.see(given, memories)
         self.check_gradient_ends(given, memories)
-        persistent = PersistentStorage(plan.persistent) if plan.persistent.size else None
+        layout = plan.persistent
+        persistent = PersistentStorage(layout, specialisation.device) if layout.size else None
         frozen = freeze(specialisation, arguments)
         number = specialisation.number = next(driver.state.numbers)
         self._check_races(specialisation, number, arguments)
@@ -345,7 +346,8 @@ class Tape:
         """Run a launch that overwrites nothing that is needed."""
         if path.freezes:
             arguments = freeze(specialisation, arguments)
-        persistent = PersistentStorage(path.persistent) if path.persistent is not None else None
+        layout, device = path.persistent, specialisation.device
+        persistent = None if layout is None else PersistentStorage(layout, device)
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
             self._check_races(specialisation, number, arguments)

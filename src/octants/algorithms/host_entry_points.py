@@ -38,7 +38,8 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
     count = _length("parallel_sort", keys, BITS)
     if values is not None and (not isinstance(values, Tensor) or values.shape != (count,)):
         _refuse("parallel_sort", f"values in a field or an ndarray of shape ({count},)", values)
-    scratch, n = ndarray(u32, sort_scratch_slots(count)), ndarray(i32, ())
+    scratch = ndarray(u32, sort_scratch_slots(count), device=keys.device)
+    n = ndarray(i32, (), device=keys.device)
     n[None] = count
     spare = _like(keys)
     moved = (keys, spare) if values is None else (values, _like(values))
@@ -93,7 +94,11 @@ def _like(array: Tensor) -> Any:
     """An ndarray like another array, with a gradient if that has one."""
     has_gradient = getattr(array, "grad", None) is not None
     return make_ndarray(
-        array.dtype, array.shape, element_shape=array.element_shape, needs_grad=has_gradient
+        array.dtype,
+        array.shape,
+        element_shape=array.element_shape,
+        needs_grad=has_gradient,
+        device=array.device,
     )
 
 

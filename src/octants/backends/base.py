@@ -56,6 +56,11 @@ class Backend(ABC):
     name: str
     compiles = True
 
+    @property
+    def has_several_devices(self) -> bool:
+        """Whether a process may use several devices of this arch at once."""
+        return False
+
     # -- what there is --------------------------------------------------------------------------
 
     def begin(self, chosen: Options) -> None:

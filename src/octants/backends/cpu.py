@@ -35,6 +35,11 @@ class CpuBackend(Backend):
 
     name = HOST.name
 
+    @property
+    def has_several_devices(self) -> bool:
+        """As many as tests name, if they have memory of their own."""
+        return options.has_discrete_memory()
+
     def make_device(self, chosen: Options) -> Device:
         threads = chosen.cpu_max_num_threads
         budget = chosen.stack_budget(memory_of_the_machine())

@@ -38,6 +38,7 @@ class CudaBackend(LlvmGpuBackend):
     """The GPU of the number that the options name."""
 
     name, driver_name = Arch.cuda.name, "CUDA"
+    has_several_devices = True
 
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""

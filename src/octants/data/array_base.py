@@ -34,6 +34,7 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
+from octants.runtime.device import Device
 from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
@@ -95,6 +96,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     is_read_only = False
     """Whether the memory is that of another library, which does not want it to be written."""
 
+    device: int
+    """The number of the device that the memory is on, as `init` counts them."""
+
     _kind = "tensor"
     _opened: HostWindow | None = None
     _end: Callable[[str], UserError] | None = None
@@ -116,6 +120,10 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     @internal
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself; see `Field`."""
+
+    def _device(self) -> Device:
+        """The device that the memory is on."""
+        return current_runtime.runtime().devices.at(self.device)
 
     @abstractmethod
     def _open(self) -> HostWindow:
@@ -377,7 +385,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     @shortens_tracebacks
     def copy_from(self, other: Any) -> None:
-        """Copy the elements of a field or an ndarray of the same shape.
+        """Copy the elements of a field or an ndarray of the same shape, from any device.
 
         Under a tape the adjoints go to the array that was copied.
 
@@ -395,7 +403,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         host_access_events.before_read(other)
         is_sparse = getattr(self, "sparsity", None) is not None
         if other.dtype is self.dtype and window.stands_like(own) and not is_sparse:
-            self.write(window.save(), source=other)
+            self.write(window.saved_for(own), source=other)
             return
         check_shape(what, window.shape, own.shape)
         self._copy_in(what, window.read(), other)
@@ -416,7 +424,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         if interface is None or str(device) == "cpu":
             return other_libraries.to_torch(self.to_numpy(), device)
         host_access_events.before_read(self)
-        return other_libraries.torch_of_memory(interface, window).clone().to(device)
+        return other_libraries.torch_of_memory(interface, window, self._device()).clone().to(device)
 
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
@@ -426,7 +434,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             interface = window.interface()
             elements = self._shared() if interface is None else interface
             self.note_export()
-            self._tensor = other_libraries.torch_of_memory(elements, window)
+            self._tensor = other_libraries.torch_of_memory(elements, window, self._device())
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
@@ -463,7 +471,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def from_dlpack(self, source: Any) -> None:
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
-        device, window = current_runtime.device(), self.window()
+        window, device = self.window(), self._device()
         there = None if device.shares_memory else other_libraries.import_array(device, what, source)
         if there is None:
             self._copy_in(what, other_libraries.from_dlpack(what, source))
@@ -487,7 +495,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         if not copy:
             self.note_export()
         asked = stream, max_version, dl_device, copy
-        return dlpack_export.capsule(what, window, self.is_read_only, *asked)
+        return dlpack_export.capsule(what, window, self._device(), self.is_read_only, *asked)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -499,11 +507,11 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         host_access_events.before_read(self)
         self.note_export()
         if self._exported is None:
-            self._exported = current_runtime.device().export_memory(None)
+            self._exported = self._device().export_memory(None)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return current_runtime.device().dlpack_device
+        return self._device().dlpack_device
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return Tensor.to_numpy(self, dtype, copy=copy is not False)
@@ -580,7 +588,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Write back what `snapshot` gave; observers are not notified."""
         self.window().restore(snapshot)
 
-    def far_range(self) -> tuple[int, int] | None:
+    def far_range(self) -> tuple[Device, int, int] | None:
         """See `StoredArray.far_range`."""
         return self.window().far_range()
 

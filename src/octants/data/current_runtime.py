@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from octants import options
 from octants.runtime.device import Device
+from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.types.companions import Companion
 
 
@@ -23,14 +24,19 @@ class Mortal(Protocol):
 
 
 class Runtime:
-    """What lies between an `init` and the next one, or `reset`."""
+    """What lies between an `init` and the next one, or `reset`.
+
+    `devices` are those in use, `device` the one of `init` among them.
+    """
 
     _numbers = itertools.count(1)
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, devices: DevicesInUse) -> None:
+        self.devices = devices
+        self.device = devices.default
         self.generation = next(self._numbers)
         self.lock = threading.RLock()  # held while trees change or get their memory
+        self.open_trees: dict[int, Any] = {}  # those being described, by the numbers of devices
         self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
             companion: weakref.WeakValueDictionary() for companion in Companion
         }
@@ -51,11 +57,11 @@ class Runtime:
 _runtime: Runtime | None = None
 
 
-def start(device: Device) -> Runtime:
+def start(devices: DevicesInUse) -> Runtime:
     """Begin a new runtime, for `init`; arrays of the one before can no longer be used."""
     global _runtime
     stop()
-    _runtime = Runtime(device)
+    _runtime = Runtime(devices)
     return _runtime
 
 
@@ -76,7 +82,7 @@ def runtime() -> Runtime:
 
 
 def device() -> Device:
-    """The device of the current runtime; an error before `init`."""
+    """The device of `init`; others have the arrays that name them."""
     return runtime().device
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current_runtime
 from octants.data.errors import CannotShare
 from octants.data.host_element_access import HostWindow
 from octants.deferred_import import Deferred
+from octants.runtime.device import Device
 
 if TYPE_CHECKING:
     from octants.runtime.interop import dlpack
@@ -24,6 +24,7 @@ _CPU = (1, 0)
 def capsule(
     what: str,
     window: HostWindow,
+    device: Device,
     is_read_only: bool,
     stream: int | None,
     max_version: tuple[int, int] | None,
@@ -31,7 +32,6 @@ def capsule(
     copy: bool | None,
 ) -> Any:
     """What ``__dlpack__`` gives: the memory itself, or a copy where one is asked for."""
-    device = current_runtime.device()
     target = dl_device or device.dlpack_device
     is_elsewhere = target != device.dlpack_device
     if is_elsewhere and (copy is False or target != _CPU):
@@ -42,7 +42,7 @@ def capsule(
     elif copy:
         values, owner = _copied(window)
     else:
-        values, owner = _shared(what, window), device.export_memory(window.storage)
+        values, owner = _shared(what, window, device), device.export_memory(window.storage)
     if not is_elsewhere:
         device.make_stream_wait(stream)
     address = values.__array_interface__["data"][0]
@@ -69,11 +69,10 @@ def _copied(window: HostWindow) -> tuple[np.ndarray[Any, Any], Any]:
     return (saved, None) if isinstance(saved, np.ndarray) else (saved.part, saved.owner)
 
 
-def _shared(what: str, window: HostWindow) -> np.ndarray[Any, Any]:
+def _shared(what: str, window: HostWindow, device: Device) -> np.ndarray[Any, Any]:
     part = window.part()
     if part is None:
         raise CannotShare(what, SPLIT, "use `to_numpy()`").at(None)
-    device = current_runtime.device()
     if not device.shares_memory and device.dlpack_device == _CPU:
         raise CannotShare(what, ELSEWHERE, "use `to_numpy()`").at(None)
     return part

@@ -55,7 +55,8 @@ def from_dlpack(
         raise WrongArrayOption(
             _WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice
         ).at(None)
-    part = _import(current_runtime.device(), source)
+    device = _device_of(source)
+    part = _import(device, source)
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:
         needed = f"an array of at least {element_dim} axes"
@@ -65,7 +66,17 @@ def from_dlpack(
     require_differentiable("ndarray", dtype, needed_arrays)
     shape, element_shape = part.shape[:rank], part.shape[rank:]
     check_extents(_WHAT, shape)
-    return class_of(element_shape)(dtype, shape, element_shape, needed_arrays, imported=part)
+    return class_of(element_shape)(
+        dtype, shape, element_shape, needed_arrays, imported=part, device=device.number
+    )
+
+
+def _device_of(source: Any) -> Device:
+    """The device of this kind that DLPack reports the array on, else that of `init`."""
+    devices, where = current_runtime.runtime().devices, dlpack.device_of(source)
+    own, number = devices.default.dlpack_device
+    is_other = where is not None and where[0] == own == dlpack.GPU and where[1] != number
+    return devices.at(where[1]) if is_other and where is not None else devices.default
 
 
 def _import(device: Device, source: Any) -> dlpack.DlpackView:

@@ -61,6 +61,14 @@ def check_element_shape(
     return tuple(int(extent) for extent in shape)
 
 
+def check_device(what: str, device: Any) -> None:
+    """An error if this is not the number of a device; None stands for that of `init`."""
+    if device is None or (is_integer(device) and device >= 0):
+        return
+    advice = "it is the number of a GPU, such as 0 or 1, as in `init(device=1)`"
+    raise WrongArrayOption(what, "device", f"cannot be {describe(device)}", advice).at(None)
+
+
 def require_differentiable(what: str, dtype: DType, needed: tuple[Companion, ...]) -> None:
     """An error if companions are asked for that the type cannot have."""
     if needed and not dtype.is_float:

@@ -224,6 +224,19 @@ class CompanionWithoutField(UserError):
     remedy = "place the field too: `block.place(x, x.grad)`"
 
 
+class CompanionOnOtherDevice(UserError):
+    """A gradient or a dual was placed in a tree on another device than its field's."""
+
+    what: str
+    device: int
+    companion: str
+    companion_device: int
+    code = "OCT508"
+    exception = OctantsRuntimeError
+    title = "{what} is on device {device}, and its {companion} on device {companion_device}"
+    remedy = "place both in trees on the same device"
+
+
 class MissingCompanion(UserError):
     """A gradient or dual that does not exist was used."""
 

@@ -17,6 +17,7 @@ from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
 from octants.data.tree_allocation import allocate
 from octants.deferred_import import Deferred
 from octants.internal_members import internal
+from octants.runtime.device import Device
 from octants.types.companions import Companion
 from octants.types.layouts import Layout
 from octants.types.scalars import DType, i32
@@ -152,6 +153,12 @@ class Field(Tensor[E], FieldHandle):
     def snode(self) -> PlaceNode | None:
         """The place node of the field in its tree; None if it is not placed."""
         return next(iter(self.place_nodes.values()), None)
+
+    @property
+    def device(self) -> int:  # type: ignore[override]
+        """The number of the device that the memory is on; that of `init` until it is placed."""
+        place = self.primal.snode
+        return self._runtime.device.number if place is None else place.tree.device.number
 
     def parent(self, n: int = 1) -> SNode | None:
         """The block that the field is placed in; for larger n, the block that is in, and so on."""
@@ -325,9 +332,9 @@ class MatrixField(Field[E]):
         return tensor[..., 0] if self.ndim == 2 and self.m == 1 else tensor
 
 
-def _make_activity(name: str, count: int) -> ScalarField:
+def _make_activity(name: str, count: int, device: Device) -> ScalarField:
     made = ScalarField(i32, name=name)
-    tree.Tree(current_runtime.runtime()).root.dense(i, count).place(made)
+    tree.Tree(current_runtime.runtime(), device=device).root.dense(i, count).place(made)
     return made
 
 

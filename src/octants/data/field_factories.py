@@ -9,6 +9,7 @@ import numpy as np
 from octants.data import current_runtime
 from octants.data.axes import LETTERS, Axis, check_extents, check_offset, check_shape
 from octants.data.element_types import (
+    check_device,
     check_dtype,
     check_element_shape,
     needed_companions,
@@ -17,7 +18,7 @@ from octants.data.element_types import (
 from octants.data.errors import WrongArrayOption, describe
 from octants.data.field import Field, MatrixField, ScalarField
 from octants.data.tree import Mirror, SNode
-from octants.data.tree_roots import root
+from octants.data.tree_roots import outermost_block
 from octants.deferred_import import Deferred
 from octants.types.companions import Companion
 from octants.types.enums import Layout
@@ -38,6 +39,7 @@ def field(
     offset: Any = None,
     needs_grad: bool = False,
     needs_dual: bool = False,
+    device: int | None = None,
 ) -> Any:
     """Create a field; all elements are zero at first.
 
@@ -56,10 +58,12 @@ def field(
         offset: the index of the first element.
         needs_grad: allocate ``x.grad``, of the same shape; needs a floating-point type.
         needs_dual: allocate ``x.dual``, likewise.
+        device: the number of the GPU, where there are several; by default that of `init`. It needs
+            a shape; other fields are on the device of their `FieldsBuilder`.
 
     Raises:
         OctantsRuntimeTypeError: for a wrong dtype.
-        OctantsValueError: for a wrong shape.
+        OctantsValueError: for a wrong shape, or a device that there is not.
     """
     if hasattr(dtype, "members"):
         if order is not None:
@@ -67,10 +71,9 @@ def field(
             raise WrongArrayOption("field", "order", "is not for fields of structs", advice).at(
                 None
             )
-        return dtype.field(
-            shape, name=name, offset=offset, needs_grad=needs_grad, needs_dual=needs_dual
-        )
-    options = {"order": order, "name": name, "offset": offset}
+        options: dict[str, Any] = {"name": name, "offset": offset, "device": device}
+        return dtype.field(shape, needs_grad=needs_grad, needs_dual=needs_dual, **options)
+    options = {"order": order, "name": name, "offset": offset, "device": device}
     return make_field(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual, **options)
 
 
@@ -86,6 +89,7 @@ def make_field(
     needs_dual: bool = False,
     layout: Layout = Layout.AOS,
     ndim: int | None = None,
+    device: int | None = None,
 ) -> Any:
     """A field of scalars, vectors or matrices; see `field`.
 
@@ -94,7 +98,7 @@ def make_field(
     """
     if isinstance(dtype, QuantType):
         options: dict[str, Any] = {"needs_grad": needs_grad, "needs_dual": needs_dual}
-        options |= {"order": order, "offset": offset}
+        options |= {"order": order, "offset": offset, "device": device}
         form = check_element_shape("field", element_shape or (), ndim)
         return quant_field.make_quant_field(dtype, shape, form, name, options)
     scalar, element_shape = check_dtype("field", dtype, element_shape)
@@ -102,15 +106,17 @@ def make_field(
     check_layout("field", layout)
     needed = needed_companions(needs_grad, needs_dual)
     require_differentiable("field", scalar, needed)
+    check_device("field", device)
     if shape is None:
         _require_no_shape_options(order, offset)
+        require_no_device("field", device)
         return _new_field(scalar, element_shape, name, needed)
     extents = check_shape("field", shape)
     axes = _check_order(order, len(extents))
     origin = check_offset("field", offset, len(extents))
     check_extents("field", extents, origin)
     made = _new_field(scalar, element_shape, name, needed)
-    _place_in_new_blocks(made, extents, axes, origin, layout)
+    _place_in_new_blocks(made, extents, axes, origin, layout, device)
     made.has_own_blocks = True
     return made
 
@@ -128,9 +134,10 @@ def _place_in_new_blocks(
     axes: tuple[int, ...],
     origin: tuple[int, ...] | None,
     layout: Layout,
+    device: int | None,
 ) -> None:
     with current_runtime.runtime().lock:
-        outermost = root.node
+        outermost = outermost_block(device)
         parts: list[Any] = [made]
         if layout is Layout.SOA and made.element_shape:
             parts = [(made, component) for component in np.ndindex(made.element_shape)]
@@ -161,6 +168,13 @@ def _require_no_shape_options(order: Any, offset: Any) -> None:
         if value is not None:
             advice = "give a shape too, or build the blocks with `qd.root.dense(...)`"
             raise WrongArrayOption("field", option, "needs a shape", advice).at(None)
+
+
+def require_no_device(what: str, device: Any) -> None:
+    """An error if a device is named for a field that a tree gives its memory."""
+    if device is not None:
+        advice = "give a shape too, or place the field in a `qd.FieldsBuilder(device=...)`"
+        raise WrongArrayOption(what, "device", "needs a shape", advice).at(None)
 
 
 def _check_order(order: str | None, rank: int) -> tuple[int, ...]:

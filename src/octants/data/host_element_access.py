@@ -13,6 +13,7 @@ import numpy as np
 
 from octants.data.zeroed_device_memory import LateStorage, Storage
 from octants.runtime.capture import captures, refuse_read, thread_capture
+from octants.runtime.device import Device
 from octants.runtime.memory.array_access import (
     HOST,
     DeviceParts,
@@ -89,7 +90,7 @@ class HostWindow:
         if capture is not None:
             capture.wrote(self._parts, 0)
 
-    def far_range(self) -> tuple[int, int] | None:
+    def far_range(self) -> tuple[Device, int, int] | None:
         """See `StoredArray.far_range`."""
         return None
 
@@ -126,6 +127,12 @@ class HostWindow:
         if capture is not None:
             capture.saved(self._parts, copy)
         return copy.reshape(self.shape)
+
+    def saved_for(self, other: HostWindow) -> Any:  # noqa: ARG002
+        """All elements, as what can be written to a window that `stands_like` this without the
+        host: a copy on its device, or the memory itself if that is another device's.
+        """
+        return self.save()
 
     def restore(self, saved: Any) -> None:
         """Write back what `save` gave."""
@@ -234,9 +241,9 @@ class FarWindow(HostWindow):
         else:
             self.parts.clear(self._parts)
 
-    def far_range(self) -> tuple[int, int] | None:
+    def far_range(self) -> tuple[Device, int, int] | None:
         if self._is_packed and not captures:
-            return self.address, self._parts.nbytes
+            return self.parts.device, self.address, self._parts.nbytes
         return None
 
     @property
@@ -250,6 +257,12 @@ class FarWindow(HostWindow):
 
     def save(self) -> Any:
         return self.parts.save(self._parts)
+
+    def saved_for(self, other: HostWindow) -> Any:
+        device = self.parts.device
+        if isinstance(other, FarWindow) and other.parts.device is device:
+            return self.save()
+        return Saved(self._parts, self.storage, device)
 
     def view(self, region: ElementRange = ()) -> Array | None:  # noqa: ARG002
         return None
@@ -284,7 +297,7 @@ class LateWindow(FarWindow):
         if not self.storage.puts_off(self.clear):
             super().clear()
 
-    def far_range(self) -> tuple[int, int] | None:
+    def far_range(self) -> tuple[Device, int, int] | None:
         return None if self.storage.is_late else super().far_range()
 
 

@@ -13,6 +13,7 @@ from octants.data import current_runtime, other_libraries
 from octants.data.array_base import E, Tensor
 from octants.data.axes import check_shape
 from octants.data.element_types import (
+    check_device,
     check_dtype,
     check_element_shape,
     needed_companions,
@@ -25,6 +26,7 @@ from octants.data.tree import COMPANION_WORDS
 from octants.data.zeroed_device_memory import Storage
 from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
+from octants.runtime.device import Device
 from octants.types import enums
 from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term, row_major
@@ -63,6 +65,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         primal: Ndarray | None = None,
         companion: Companion = Companion.PRIMAL,
         imported: DlpackView | None = None,
+        device: int | None = None,
     ) -> None:
         super().__init__()
         if primal is not None or imported is not None:
@@ -77,9 +80,12 @@ class Ndarray(Tensor[E], NdarrayHandle):
         companions = (Companion.PRIMAL, *needed)
         self.argument_type = NdarrayType(dtype, len(shape), element_shape, companions)
         runtime = current_runtime.runtime()
-        self._opened = self._allocate(runtime)
+        found = runtime.device if device is None else runtime.devices.at(device)
+        self.device = found.number
+        self._opened = self._allocate(found)
         self._companions: dict[Companion, Ndarray] = {
-            kind: type(self)(dtype, shape, element_shape, (), self, kind) for kind in needed
+            kind: type(self)(dtype, shape, element_shape, (), self, kind, device=self.device)
+            for kind in needed
         }
         self.head = struct.pack(f"<{len(shape)}qQ", *shape, self._opened.address)
         self._addresses = {Companion.PRIMAL: self._opened.address}
@@ -87,13 +93,13 @@ class Ndarray(Tensor[E], NdarrayHandle):
             self._addresses[kind] = array._addresses[Companion.PRIMAL]
         runtime.register(self)
 
-    def _allocate(self, runtime: current_runtime.Runtime) -> HostWindow:
+    def _allocate(self, device: Device) -> HostWindow:
         layout, strides = self._layout(), self._strides()
         nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
         if self.imported is not None:
-            storage = Storage.of_others(runtime.device, self.imported, nbytes)
+            storage = Storage.of_others(device, self.imported, nbytes)
         else:
-            storage = Storage(runtime.device, nbytes, f"{self.describe()} of shape {self.shape}")
+            storage = Storage(device, nbytes, f"{self.describe()} of shape {self.shape}")
         return make_window(storage, 0, layout, self.dtype, self.element_shape)
 
     def _strides(self) -> tuple[int, ...]:
@@ -197,12 +203,42 @@ class Ndarray(Tensor[E], NdarrayHandle):
 
     # -- copies ---------------------------------------------------------------------------------
 
+    def to(self, device: int) -> Ndarray[E]:
+        """The array on a device: itself if it is there, else a copy, with a gradient or a dual
+        where this has one.
+
+        The copy is one from GPU to GPU. Under a tape, the adjoint of the copy is added to that of
+        this array. The gradient and the dual of the copy are zero.
+
+        Args:
+            device: The number of the GPU.
+
+        Raises:
+            OctantsValueError: There is no such device.
+        """
+        self.require_alive()
+        check_device("to()", device)
+        if device == self.device:
+            return self
+        needed = tuple(self._companions)
+        copy = type(self)(self.dtype, self.shape, self.element_shape, needed, device=device)
+        copy.copy_from(self)
+        return copy
+
     def __reduce_ex__(self, _: Any) -> Any:
         """A copy, with copies of its gradient and its dual, in the memory of where it arrives."""
+        return _unpickled, self._contents()
+
+    def _contents(self) -> tuple[Any, Any, Any, Any, Any]:
         self.require_alive()
         companions = {kind: array.to_numpy() for kind, array in self._companions.items()}
-        given = self.dtype, self.shape, self.element_shape, self.to_numpy(), companions
-        return _unpickled, given
+        return self.dtype, self.shape, self.element_shape, self.to_numpy(), companions
+
+    def __copy__(self) -> Ndarray[E]:
+        return _unpickled(*self._contents(), self.device)
+
+    def __deepcopy__(self, memo: object) -> Ndarray[E]:
+        return self.__copy__()
 
     def describe(self) -> str:
         """The array in the words of a message."""
@@ -256,9 +292,11 @@ def _unpickled(
     element_shape: tuple[int, ...],
     values: Any,
     companions: Mapping[Companion, Any],
+    device: int | None = None,
 ) -> Ndarray:
     """What was pickled, or copied by `copy`."""
-    copy = class_of(element_shape)(dtype, shape, element_shape, tuple(companions))
+    needed = tuple(companions)
+    copy = class_of(element_shape)(dtype, shape, element_shape, needed, device=device)
     copy.from_numpy(values)
     for kind, content in companions.items():
         copy._companions[kind].from_numpy(content)
@@ -267,13 +305,27 @@ def _unpickled(
 
 @overload
 def ndarray(
-    dtype: type[E], shape: Any, needs_grad: bool = False, needs_dual: bool = False
+    dtype: type[E],
+    shape: Any,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    device: int | None = None,
 ) -> Ndarray[E]: ...
 @overload
 def ndarray(
-    dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False
+    dtype: Any,
+    shape: Any,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    device: int | None = None,
 ) -> Ndarray: ...
-def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool = False) -> Ndarray:
+def ndarray(
+    dtype: Any,
+    shape: Any,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    device: int | None = None,
+) -> Ndarray:
     """Create a row-major array, which kernels take as an argument; all elements are zero.
 
     Example::
@@ -291,22 +343,30 @@ def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, needs_dual: bool =
         shape: an integer or a tuple of integers; extents may be 0.
         needs_grad: allocate ``x.grad``, of the same shape; needs a floating-point type.
         needs_dual: allocate ``x.dual``, likewise.
+        device: the number of the GPU, where there are several; by default that of `init`. Kernels
+            run on the GPU that their arrays are on.
 
     Raises:
         OctantsRuntimeTypeError: for a wrong dtype.
-        OctantsValueError: for a wrong shape.
+        OctantsValueError: for a wrong shape, or a device that there is not.
     """
-    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
+    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual, device=device)
 
 
 def zeros(
-    shape: Any, dtype: Any = float, needs_grad: bool = False, needs_dual: bool = False
+    shape: Any,
+    dtype: Any = float,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    device: int | None = None,
 ) -> Ndarray:
     """Create an ndarray of zeros, with the arguments in the order of numpy; see `ndarray`."""
-    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual)
+    return make_ndarray(dtype, shape, needs_grad=needs_grad, needs_dual=needs_dual, device=device)
 
 
-def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
+def array(
+    values: Any, dtype: Any = None, needs_grad: bool = False, device: int | None = None
+) -> Ndarray:
     """Create an ndarray from a number, a list of numbers, or a numpy array.
 
     Example::
@@ -318,6 +378,7 @@ def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
         dtype: the type of the elements. Without it, Python floats get the default float type,
             Python integers the default integer type, and numpy arrays keep theirs.
         needs_grad: allocate ``x.grad``, of the same shape.
+        device: the number of the GPU; see `ndarray`.
 
     Raises:
         OctantsRuntimeTypeError: for anything but an array of numbers.
@@ -326,17 +387,17 @@ def array(values: Any, dtype: Any = None, needs_grad: bool = False) -> Ndarray:
     if dtype is None and not isinstance(values, (np.ndarray, np.generic)):
         dtype = {"f": float, "i": int}.get(found.dtype.kind)
     kind = found.dtype if dtype is None else dtype
-    result = make_ndarray(kind, found.shape, needs_grad=needs_grad)
+    result = make_ndarray(kind, found.shape, needs_grad=needs_grad, device=device)
     result.from_numpy(found)
     return result
 
 
-def from_numpy(values: Any, needs_grad: bool = False) -> Ndarray:
+def from_numpy(values: Any, needs_grad: bool = False, device: int | None = None) -> Ndarray:
     """Create an ndarray with a copy of the numpy array `values`, of its shape and dtype.
 
-    `needs_grad` allocates `x.grad`, of the same shape.
+    `needs_grad` allocates `x.grad`, of the same shape. `device` is the number of the GPU.
     """
-    return array(np.asarray(values), needs_grad=needs_grad)
+    return array(np.asarray(values), needs_grad=needs_grad, device=device)
 
 
 def make_ndarray(
@@ -346,6 +407,7 @@ def make_ndarray(
     element_shape: tuple[int, ...] | None = None,
     needs_grad: bool = False,
     needs_dual: bool = False,
+    device: int | None = None,
 ) -> Ndarray:
     """An ndarray of scalars, vectors or matrices; see `ndarray`."""
     scalar, element_shape = check_dtype("ndarray", dtype, element_shape)
@@ -353,4 +415,5 @@ def make_ndarray(
     needed = needed_companions(needs_grad, needs_dual)
     require_differentiable("ndarray", scalar, needed)
     extents = check_shape("ndarray", shape, least=0)
-    return class_of(element_shape)(scalar, extents, element_shape, needed)
+    check_device("ndarray", device)
+    return class_of(element_shape)(scalar, extents, element_shape, needed, device=device)

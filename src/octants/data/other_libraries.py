@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from octants.data import current_runtime
 from octants.data.errors import WrongArray, describe
 from octants.data.host_element_access import HostWindow
 from octants.diagnostics.optional_dependencies import import_optional
@@ -41,11 +40,11 @@ class SharedMemory:
         self.owner = owner
 
 
-def torch_of_memory(elements: Array | dict[str, Any], window: HostWindow) -> Any:
+def torch_of_memory(elements: Array | dict[str, Any], window: HostWindow, device: Device) -> Any:
     """A tensor that shares the memory of a window; of a device there is what tells of it."""
     if isinstance(elements, np.ndarray):
         return to_torch(elements, None)
-    torch, device = import_optional("torch", "torch"), current_runtime.device()
+    torch = import_optional("torch", "torch")
     shared = SharedMemory(elements, device.export_memory(window.storage))
     return torch.as_tensor(shared, device=f"cuda:{device.dlpack_device[1]}")
 
@@ -82,7 +81,8 @@ def import_array(device: Device, what: str, source: Any) -> Saved | None:
         return None
     if part.dtype is None:
         raise WrongArray(what, "one of a type that the language has not", "numbers").at(None)
-    return Saved(view_at(part.address, part.dtype, part.shape, part.strides), part.owner)
+    elements = view_at(part.address, part.dtype, part.shape, part.strides)
+    return Saved(elements, part.owner, device)
 
 
 def from_dlpack(what: str, source: Any) -> Array:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from octants.data import current_runtime
 from octants.data.array_base import E
 from octants.data.axes import check_offset, check_shape
-from octants.data.element_types import needed_companions
+from octants.data.element_types import check_device, needed_companions
 from octants.data.errors import WrongArray, WrongArrayOption, WrongValue, describe
 from octants.data.field import Field
-from octants.data.field_factories import check_layout, dense_blocks, make_field
+from octants.data.field_factories import (
+    check_layout,
+    dense_blocks,
+    make_field,
+    require_no_device,
+)
 from octants.data.host_value_conversion import convert_element
 from octants.data.tree import Mirror, SNode
-from octants.data.tree_roots import root
+from octants.data.tree_roots import outermost_block
 from octants.internal_members import internal
 from octants.types.companions import Companion
 from octants.types.enums import Layout
@@ -92,6 +97,11 @@ class StructField(StructHandle, Generic[E]):
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The extent of each axis; an error if the field is not placed."""
         return self._first().shape
+
+    @property
+    def device(self) -> int:
+        """The number of the device that the members are on."""
+        return self._first().device
 
     @property
     def snode(self) -> SNode | None:
@@ -284,6 +294,7 @@ def make_struct_field(
     needs_grad: bool = False,
     needs_dual: bool = False,
     layout: Layout = Layout.AOS,
+    device: int | None = None,
 ) -> StructField:
     """A field of structs; see `field`.
 
@@ -295,10 +306,13 @@ def make_struct_field(
     extents = None if shape is None else check_shape("struct field", shape)
     if extents is None and offset is not None:
         raise WrongArrayOption("struct field", "offset", "needs a shape").at(None)
+    check_device("struct field", device)
+    if extents is None:
+        require_no_device("struct field", device)
     origin = check_offset("struct field", offset, len(extents or ()))
     made = _make_members(struct_type, name, needed)
     if extents is not None:
-        _place(made, extents, origin, layout)
+        _place(made, extents, origin, layout, device)
     return made
 
 
@@ -320,11 +334,12 @@ def _place(
     extents: tuple[int, ...],
     origin: tuple[int, ...] | None,
     layout: Layout,
+    device: int | None,
 ) -> None:
     leaves = list(made.leaves())
     groups = [leaves] if layout is Layout.AOS else [[leaf] for leaf in leaves]
     with current_runtime.runtime().lock:
-        outermost = root.node
+        outermost = outermost_block(device)
         mirror = Mirror(outermost.tree)
         for group in groups:
             block = dense_blocks(outermost, extents, tuple(range(len(extents))))

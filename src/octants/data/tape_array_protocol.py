@@ -10,6 +10,7 @@ import numpy as np
 
 from octants.data import host_access_events
 from octants.internal_members import internal
+from octants.runtime.device import Device
 from octants.types.companions import Companion
 from octants.types.scalars import DType
 
@@ -90,8 +91,8 @@ class StoredArray(ABC):
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
     @internal
-    def far_range(self) -> tuple[int, int] | None:
-        """The address and the bytes of all elements, if `Device.clear_each` can set them to zero.
+    def far_range(self) -> tuple[Device, int, int] | None:
+        """The device, address and bytes of all elements, if `Device.clear_each` can clear them.
 
         None where the host shares the memory, or while there is none, or in a capture, or where
         other bytes lie between the elements.

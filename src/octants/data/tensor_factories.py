@@ -55,6 +55,7 @@ def tensor(
     layout: tuple[int, ...] | None = None,
     needs_grad: bool = False,
     needs_dual: bool = False,
+    device: int | None = None,
 ) -> Any:
     """A field or an ndarray, by `backend`; parameters ``x: qd.Tensor`` take both.
 
@@ -67,9 +68,9 @@ def tensor(
         needs_grad: allocate `x.grad`, of the same shape; needs a floating-point type.
         needs_dual: allocate `x.dual`, likewise.
     """
-    return make_tensor(
-        dtype, shape, backend=backend, layout=layout, needs_grad=needs_grad, needs_dual=needs_dual
-    )
+    options: dict[str, Any] = {"device": device}
+    options |= {"needs_grad": needs_grad, "needs_dual": needs_dual}
+    return make_tensor(dtype, shape, backend=backend, layout=layout, **options)
 
 
 def make_tensor(
@@ -101,7 +102,7 @@ def make_tensor(
 
 def _check_options(options: dict[str, Any]) -> None:
     for name in options:
-        if name not in ("needs_grad", "needs_dual"):
+        if name not in ("needs_grad", "needs_dual", "device"):
             advice = "use `layout=(1, 0)`" if name == "order" else ""
             raise WrongArrayOption("tensor", name, "is not an option of it", advice).at(None)
 

@@ -27,6 +27,7 @@ from octants.data.errors import (
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
 from octants.internal_members import internal
+from octants.runtime.device import Device
 from octants.types import array_factory_hooks
 from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
@@ -89,8 +90,9 @@ def _missing(*_: Any) -> Any:
     raise InternalError("a part of octants is used without the whole")
 
 
-make_activity: Callable[[str, int], Any] = _missing
-"""Makes a field of i32 with a name and as many elements; `octants.data.field` has it."""
+make_activity: Callable[[str, int, Device], Any] = _missing
+"""Makes a field of i32 with a name and as many elements on a device; `octants.data.field` has it.
+"""
 
 deactivate_cells: Callable[[SNode], None] = _missing
 """Deactivates all cells of a sparse block by a kernel; `octants.sparse` has it."""
@@ -308,7 +310,8 @@ class SNode:
         if self._activity is None:
             counted = self.above if self.kind == "dynamic" and self.above is not None else self
             name = f"{'lengths' if self.kind == 'dynamic' else 'activity'} of a {self.kind} block"
-            self._activity = make_activity(name, math.prod(counted.shape))
+            count, device = math.prod(counted.shape), self.tree.device
+            self._activity = make_activity(name, count, device)
         return self._activity
 
     @property
@@ -392,10 +395,19 @@ class Mirror:
 
 
 class Tree:
-    """A tree of blocks: described, then allocated, and at last perhaps destroyed."""
+    """A tree of blocks: described, then allocated, and at last perhaps destroyed.
 
-    def __init__(self, runtime: current_runtime.Runtime, is_builder: bool = False) -> None:
+    All its fields are on one `device`.
+    """
+
+    def __init__(
+        self,
+        runtime: current_runtime.Runtime,
+        is_builder: bool = False,
+        device: Device | None = None,
+    ) -> None:
         self.runtime = runtime
+        self.device = device or runtime.device
         self.root = SNode(self, None, (), ())
         self.is_allocated = False
         self.is_finalized = not is_builder

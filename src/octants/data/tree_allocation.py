@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.data import host_access_events
 from octants.data.errors import (
+    CompanionOnOtherDevice,
     CompanionWithoutField,
     MissingComponents,
     WrongCompanionShape,
@@ -56,7 +57,7 @@ def _allocate(tree: Tree, blocks: list[SNode], user: Any) -> None:
     located = [(field, *placement.locate(field)) for field in fields]
     total = f"the tree of {len(fields)} fields, with {user.describe()},"
     with uncaptured():  # what a graph that is captured uses first was there before
-        storage = make_storage(tree.runtime.device, placement.nbytes, total)
+        storage = make_storage(tree.device, placement.nbytes, total)
     for field, layout, offset in located:
         field.settle(make_window(storage, offset, layout, field.dtype, field.element_shape), layout)
     host_access_events.after_allocation()
@@ -95,6 +96,9 @@ def _check(field: Any) -> None:
     primal, word = field.primal, COMPANION_WORDS[field.companion][0]
     if not primal.place_nodes:
         raise CompanionWithoutField(primal.describe(), word).at(None)
+    if field.snode.tree.device is not primal.snode.tree.device:
+        devices = [each.snode.tree.device.number for each in (primal, field)]
+        raise CompanionOnOtherDevice(primal.describe(), devices[0], word, devices[1]).at(None)
     if not _sparse_blocks(field) <= _sparse_blocks(primal):
         raise sparse_block_errors.SparseCompanion(field.describe()).at(None)
     if (primal.shape, primal.offset) != (field.shape, field.offset):

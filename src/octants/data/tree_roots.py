@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.data import current_runtime
+from octants.data.element_types import check_device
 from octants.data.errors import BuilderIsFinalized
 from octants.data.tree import SNode, Tree, sparse_trees
 
@@ -15,12 +16,7 @@ class Root:
     @property
     def node(self) -> SNode:
         """The outermost block of the tree that is being described."""
-        global _tree
-        runtime = current_runtime.runtime()
-        with runtime.lock:
-            if _tree is None or _tree.is_allocated or _tree.runtime is not runtime:
-                _tree = Tree(runtime)
-            return _tree.root
+        return outermost_block()
 
     def dense(self, indices: Any, dimensions: Any) -> SNode:
         """A block of ``dimensions`` cells along the axes ``indices``; see `SNode.dense`."""
@@ -74,7 +70,17 @@ class Root:
         return "qd.root"
 
 
-_tree: Tree | None = None
+def outermost_block(device: int | None = None) -> SNode:
+    """The outermost block of the tree that is being described on a device; None: that of `init`."""
+    runtime = current_runtime.runtime()
+    found = runtime.device if device is None else runtime.devices.at(device)
+    with runtime.lock:
+        tree: Tree | None = runtime.open_trees.get(found.number)
+        if tree is None or tree.is_allocated:
+            tree = runtime.open_trees[found.number] = Tree(runtime, device=found)
+        return tree.root
+
+
 root = Root()
 
 
@@ -89,10 +95,17 @@ class FieldsBuilder(Root):
         tree = builder.finalize()
         x.fill(1.0)
         tree.destroy()  # frees the memory at once
+
+    Args:
+        device: The number of the GPU that they are on, where there are several; by default that of
+            `init`.
     """
 
-    def __init__(self) -> None:
-        self._builder_tree = Tree(current_runtime.runtime(), is_builder=True)
+    def __init__(self, device: int | None = None) -> None:
+        check_device("FieldsBuilder", device)
+        runtime = current_runtime.runtime()
+        found = runtime.device if device is None else runtime.devices.at(device)
+        self._builder_tree = Tree(runtime, is_builder=True, device=found)
 
     @property
     def node(self) -> SNode:

@@ -82,6 +82,49 @@ class MissingBackend(UserError):
     )
 
 
+class NoOtherDevice(UserError):
+    """A device is named besides that of `init`, where a process uses one."""
+
+    number: int
+    arch: str
+    own: int
+    code = "OCT488"
+    exception = OctantsValueError
+    title = "there is no device {number} here: on arch `{arch}`, a process uses one device"
+    remedy = "leave out `device`, or name the device of `init`, which is {own}"
+
+
+class ArraysOnTwoDevices(UserError):
+    """A kernel is launched with arrays on two devices."""
+
+    kernel: str
+    one: str
+    one_device: int
+    other: str
+    other_device: int
+    code = "OCT489"
+    exception = OctantsRuntimeError
+    title = (
+        "kernel `{kernel}`: `{one}` is on device {one_device}, and `{other}` on device"
+        " {other_device}"
+    )
+    remedy = (
+        "a kernel runs on one device: copy one of them to that of the other, an ndarray by"
+        " `x.to(device)`, any array by `y.copy_from(x)`"
+    )
+
+
+class EventOfOtherDevice(UserError):
+    """An event is recorded in a stream of another device than its own."""
+
+    device: int
+    stream_device: int
+    code = "OCT490"
+    exception = OctantsRuntimeError
+    title = "the event is one of device {device}, and the stream one of device {stream_device}"
+    remedy = "create it for the stream's device: `qd.create_event(device={stream_device})`"
+
+
 class MissingAnnotation(UserError):
     """A parameter of a kernel without a type."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import driver
 from octants.ir.core import Module
 from octants.launch.bound_code import BoundKernelCode
 from octants.launch.persistent_storage import PersistentLayout
@@ -15,6 +15,7 @@ from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.staging_copies import DeviceArray
 from octants.runtime.capture import refuse
+from octants.runtime.device import Device
 
 if TYPE_CHECKING:
     from octants.autodiff.atomic_logs import Logged
@@ -44,6 +45,7 @@ class LogPlan:
             "what atomics return cannot be logged: only the device knows how large the log becomes",
             "leave such kernels out of the tape, or do not use what the atomics return",
         )
+        zeros = partial(zeros_on, self.measure.device)
         bounds, no_starts, no_words = zeros(2, np.int64), zeros(1, np.int64), zeros(1, np.uint64)
         launch(self.measure, (bounds, no_starts, no_words))
         items = int(read_back(bounds)[1])
@@ -57,9 +59,8 @@ class LogPlan:
         return bounds, starts, zeros(max(1, words), np.uint64)
 
 
-def zeros(count: int, dtype: Any) -> Any:
-    """An array of zeros that kernels can access."""
-    device = driver.device()
+def zeros_on(device: Device, count: int, dtype: Any) -> Any:
+    """An array of zeros that kernels on a device can access."""
     if device.shares_memory:
         return np.zeros(count, dtype)
     return DeviceArray(device, (count,), dtype)

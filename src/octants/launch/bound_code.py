@@ -19,6 +19,7 @@ from octants.runtime.arguments.array_bindings import ArrayKind, Binding
 from octants.runtime.arguments.frozen_structs import FrozenStruct
 from octants.runtime.arguments.launch_function import make_launch
 from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.device import Device
 from octants.runtime.parameter_blocks.recovered_arguments import (
     LastLaunch,
     last_arguments,
@@ -125,6 +126,11 @@ class BoundKernelCode:
         artifact = None if making is None else making.result()
         return bind, (self.owner, dataclasses.replace(self.compiled, artifact=artifact))
 
+    @property
+    def device(self) -> Device:
+        """The device that it runs on."""
+        return driver.device_of(self.owner.options)
+
     @functools.cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
         """The launch function; see `runtime.arguments.launch_function`."""
@@ -159,8 +165,8 @@ class BoundKernelCode:
             if owner.wants_graph and hasattr(kernel, "as_graph"):
                 run = kernel.as_graph()
             name = artifact.name if artifact is not None else self.the_module.name
-            run = profiled_launch.profiled(run, name, driver.device())
-            return make_launch(binding, run, driver.device(), kernel, owner)
+            run = profiled_launch.profiled(run, name, self.device)
+            return make_launch(binding, run, self.device, kernel, owner)
 
     @functools.cached_property
     def _layout(self) -> ParameterLayout:
@@ -183,7 +189,7 @@ def bind(owner: Owner, compiled: Compiled) -> BoundKernelCode:
     program.owner = owner
     program.compiled = compiled
     assert compiled.artifact is not None
-    program.code = driver.load(compiled.artifact)
+    program.code = driver.load(compiled.artifact, owner.options)
     return program
 
 

@@ -149,7 +149,7 @@ class _Run:
         sizes = [8 * c.counts.element_shape[0] for c in self.countings if c is not None]
         self.log_bytes = 0
         self._log: Logs = ()
-        size, device = plan.persistent.size + max(sizes, default=0), driver.device()
+        size, device = plan.persistent.size + max(sizes, default=0), specialisation.device
         self._memory = device.allocate(size)
         self._parts = parts_of(device)
         self._storage = describe_bytes(self._memory.address, size, self._memory)
@@ -237,7 +237,7 @@ class _Run:
         return total
 
     def _time(self, program: BoundKernelCode, log: Logs) -> float:
-        device, self._log = driver.device(), log
+        device, self._log = program.device, log
         device.synchronize()
         start = time.perf_counter()
         self._launch(program, self._number)
@@ -492,7 +492,7 @@ def _privatised_bytes(
 
 def _updates(specialisation: Specialisation, task: Task) -> Updates:
     backend = backend_of(specialisation.options.arch)
-    return backend.updates(task, specialisation.noalias, driver.device())
+    return backend.updates(task, specialisation.noalias, specialisation.device)
 
 
 def _update_of(

@@ -10,6 +10,7 @@ import numpy as np
 from octants import driver
 from octants.data import other_libraries
 from octants.data.tape_array_protocol import StoredArray
+from octants.launch.kernel_device import device_of_array
 from octants.runtime.arguments.parameters import is_torch
 from octants.runtime.memory.array_access import HOST, Parts, parts_of
 from octants.runtime.memory.host import address_of
@@ -102,6 +103,8 @@ def foreign_array(array: Any) -> ForeignArray | None:
         return ForeignArray(array, array)
     if is_torch(type(array)) and array.device.type == "cpu":
         return ForeignArray(array, array.detach().numpy(), HOST, array.data_ptr())
-    parts = parts_of(driver.device())
+    number = device_of_array(array)
+    device = driver.device() if number is None else driver.device_at(number)
+    parts = parts_of(device)
     found = parts.find(array)
     return None if found is None else ForeignArray(array, found.part, parts)

@@ -163,7 +163,7 @@ def open_entry(
 
     def hash_code() -> Digest:
         digest = Digest()
-        digest.word(_environment(chosen))
+        digest.word(build_environment(chosen))
         digest.value(function)
         digest.values(*types())
         digest.value(returns)
@@ -174,7 +174,7 @@ def open_entry(
     return CacheEntry(store, hash_code, function.__qualname__, location)
 
 
-def _environment(chosen: Options) -> str:
+def build_environment(chosen: Options) -> str:
     """Everything that determines the compiled code, except the kernel."""
     backend, machine = backend_of(chosen.arch), driver.capabilities(chosen)
     parts = (

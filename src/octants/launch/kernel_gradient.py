@@ -164,7 +164,7 @@ class Gradient(Generic[P]):
             operands.check(arguments)
             always, number = options.current().in_debug_mode, specialisation.number
             check_before_gradient(merged, number, arguments, always=always, effects=False)
-        persistent = PersistentStorage(layout) if layout.size else None
+        persistent = PersistentStorage(layout, merged.device) if layout.size else None
         if persistent is not None:
             persistent.seed(merged, chosen.seed)
         address = persistent.address if persistent is not None else 0

@@ -14,6 +14,7 @@ from octants.diagnostics.tape_errors import WrongAdjointSeed
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.launch.specialisation import Specialisation, make_value
 from octants.lazy_dataclass import dataclass
+from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Part, parts_of
 from octants.runtime.memory.host import describe_bytes
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
@@ -50,11 +51,11 @@ class PersistentLayout:
 
 
 class PersistentStorage:
-    """Zeroed storage with a `PersistentLayout` for one launch, in device memory."""
+    """Zeroed storage with a `PersistentLayout` for one launch, in the memory of its device."""
 
-    def __init__(self, layout: PersistentLayout) -> None:
+    def __init__(self, layout: PersistentLayout, device: Device) -> None:
         self.layout = layout
-        self._device = device = driver.device()
+        self._device = device
         self._memory = device.allocate(layout.size)
         self.address = self._memory.address
         self.parts = parts_of(device)

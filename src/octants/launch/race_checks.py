@@ -21,12 +21,13 @@ from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, 
 from octants.diagnostics.race_errors import NoRaceCheck, RaceAccess, describe_race
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Companion, Space
-from octants.launch.atomic_logs import read_back, zeros
+from octants.launch.atomic_logs import read_back, zeros_on
 from octants.launch.bound_code import BoundKernelCode
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import memories_of
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import uncaptured
+from octants.runtime.device import Device
 
 if TYPE_CHECKING:
     from octants.autodiff import races as gradients
@@ -75,8 +76,9 @@ class RaceCheck:
         shapes = [_shape(specialisation, position, arguments) for position in self.sections]
         sizes = [math.prod(shape) for shape in shapes]
         starts = np.cumsum([1, *sizes])
-        words = zeros(watching.WORDS * int(starts[-1]), np.int64)
-        log = zeros(1, np.int64), _upload(starts), words
+        device = specialisation.device
+        words = zeros_on(device, watching.WORDS * int(starts[-1]), np.int64)
+        log = zeros_on(device, 1, np.int64), _upload(starts, device), words
         self._run(program, specialisation, (*values, *log))
         shadows = read_back(words).reshape(-1, watching.WORDS)
         for section, (start, size) in enumerate(zip(starts, sizes, strict=False)):
@@ -282,9 +284,9 @@ def _shape(
     return (*shape, *array.element_shape)
 
 
-def _upload(values: NumpyArray) -> Any:
-    """Copy numbers to memory that kernels can read."""
-    array = zeros(len(values), np.int64)
+def _upload(values: NumpyArray, device: Device) -> Any:
+    """Copy numbers to memory that kernels on a device can read."""
+    array = zeros_on(device, len(values), np.int64)
     if isinstance(array, np.ndarray):
         array[:] = values
     else:

@@ -36,7 +36,7 @@ class ReadFingerprint:
         self, program: BoundKernelCode, seed: int, number: int, arguments: Sequence[Any]
     ) -> tuple[tuple[Any, ...], list[int]]:
         """Run code; return its flat results, and a fingerprint for each array."""
-        persistent = PersistentStorage(self.layout)
+        persistent = PersistentStorage(self.layout, program.device)
         results = program.launch(seed, number, persistent.address, *arguments)
         return results, [
             int(persistent.numbers(position)[0]) for position, _ in self.layout.offsets

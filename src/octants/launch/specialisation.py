@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from octants import driver
+from octants import driver, options
 from octants.analysis.index_ranges import Regions
 from octants.cache import configured_store
 from octants.cache.build_inputs import value_now
@@ -29,7 +29,8 @@ from octants.garbage_collection import Uncollected
 from octants.ir.array_aliasing import has_memory_of_others
 from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.bound_code import BoundKernelCode, written_arrays
-from octants.launch.kernel_cache import open_entry
+from octants.launch.kernel_cache import build_environment, open_entry
+from octants.launch.kernel_device import arrays_of_arguments, arrays_of_fields, common_device
 from octants.launch.specialisation_guards import (
     Sight,
     Terms,
@@ -137,6 +138,7 @@ class Specialisation:
         guard: The conditions of `is_valid` in generated code.
         entry: The function of a warm call, by `recognition` of arguments with the same key.
         structs: The frozen dataclasses among the arguments.
+        options: The options of `init`, with the number of the `device` that it runs on.
         number: The number of the last forward launch.
         born: The number of the last launch of any kernel before this one was compiled.
         numbers: The reads of numbers. The kernel is not specialised for those in `varying`, which
@@ -161,12 +163,13 @@ class Specialisation:
     ) -> None:
         self.kernel = kernel
         self.signature = signature
-        self.options = chosen
         self.varying = varying
         self.count = len(arguments)
         leaves = signature.leaves()
         self.leaves = {(leaf.position, leaf.path): leaf for leaf in leaves}
-        device = driver.device()
+        arrays = arrays_of_arguments(leaves, arguments)
+        self._choose_device(chosen, common_device(signature.kernel, arrays))
+        device = self.device
         self.kinds: dict[tuple[int, tuple[str, ...]], ArrayKind] = {
             key: kind_of(leaf.value(arguments), device) for key, leaf in self.leaves.items()
         }
@@ -186,17 +189,27 @@ class Specialisation:
         self.fast_paths: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
-        function: FunctionType = kernel.function
-        self._cache_entry = open_entry(function, lambda: self.types, signature.returns, chosen)
-        self._facts, reads = self._load_from_cache() or self._build_from_source()
-        if self._cache_entry is not None:
-            self._cache_entry.release()
+        reads = self._find_or_build()
+        arrays += arrays_of_fields([array.name for array in self.arrays], self.sources)
+        number = common_device(signature.kernel, arrays)
+        if number != self.device.number:  # that of its fields
+            built_for = build_environment(self.options)
+            self._choose_device(chosen, number)
+            if build_environment(self.options) != built_for:
+                self.__dict__.pop("module", None)
+                reads = self._find_or_build()
         warn_at_spans(self._facts.warnings)
         self.varying = frozenset(key_of(read) for read in reads if read.varies)
         self.numbers = [NumberRead(read) for read in reads if type(read.value) in (int, float)]
         self._take_hidden()
         self._watch(reads, arguments)
         _check_writable(self, arguments)
+
+    def _choose_device(self, chosen: Options, number: int) -> None:
+        """Run on the device with a number."""
+        is_default = number == chosen.device
+        self.options = chosen if is_default else options.replace(chosen, device=number)
+        self.device = driver.device_at(number)
 
     def _take_hidden(self) -> None:
         """Append the hidden arguments to those of the user."""
@@ -248,6 +261,16 @@ class Specialisation:
         return [source.reference for source in sources]
 
     # -- finding it, or building it -------------------------------------------------------------
+
+    def _find_or_build(self) -> Sequence[Read]:
+        """Load the kernel from the cache, or build it; return what it reads."""
+        function: FunctionType = self.kernel.function
+        returns, chosen = self.signature.returns, self.options
+        self._cache_entry = open_entry(function, lambda: self.types, returns, chosen)
+        self._facts, reads = self._load_from_cache() or self._build_from_source()
+        if self._cache_entry is not None:
+            self._cache_entry.release()
+        return reads
 
     def _load_from_cache(self) -> tuple[Facts, Sequence[Read]] | None:
         """Load the kernel from the cache; None if it is not there."""
@@ -452,7 +475,7 @@ class Specialisation:
     def with_log(self) -> Specialisation:
         """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
-        kind: ArrayKind = "numpy" if driver.device().shares_memory else "octants"
+        kind: ArrayKind = "numpy" if self.device.shares_memory else "octants"
         added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], kind)
         clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
         return clone
@@ -499,7 +522,7 @@ class Specialisation:
 
     def wrap(self, results: tuple[Any, ...]) -> Any:
         """Make the returned value of the flat results."""
-        device = driver.device()
+        device = self.device
         if device.shares_memory or device.pending:  # else reading the results has synchronised
             driver.state.synchronize()
         if len(results) == 1 and not self._rebuilds:

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from octants import driver, options
 from octants.data import current_runtime
-from octants.diagnostics.launch_errors import EndedQueue, WrongStream
+from octants.data.element_types import check_device
+from octants.diagnostics.launch_errors import EndedQueue, EventOfOtherDevice, WrongStream
 from octants.internal_members import internal
 
 
@@ -16,9 +17,16 @@ class _Queued:
 
     _what = ""
 
-    def __init__(self) -> None:
+    def __init__(self, device: int | None) -> None:
         options.current()
         self._generation = current_runtime.generation()
+        check_device(self._what, device)
+        self._device = driver.device() if device is None else driver.device_at(device)
+
+    @property
+    def device(self) -> int:
+        """The number of its GPU."""
+        return self._device.number
 
     @internal
     def require_alive(self) -> None:
@@ -52,6 +60,8 @@ class Stream(_Queued):
 
     Args:
         handle: CUDA's handle of a stream of another library; None for a new stream.
+        device: The number of the GPU, where there are several; by default that of `init`. Only
+            kernels whose arrays are on it can be launched in the stream.
 
     Raises:
         OctantsRuntimeError: the stream belongs to another GPU.
@@ -59,11 +69,11 @@ class Stream(_Queued):
 
     _what = "stream"
 
-    def __init__(self, handle: int | None = None) -> None:
-        super().__init__()
+    def __init__(self, handle: int | None = None, device: int | None = None) -> None:
+        super().__init__(device)
         if handle is not None and not hasattr(handle, "__index__"):
             raise WrongStream("a handle", type(handle).__name__).at(None)
-        self._queue = driver.device().create_stream(None if handle is None else handle.__index__())
+        self._queue = self._device.create_stream(None if handle is None else handle.__index__())
 
     @property
     def handle(self) -> int:
@@ -92,14 +102,19 @@ class Stream(_Queued):
 class Event(_Queued):
     """A point in a stream that other streams can wait for; `create_event` makes one.
 
-    Until it is recorded there is nothing to wait for. None stands for work in no stream.
+    Until it is recorded there is nothing to wait for. None stands for work in no stream, on the
+    GPU of the event. A stream of another GPU can wait for it, too.
+
+    Args:
+        device: The number of the GPU, where there are several; by default that of `init`. Only
+            streams of that GPU can record it.
     """
 
     _what = "event"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._point = driver.device().create_event()
+    def __init__(self, device: int | None = None) -> None:
+        super().__init__(device)
+        self._point = self._device.create_event()
 
     @property
     def handle(self) -> int:
@@ -110,7 +125,10 @@ class Event(_Queued):
     def record(self, qd_stream: Stream | None = None) -> None:
         """Record it after the present work of a stream."""
         self.require_alive()
-        self._point.record(queue_of(qd_stream))
+        queue = queue_of(qd_stream)
+        if qd_stream is not None and qd_stream.device != self.device:
+            raise EventOfOtherDevice(self.device, qd_stream.device).at(None)
+        self._point.record(queue)
 
     def wait(self, qd_stream: Stream | None = None) -> None:
         """Make later work of a stream wait for it."""
@@ -134,14 +152,14 @@ class Event(_Queued):
         self.destroy()
 
 
-def create_stream() -> Stream:
+def create_stream(device: int | None = None) -> Stream:
     """A new stream; see `Stream`."""
-    return Stream()
+    return Stream(device=device)
 
 
-def create_event() -> Event:
+def create_event(device: int | None = None) -> Event:
     """A new event; see `Event`."""
-    return Event()
+    return Event(device)
 
 
 def queue_of(stream: Any) -> Any:
@@ -161,4 +179,4 @@ def queue_of(stream: Any) -> Any:
 def launching_in(stream: Any) -> contextlib.AbstractContextManager[None]:
     """Launch in a stream for a ``with`` block; None changes nothing."""
     queue = queue_of(stream)
-    return contextlib.nullcontext() if queue is None else driver.device().using(queue)
+    return contextlib.nullcontext() if queue is None else stream._device.using(queue)

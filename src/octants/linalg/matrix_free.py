@@ -181,7 +181,8 @@ def _silent(_: str) -> None:
 
 def _array_like(like: Any, *, needs_grad: bool = False) -> Any:
     make = make_ndarray if isinstance(like, Ndarray) else make_field
-    return make(like.dtype, like.shape, element_shape=like.element_shape, needs_grad=needs_grad)
+    options = {"element_shape": like.element_shape, "device": like.device}
+    return make(like.dtype, like.shape, needs_grad=needs_grad, **options)
 
 
 def _check(name: str, b: Any, x: Any) -> None:

@@ -55,7 +55,7 @@ def recorded(
     """
     refuse_tangents(name)
     needs_grad = given.has_grad() or source is not None
-    result = ndarray(dtype, len(values), needs_grad=needs_grad)
+    result = ndarray(dtype, len(values), needs_grad=needs_grad, device=given.device)
 
     def compute() -> None:
         result.from_numpy(np.ascontiguousarray(values, dtype.numpy))

@@ -108,7 +108,8 @@ class Capture:
     """The `commands` of one thread since `begin`, and the objects that they use.
 
     These are `kept`, the `arrays` that were passed to kernels, and the `owners` of launches, the
-    last two by identity. `failure` is the error that ended the capture early.
+    last two by identity. `device` is the one that all of them use. `failure` is the error that
+    ended the capture early.
     """
 
     def __init__(self) -> None:
@@ -116,6 +117,7 @@ class Capture:
         self.kept: list[Any] = []
         self.arrays: dict[int, Any] = {}
         self.owners: dict[int, Any] = {}
+        self.device: Any = None
         self.failure: OctantsError | None = None
         self._thread = threading.get_ident()
         self._copies: set[int] = set()
@@ -149,6 +151,13 @@ class Capture:
         self.failure = NotInAGraph(what, advice).at(None)
         raise self.failure
 
+    def use(self, device: Any) -> None:
+        """Note the device of a command; a second one is an error."""
+        if self.device is None:
+            self.device = device
+        elif device is not self.device:
+            self.refuse("work on two devices cannot be in one graph", "capture one for each device")
+
     # -- adding commands ------------------------------------------------------------------------
 
     def launched(
@@ -173,6 +182,8 @@ class Capture:
         Returns:
             True: the block belongs to the capture from now on.
         """
+        if hasattr(owner, "device"):
+            self.use(owner.device)
         number = ctypes.c_uint64.from_address(memory[0] + NUMBER).value
         quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
         self.commands.append(Launch(run, kernel, *memory, number, quotas))
@@ -184,8 +195,11 @@ class Capture:
             self.arrays[id(array)] = array
         return True
 
-    def add_call(self, method: str, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def add_call(
+        self, device: Any, method: str, call: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
         """Call a device method and add it; arrays of bytes are copied."""
+        self.use(device)
         fixed = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
         with self.paused():
             call(*arguments)
@@ -272,6 +286,7 @@ def noted(method: _Method) -> _Method:
         if capture is None:
             method(self, *arguments)
         else:
-            capture.add_call(method.__name__, functools.partial(method, self), arguments)
+            bound = functools.partial(method, self)
+            capture.add_call(self, method.__name__, bound, arguments)
 
     return call  # type: ignore[return-value]

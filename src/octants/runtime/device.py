@@ -87,12 +87,18 @@ class Device(Protocol):
 
     pending: Pending
 
+    number: int
+    """The number that `init` and arrays name it by."""
+
     shares_memory: bool
     """Whether the host may access the device's memory by its addresses."""
 
     @property
     def is_starting(self) -> bool:
         """Whether using it now would wait for its start, so that work should be deferred."""
+
+    def become_one_of_several(self) -> None:
+        """Take notice that the process uses another device, too."""
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Load a kernel."""
@@ -129,6 +135,13 @@ class Device(Protocol):
         The steps are the distances between the starts of two rows, in bytes; at least ``nbytes``.
         The bytes between rows keep their values. `runtime.memory.strided_copy.copy_rows` copies
         through the host.
+        """
+
+    def copy_from(self, target: int, device: Device, source: int, nbytes: int) -> None:
+        """Queue a copy of ``nbytes`` from another device of this kind to this one.
+
+        It comes after the earlier launches and copies of the threads' streams on both devices, and
+        before their later ones. Not in a capture.
         """
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -170,6 +183,9 @@ class Device(Protocol):
         ``__cuda_array_interface__``. Its library's queued work comes before the next launch, and
         its later work after it. The call is part of each launch, and keeps nothing alive.
         """
+
+    def number_of(self, value: Any) -> int | None:
+        """The number of the device of this kind that a torch tensor is on; None elsewhere."""
 
     def interface_of(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str

@@ -307,6 +307,7 @@ class Matrix:
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
         ndim: int | None = None,
+        device: int | None = None,
     ) -> Any:
         """A field of `n` by `m` matrices; see `octants.field` for the other arguments.
 
@@ -329,6 +330,7 @@ class Matrix:
             needs_dual=needs_dual,
             layout=layout,
             ndim=ndim,
+            device=device,
         )
 
     @classmethod
@@ -454,6 +456,7 @@ class Vector(Matrix):
         needs_grad: bool = False,
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
+        device: int | None = None,
     ) -> Any:
         """A field of vectors of `n` elements; see `octants.field` for the other arguments.
 
@@ -477,6 +480,7 @@ class Vector(Matrix):
             needs_grad=needs_grad,
             needs_dual=needs_dual,
             layout=layout,
+            device=device,
         )
 
     @classmethod

@@ -36,6 +36,11 @@ class FieldHandle(ABC):
     """What the handle is of its `primal`: for ``x.grad``, a handle itself, the adjoint of ``x``."""
 
     @property
+    @abstractmethod
+    def device(self) -> int:
+        """The number of the device that the memory is on."""
+
+    @property
     def sparsity(self) -> Sparsity | None:
         """The sparse blocks that the elements lie in; None if all blocks are dense."""
         return None
@@ -149,7 +154,7 @@ class StructArgument:
     python_type: Any = None
 
 
-_NUMBER_OF_TYPE: dict[tuple[NdarrayType, bool], int] = {}
+_NUMBER_OF_TYPE: dict[tuple[NdarrayType, int, bool], int] = {}
 
 
 class NdarrayHandle(ABC):
@@ -166,6 +171,9 @@ class NdarrayHandle(ABC):
     offset: tuple[int, ...] = ()
     companion: Companion = Companion.PRIMAL
     argument_type: NdarrayType
+    device = 0
+    """The number of the device that the memory is on."""
+
     is_read_only = False
     sparsity: Sparsity | None = None
     head: bytes
@@ -175,8 +183,8 @@ class NdarrayHandle(ABC):
     @functools.cached_property
     @internal
     def argument_key(self) -> int:
-        """A number that stands for `argument_type`, and for whether it can be written."""
-        key = self.argument_type, self.is_read_only
+        """A number that stands for `argument_type`, `device`, and whether it can be written."""
+        key = self.argument_type, self.device, self.is_read_only
         return _NUMBER_OF_TYPE.setdefault(key, len(_NUMBER_OF_TYPE))
 
     @property

@@ -100,6 +100,7 @@ class Struct:
         needs_grad: bool = False,
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
+        device: int | None = None,
     ) -> Any:
         """A field of structs; see `octants.field` for the other arguments.
 
@@ -116,6 +117,7 @@ class Struct:
             needs_grad=needs_grad,
             needs_dual=needs_dual,
             layout=layout,
+            device=device,
         )
 
 

@@ -63,18 +63,21 @@ class Operation:
 
     run: Callable[[], None] | None
     after: list[Operation]
+    context: int = 0
+    """The context whose memory it works on; 0 for that of several."""
 
 
 @dataclass(eq=False)
 class FakeStream:
     blocking: bool
-    context: int = 0
+    context: int
     last: Operation | None = None
 
 
 @dataclass(eq=False)
 class FakeEvent:
     flags: int = 0
+    context: int = 0
     operation: Operation | None = None
 
 
@@ -155,6 +158,7 @@ class FakeCuda:
     total: int = 1 << 26
     devices: int = 1
     capability: tuple[int, int] = (9, 0)
+    capabilities: dict[int, tuple[int, int]] = field(default_factory=dict)  # of single devices
     driver: int = 13000
     pools: bool = True
     init_status: int = 0
@@ -173,7 +177,9 @@ class FakeCuda:
         self._pooled = 0
         self._pinned: dict[int, Any] = {}
         self._handles: dict[int, Any] = {}
-        self._streams: dict[int, FakeStream] = {0: FakeStream(True)}
+        self._streams: dict[int, FakeStream] = {}
+        self._defaults: dict[int, FakeStream] = {}
+        self._running = 0  # the context of the operation that is running
         self._thread = threading.local()
         self._references: list[Any] = []
 
@@ -251,15 +257,30 @@ class FakeCuda:
 
     # -- streams --------------------------------------------------------------------------------
 
-    def _put(self, stream: int | None, run: Callable[[], None] | None) -> Operation:
-        own = self._streams[stream or 0]
+    def _stream(self, handle: int | None) -> FakeStream:
+        """The stream with a handle; 0 is the default stream of the current context."""
+        if handle:
+            return self._streams[handle]
+        context = self.stack[-1]
+        return self._defaults.setdefault(context, FakeStream(True, context))
+
+    def _put(
+        self, stream: int | None, run: Callable[[], None] | None, context: int | None = None
+    ) -> Operation:
+        own = self._stream(stream)
+        default = self._defaults.get(own.context)
         after = [own.last]
-        if own is self._streams[0]:
-            after += [other.last for other in self._streams.values() if other.blocking]
-        elif own.blocking:
-            after.append(self._streams[0].last)
-        own.last = Operation(run, [each for each in after if each is not None])
+        if own is default:
+            others = (each for each in self._streams.values() if each.context == own.context)
+            after += [each.last for each in others if each.blocking]
+        elif own.blocking and default is not None:
+            after.append(default.last)
+        found = [each for each in after if each is not None]
+        own.last = Operation(run, found, own.context if context is None else context)
         return own.last
+
+    def _all_streams(self) -> list[FakeStream]:
+        return [*self._defaults.values(), *self._streams.values()]
 
     def _finish(self, operation: Operation | None) -> bool:
         """Run an operation with everything before it; whether there was something to be run."""
@@ -274,7 +295,11 @@ class FakeCuda:
             waiting.pop()
             if top.run is not None:
                 run, top.run, found = top.run, None, True
-                run()
+                outer, self._running = self._running, top.context
+                try:
+                    run()
+                finally:
+                    self._running = outer
         return found
 
     def cuStreamCreate(self, out: Any, flags: int) -> int:
@@ -291,7 +316,7 @@ class FakeCuda:
         return 0
 
     def cuStreamQuery(self, stream: int | None) -> int:
-        return cuda.NOT_READY if self._finish(self._streams[stream or 0].last) else 0
+        return cuda.NOT_READY if self._finish(self._stream(stream).last) else 0
 
     def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> int:
         other = self._handles[event].operation
@@ -301,7 +326,7 @@ class FakeCuda:
         return 0
 
     def cuEventCreate(self, out: Any, flags: int) -> int:
-        out[0] = self._handle(FakeEvent(flags=flags))
+        out[0] = self._handle(FakeEvent(flags, self.stack[-1]))
         return 0
 
     def cuEventDestroy(self, event: int) -> int:
@@ -309,6 +334,8 @@ class FakeCuda:
         return 0
 
     def cuEventRecord(self, event: int, stream: int | None) -> int:
+        if self._handles[event].context != self._stream(stream).context:
+            return cuda.INVALID_HANDLE
         self._handles[event].operation = self._put(stream, None)
         return 0
 
@@ -329,6 +356,9 @@ class FakeCuda:
         """Memory of the device; what is none of it is an illegal address."""
         for start, memory in self._memory.items():
             if start <= address and address + count <= start + len(memory):
+                ordinal = self._ordinals.get(start, self._running - _CONTEXT)
+                if self._running and ordinal != self._running - _CONTEXT:
+                    self.problems.append(f"GPU {self._running - _CONTEXT} uses another's memory")
                 return memoryview(memory)[address - start : address - start + count]
         self.problems.append(f"illegal address {address:#x}")
         raise Trap
@@ -355,7 +385,7 @@ class FakeCuda:
         return self._allocate(out, size)
 
     def cuMemFree(self, address: int) -> int:
-        for stream in self._streams.values():
+        for stream in self._all_streams():
             self._finish(stream.last)
         del self._memory[address]
         return 0
@@ -418,6 +448,24 @@ class FakeCuda:
     def cuMemcpyDtoDAsync(self, target: int, source: int, size: int, stream: int | None) -> int:
         self._put(stream, lambda: self._store(target, bytes(self.bytes_at(source, size))))
         return 0
+
+    def cuMemcpyPeerAsync(
+        self, target: int, own: int, source: int, other: int, size: int, stream: int | None
+    ) -> int:
+        if self._stream(stream).context not in (own, other):
+            return INVALID_VALUE
+
+        def run() -> None:
+            values = bytes(self._bytes_of(other, source, size))
+            self._bytes_of(own, target, size)[:] = values
+
+        self._put(stream, run, 0)
+        return 0
+
+    def _bytes_of(self, context: int, address: int, size: int) -> memoryview:
+        """Memory of one GPU."""
+        self._running = context
+        return self.bytes_at(address, size)
 
     def cuMemcpy2DAsync(self, copy: Any, stream: int | None) -> int:
         address = ctypes.cast(copy, ctypes.c_void_p).value
@@ -484,8 +532,11 @@ class FakeCuda:
 
     @property
     def _binary_head(self) -> bytes:
-        """How what is linked for this GPU begins."""
-        return BINARY + b" for %d.%d\n" % self.capability
+        """How what is linked for the current GPU begins."""
+        return BINARY + b" for %d.%d\n" % self._capability(self.stack[-1] - _CONTEXT)
+
+    def _capability(self, device: int) -> tuple[int, int]:
+        return self.capabilities.get(device, self.capability)
 
     def cuLinkCreate(self, count: int, options: Any, values: Any, out: Any) -> int:
         log = dict(zip(options[:count], values[:count], strict=True))
@@ -536,7 +587,7 @@ class FakeCuda:
     def cuLaunchKernelEx(self, made: Any, function: int, arguments: Any, extra: Any) -> int:
         configuration = made[0]
         entry, size, context = self._handles[function]
-        if context != self.stack[-1]:
+        if context != self.stack[-1] or context != self._stream(configuration.stream).context:
             return cuda.INVALID_HANDLE
         assert configuration.grid > 0 and configuration.block > 0
         call = Call(
@@ -684,8 +735,8 @@ class FakeCuda:
     def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> int:
         out[0] = {
             cuda.ATTRIBUTE_MULTIPROCESSORS: 4,
-            cuda.ATTRIBUTE_MAJOR: self.capability[0],
-            cuda.ATTRIBUTE_MINOR: self.capability[1],
+            cuda.ATTRIBUTE_MAJOR: self._capability(device)[0],
+            cuda.ATTRIBUTE_MINOR: self._capability(device)[1],
             cuda.ATTRIBUTE_MEMORY_POOLS: self.pools,
         }[attribute]
         return 0
@@ -711,7 +762,7 @@ class FakeCuda:
         return 0
 
     def cuCtxSynchronize(self) -> int:
-        for stream in self._streams.values():
+        for stream in self._all_streams():
             self._finish(stream.last)
         return 0
 

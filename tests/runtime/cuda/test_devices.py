@@ -1,4 +1,4 @@
-"""Several GPUs, one at a time; on fake ones."""
+"""Several GPUs, mostly one at a time; on fake ones."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ __all__ = ["gpu"]
 def double(a: qd.types.NDArray[qd.f32, 1]):
     for i in a:
         a[i] *= 2.0
+
+
+@qd.kernel
+def add(a: qd.types.NDArray[qd.f32, 1], b: qd.types.NDArray[qd.f32, 1]):
+    for i in a:
+        a[i] += b[i]
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +119,7 @@ class Tensor(fake_torch.Tensor):
     def __init__(self, address: int, ordinal: int) -> None:
         super().__init__(np.zeros(4, np.float32))
         self.address, self.ordinal = address, ordinal
-        self.device = types.SimpleNamespace(type="cuda", index=ordinal)
+        self.device = fake_torch.Device("cuda", ordinal)
 
     def get_device(self) -> int:
         return self.ordinal
@@ -140,16 +146,22 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_tensor_of_another_gpu(gpu: Gpu, torch: Any) -> None:
+    """A kernel runs on the GPU of its tensors, which starts when it is needed."""
     gpu.init(device=1)
-    memory = gpu.device.allocate(16)
-    here, elsewhere = Tensor(memory.address, 1), Tensor(4096, 0)
-    double(here)
-    for _ in range(2):  # also where the kernel knows tensors of this type
-        with pytest.raises(qd.OctantsRuntimeError, match="GPU 0, and kernels run on GPU 1 .Fake"):
-            double(elsewhere)
+    here = Tensor(gpu.device.allocate(16).address, 1)
     double(here)
     qd.sync()
-    assert len(gpu.fake.launches) == 2
+    assert gpu.fake.calls["cuDevicePrimaryCtxRetain"] == 1
+    other = qd.driver.device_at(0)
+    elsewhere = Tensor(other.allocate(16).address, 0)
+    for _ in range(2):  # also where the kernel knows tensors of this type
+        double(elsewhere)
+        double(here)
+    qd.sync()
+    assert gpu.fake.calls["cuDevicePrimaryCtxRetain"] == 2
+    assert len(gpu.fake.launches) == 5
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT489: .*`a` is on device 0, and `b` on"):
+        add(elsewhere, here)
 
 
 def test_launches_stand_in_the_current_stream_of_torch(gpu: Gpu, torch: Any) -> None:

@@ -1,4 +1,7 @@
-"""Two real GPUs, one at a time; skipped where there are less."""
+"""Two real GPUs, one at a time, and tensors on both; skipped where there are less.
+
+`tests/api/test_several_devices.py` uses both at once.
+"""
 
 from __future__ import annotations
 
@@ -131,14 +134,16 @@ def test_tensors_of_both(torch: Any) -> None:
     start(1)
     here, elsewhere = (torch.ones(COUNT, device=f"cuda:{number}") for number in (1, 0))
     add(here, 1.0)
-    for _ in range(2):
-        with pytest.raises(qd.OctantsRuntimeError, match="GPU 0, and kernels run on GPU 1"):
-            add(elsewhere, 1.0)
-        with pytest.raises(qd.OctantsRuntimeError, match="OCT438"):
-            qd.from_dlpack(elsewhere)
+    shared = qd.from_dlpack(elsewhere)
+    assert shared.device == 0
+    for _ in range(100):
+        add(elsewhere, 1.0)
         add(here, 1.0)
-    assert (here == 4).all().item()
-    assert (elsewhere == 1).all().item()
+        add(shared, 1.0)
+    assert (here == 102).all().item()
+    assert (elsewhere == 201).all().item()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT489"):
+        sines(here, torch.zeros((), device="cuda:0"), 3)
     assert torch.cuda.current_device() == 0
     loss = torch.zeros((), device="cuda:1")
     x = torch.linspace(0.1, 1, COUNT, device="cuda:1")

@@ -158,7 +158,7 @@ def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
 def _torch_key(value: Any) -> Any:
     with_grad = value.requires_grad or value.grad is not None
     layout = value.is_contiguous(), value.is_neg()
-    return value.dtype, value.dim(), layout, with_grad, value.device.type
+    return value.dtype, value.dim(), layout, with_grad, value.device
 
 
 def _interface_key(value: Any) -> Any:

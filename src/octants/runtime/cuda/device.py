@@ -87,6 +87,20 @@ class CudaDevice(LaunchContext):
         self.streams.settle()
         self.streams.default.transfers.read(address, into, self.synchronize)
 
+    def copy_from(self, target: int, device: Any, source: int, nbytes: int) -> None:
+        """Queue a copy from another GPU; see `runtime.device.Device.copy_from`.
+
+        The driver copies through the host where the GPUs cannot access each other's memory.
+        """
+        self._will_write(target, nbytes)
+        stream, _ = self.streams.here(), device.streams.here()
+        own, other = self.context, device.context
+        self.streams.wait_for_gpu(device.streams)
+        with own.active():
+            between = target, own.handle, source, other.handle
+            own.call("cuMemcpyPeerAsync", *between, nbytes, stream)
+        device.streams.wait_for_gpu(self.streams)
+
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:
@@ -113,7 +127,8 @@ class CudaDevice(LaunchContext):
         if graph is None:
             super()._queue_clears(ranges)
         else:
-            graph.launch(self.streams.here())
+            with self.context.active():
+                graph.launch(self.streams.here())
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
@@ -202,6 +217,10 @@ class CudaDevice(LaunchContext):
             if stream is not self.streams.current.stream:
                 self.streams.expect(stream)
         return found.address
+
+    def number_of(self, value: Any) -> int | None:
+        """The number of the GPU that a torch tensor is on; None for one on the host."""
+        return int(value.get_device()) if value.is_cuda else None
 
     def _address_of_tensor(self, tensor: Any) -> int:
         """The address of a torch tensor, by a fast path if torch uses the default stream."""

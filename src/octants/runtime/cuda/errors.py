@@ -110,7 +110,7 @@ class OutOfDeviceMemory(UserError):
 
 
 class OtherDevice(UserError):
-    """Memory of another device than that of `init`."""
+    """Memory of another device than the one that a kernel runs on."""
 
     what: str
     where: str
@@ -122,14 +122,14 @@ class OtherDevice(UserError):
 
 
 class OtherStream(UserError):
-    """A stream of another device than that of `init`."""
+    """A stream of another device than the one that a kernel runs on."""
 
     where: str
     device: str
     code = "OCT441"
     exception = OctantsRuntimeError
     title = "the stream is one of {where}, and kernels run on {device}"
-    remedy = "take a stream of that device, or name the other one in `init(device=...)`"
+    remedy = "take a stream of that device: `qd.create_stream(device=...)`"
 
 
 class Closed(UserError):

@@ -103,7 +103,16 @@ class _Launches:
             context.call("cuGraphLaunch", graph, None)
 
     def launch_in_streams(self) -> None:
-        """Launch while streams wait for each other, or with tasks that run concurrently."""
+        """Launch while streams wait for each other, with tasks that run concurrently, or while
+        another GPU is in use.
+        """
+        if not self._machine.streams.is_one_of_several:
+            self._launch_in_streams()
+            return
+        with self._machine.context.active():
+            self._launch_in_streams()
+
+    def _launch_in_streams(self) -> None:
         self.resize()
         streams = self._machine.streams
         streams.here()

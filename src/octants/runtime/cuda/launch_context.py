@@ -79,6 +79,10 @@ class LaunchContext(GpuDevice):
     def __repr__(self) -> str:
         return repr(self.context)
 
+    def become_one_of_several(self) -> None:
+        """Take notice that the process uses another GPU, too."""
+        self.streams.become_one_of_several()
+
     def abortable_code(self) -> bytes:
         """The copy and fill kernels of abortable graphs, as the driver loads them."""
         return abortable_nodes.code().encode()

@@ -220,6 +220,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
     "cuMemcpy2DAsync_v2": (c_void_p, c_void_p),
+    "cuMemcpyPeerAsync": (c_uint64, c_void_p, c_uint64, c_void_p, c_size_t, c_void_p),
     "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
     "cuMemsetD16Async": (c_uint64, c_ushort, c_size_t, c_void_p),
     "cuMemsetD32Async": (c_uint64, c_uint, c_size_t, c_void_p),

@@ -36,7 +36,7 @@ class Stream:
     """
 
     def __init__(self, streams: Streams, handle: int | None = None) -> None:
-        self._streams = streams
+        self.streams = streams
         self.is_foreign = handle not in (None, DEFAULT_STREAM)
         self._handle = 0
         self._is_destroyed = False
@@ -69,7 +69,7 @@ class Stream:
     def transfers(self) -> Transfers:
         """The stream as a queue of copies."""
         if self._transfers is None or self._is_destroyed:
-            self._transfers = Transfers(self._streams.context, self._streams.staging, self.handle)
+            self._transfers = Transfers(self.streams.context, self.streams.staging, self.handle)
         return self._transfers
 
     @property
@@ -79,14 +79,14 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all work in the stream."""
-        with self._streams.context.active():
-            self._streams.context.wait_for_stream(self.handle)
+        with self.streams.context.active():
+            self.streams.context.wait_for_stream(self.handle)
 
     def destroy(self) -> None:
         """Give it back; what is in it runs to its end. Does nothing the second time."""
         if not self._is_destroyed:
             if not self.is_foreign:
-                self._streams.destroy(self)
+                self.streams.destroy(self)
             self._is_destroyed = True
 
     def __enter__(self) -> Stream:
@@ -97,20 +97,20 @@ class Stream:
 
     def __del__(self) -> None:
         if self._handle and not self.is_foreign and not self._is_destroyed:
-            self._streams.dropped.append(self._handle)
+            self.streams.dropped.append(self._handle)
 
     # -- for kernels ----------------------------------------------------------------------------
 
     def group_stream(self, number: int) -> Stream:
         """An auxiliary stream, for concurrent tasks of a kernel."""
         if number not in self._group_streams:
-            self._group_streams[number] = self._streams.create()
+            self._group_streams[number] = self.streams.create()
         return self._group_streams[number]
 
     def bounds(self) -> int:
         """The address of the words for bounds that a kernel computes on the device."""
         if self._bounds is None:
-            self._bounds = self._streams.memory.allocate(
+            self._bounds = self.streams.memory.allocate(
                 _BOUNDS_BYTES, "bounds of loops", zeroed=True
             )
         return self._bounds.address
@@ -135,12 +135,15 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Record it after the present work of a stream; None: the thread's own stream."""
-        self._call("cuEventRecord", self.handle, (stream or self._streams.current.stream).handle)
+        own = stream or self._streams.current.stream
+        self._streams.call("cuEventRecord", self.handle, own.handle)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make later work of a stream wait for it; None: the thread's own stream."""
-        own = (stream or self._streams.current.stream).handle
-        self._call("cuStreamWaitEvent", own, self.handle, 0)
+        """Make later work of a stream, perhaps of another GPU, wait for it; None: the thread's own
+        stream.
+        """
+        own = stream or self._streams.current.stream
+        own.streams.call("cuStreamWaitEvent", own.handle, self.handle, 0)
 
     def synchronize(self) -> None:
         """Wait until it has happened."""
@@ -150,13 +153,13 @@ class Event:
     def milliseconds_since(self, earlier: Event) -> float:
         """The time between two timed events, once both have happened."""
         found = c_float()
-        self._call("cuEventElapsedTime", byref(found), earlier.handle, self.handle)
+        self._streams.call("cuEventElapsedTime", byref(found), earlier.handle, self.handle)
         return found.value
 
     def destroy(self) -> None:
         """Give it back. Does nothing the second time."""
         if not self._is_destroyed:
-            self._call("cuEventDestroy", self._handle)
+            self._streams.call("cuEventDestroy", self._handle)
             self._is_destroyed = True
 
     def __enter__(self) -> Event:
@@ -168,9 +171,6 @@ class Event:
     def __del__(self) -> None:
         if not self._is_destroyed:
             self._streams.dropped_events.append(self._handle)
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        self._streams.context.call_quickly(name, *arguments)
 
 
 class EventTimer:
@@ -229,6 +229,10 @@ class Streams:
         self.current = Current(self.default)
         self.unordered: deque[Stream] = deque()
         self.is_busy = 0
+        self.is_one_of_several = False
+        """Whether the process uses other GPUs: then the default stream is this GPU's only for calls
+        in its context, and launches count as busy, since a replay would be a call in any.
+        """
         self._settle: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -258,6 +262,25 @@ class Streams:
     def all(self) -> list[Stream]:
         """The default stream, and all others that kernels may run in."""
         return [self.default, *self._others]
+
+    # -- several GPUs ---------------------------------------------------------------------------
+
+    def become_one_of_several(self) -> None:
+        """Make the context current before each launch from now on."""
+        if not self.is_one_of_several:
+            self.is_one_of_several = True
+            self.become_busy(1)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver for a stream or an event."""
+        call = self.context.call_here if self.is_one_of_several else self.context.call_quickly
+        call(name, *arguments)
+
+    def wait_for_gpu(self, other: Streams) -> None:
+        """Make the thread's stream wait for the present work of its stream on another GPU."""
+        event = other.thread_event()
+        event.record(other.current.stream)
+        event.wait(self.current.stream)
 
     # -- order ----------------------------------------------------------------------------------
 
@@ -339,6 +362,8 @@ class Streams:
         """The handle of the thread's stream, for queueing work now; replays are settled first."""
         if self._settle is not None:
             self._settle()
+        if self.is_one_of_several and _thread.streams not in (None, self):
+            raise OtherStream(repr(_thread.streams.context), repr(self.context)).at(None)
         return self.ready()
 
     def queue(self) -> Transfers:
@@ -358,10 +383,15 @@ class Streams:
             self.settle()
         return stream.handle
 
-    def _wait_in(self, stream: Stream, other: Stream) -> None:
+    def thread_event(self) -> Event:
+        """The thread's own event for ordering two streams."""
         event = self.current.event
         if event is None:
             event = self.current.event = Event(self)
+        return event
+
+    def _wait_in(self, stream: Stream, other: Stream) -> None:
+        event = self.thread_event()
         event.record(other)
         event.wait(stream)
 
@@ -400,18 +430,29 @@ class Streams:
             self.context.call("cuEventDestroy", self.dropped_events.popleft())
 
 
+class _Thread(threading.local):
+    """The streams of the GPU whose stream a thread is `Using`; None outside of such a block."""
+
+    streams: Streams | None = None
+
+
+_thread = _Thread()
+
+
 class Using:
     """Makes a stream the thread's current one for a ``with`` block."""
 
-    __slots__ = ("_before", "_stream", "_streams")
+    __slots__ = ("_before", "_outer", "_stream", "_streams")
 
     def __init__(self, streams: Streams, stream: Stream) -> None:
         self._streams = streams
         self._stream = stream
         self._before = streams.default
+        self._outer: Streams | None = None
 
     def __enter__(self) -> None:
         streams, current = self._streams, self._streams.current
+        self._outer, _thread.streams = _thread.streams, streams
         streams.enter(self._stream)
         self._before, current.stream = current.stream, self._stream
         streams.become_busy(1)
@@ -419,5 +460,6 @@ class Using:
     def __exit__(self, *_: object) -> None:
         streams = self._streams
         streams.become_busy(-1)
+        _thread.streams = self._outer
         streams.current.stream = self._before
         streams.leave(self._stream)

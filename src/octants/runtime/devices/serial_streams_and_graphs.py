@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from octants.runtime.capture import Command, CommandList
 from octants.runtime.launch_timers import HostTimer, Timer
 
@@ -51,7 +53,11 @@ class SerialLaunches:
     """
 
     is_starting = False
+    number = 0
     dlpack_device = (1, 0)
+
+    def become_one_of_several(self) -> None:
+        """Do nothing: a launch has ended when another device begins one."""
 
     def create_stream(self, _: int | None = None) -> SerialStream:
         """The only stream."""
@@ -81,10 +87,20 @@ class SerialLaunches:
         """Wait for all launches, and raise the first error."""
         raise NotImplementedError
 
+    def copy_from(self: Any, target: int, device: Any, source: int, nbytes: int) -> None:
+        """Copy from another device of this kind, through the host."""
+        values = np.empty(nbytes, np.uint8)
+        device.read(source, values)
+        self.write(target, values)
+
     # -- arrays of other libraries --------------------------------------------------------------
 
     def address_of(self, _: Any, /) -> int | None:
         """None: kernels access arrays of other libraries through numpy, or on the CPU."""
+        return None
+
+    def number_of(self, _: Any) -> int | None:
+        """None: kernels find out by `address_of`."""
         return None
 
     def interface_of(self, *_: object) -> dict[str, Any] | None:

@@ -32,6 +32,7 @@ class GpuDevice:
     """
 
     shares_memory = False
+    number = 0
     context: Any
     pending: Pending
     messages: MessageQueue
@@ -40,6 +41,9 @@ class GpuDevice:
 
     def __init__(self) -> None:
         _devices.add(self)
+
+    def become_one_of_several(self) -> None:
+        """Take notice that the process uses another device, too."""
 
     # -- implemented by a driver ----------------------------------------------------------------
 

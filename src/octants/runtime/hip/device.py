@@ -27,5 +27,9 @@ class HipDevice(CudaDevice):
         super().__init__(*given, **named)
         self.dlpack_device = dlpack.ROCM, self.context.ordinal
 
+    def number_of(self, _: Any) -> int | None:
+        """None: a process uses one GPU of AMD."""
+        return None
+
     def abortable_code(self) -> bytes:
         return self._make_abortable_code()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from octants.runtime.capture import refuse_read, thread_capture
+from octants.runtime.capture import refuse, refuse_read, thread_capture
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import foreign_part
 from octants.runtime.memory.address_runs import Runs, order_of, packed_strides
@@ -93,18 +93,19 @@ HOST = HostParts()
 
 
 class Saved:
-    """A copy of a part in device memory, with its owner."""
+    """A part in the memory of a device, mostly a copy, with its owner."""
 
-    __slots__ = ("nbytes", "owner", "part")
+    __slots__ = ("device", "nbytes", "owner", "part")
 
-    def __init__(self, part: Part, owner: Any) -> None:
+    def __init__(self, part: Part, owner: Any, device: Device) -> None:
         self.part = part
         self.owner = owner
+        self.device = device
         self.nbytes = part.nbytes
 
     def __getitem__(self, index: tuple[Any, ...]) -> Saved:
         every = index if index[-1:] == (Ellipsis,) else (*index, Ellipsis)
-        return Saved(self.part[every], self.owner)
+        return Saved(self.part[every], self.owner, self.device)
 
 
 class DeviceParts:
@@ -171,9 +172,12 @@ class DeviceParts:
         if part.size:
             self._gather(Runs(part), address)
         copy = describe(address, part.nbytes, part.dtype, part.shape, packed_strides(part))
-        return Saved(copy[turned], allocation)
+        return Saved(copy[turned], allocation, self.device)
 
     def restore(self, part: Part, saved: Saved) -> None:
+        if saved.device is not self.device:
+            self._fetch(part, saved)
+            return
         _keep(part)
         part, turned = _forward(part)
         if part.size == 0:
@@ -196,7 +200,20 @@ class DeviceParts:
 
     def find(self, value: Any) -> Saved | None:
         part = foreign_part(self.device, value)
-        return None if part is None else Saved(part, value)
+        return None if part is None else Saved(part, value, self.device)
+
+    def _fetch(self, part: Part, saved: Saved) -> None:
+        """Copy a part of another device's memory; through the host if one of them has gaps."""
+        refuse(
+            "a copy from one device to another cannot be replayed",
+            "copy before or after the capture",
+        )
+        source = saved.part
+        if not (part.flags.c_contiguous and source.flags.c_contiguous):
+            self.write(part, DeviceParts(saved.device).read(source))
+        elif part.size:
+            to, of = address_of(part), address_of(source)
+            self.device.copy_from(to, saved.device, of, part.nbytes)
 
     def _gather(self, runs: Runs, packed: int) -> None:
         """Copy runs to contiguous memory."""

@@ -16,8 +16,8 @@ def _nothing() -> None:
 class Pending:
     """Errors that wait for the next synchronisation; launches of any thread add to them.
 
-    `watch` is called when an error is added, `unwatch` when none is left, so that readers need to
-    call `raise_first` only in between.
+    `watch` is called when an error is added, `unwatch` after all were removed, so that readers need
+    to call `raise_first` only in between.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class Pending:
         """Remove all errors; return the first, with a note about how many there were."""
         if not self._errors:
             return None
-        self.unwatch()
         errors = []
         while self._errors:
             errors.append(self._errors.popleft())
+        self.unwatch()
         return _with_count(errors)
 
     def raise_first(self) -> None:

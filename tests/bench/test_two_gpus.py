@@ -1,0 +1,18 @@
+"""The benchmark of two GPUs runs, and its results are right, on two GPUs of a fake driver."""
+
+from __future__ import annotations
+
+from bench import two_gpus
+from tests.codegen.on_emulated_gpu import emulated_gpu
+
+import octants as qd
+
+
+def test_it_measures_and_checks() -> None:
+    with emulated_gpu(devices=2, total=1 << 27) as fake:
+        qd.init(arch=qd.cuda, log_level="error")
+        found = two_gpus.measured(1 << 12, 64, 3, 20)
+        qd.sync()
+        assert not fake.problems
+    assert {unit for _, unit in found.values()} == {"GB/s", "us", "ms"}
+    assert all(number > 0 for number, _ in found.values())
