@@ -42,7 +42,7 @@ else:
     __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)
 
 __all__ = ["Graph", "capture", "do_while", "parallel", "parallel_context"]
-__path__: list[str] = []  # Python then asks `absent.Finder` for names that are not here
+__path__: list[str] = []  # so Python queries `AbsentModuleFinder` for missing names
 
 
 class Graph:
@@ -102,7 +102,7 @@ class Graph:
     __call__ = replay
 
     def _end(self, problem: str) -> None:
-        """Give everything up; an error."""
+        """Release everything, and raise an error; later replays raise it again."""
         self._replay = self._capture = None
         self._problem = problem
         self._foreign.clear()

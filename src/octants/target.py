@@ -81,7 +81,7 @@ class LaneCosts:
 class Vectors:
     """What decides, besides its code, whether a task runs in the lanes of vectors.
 
-    A vector has so many `lanes` of 32 bits, 0 where vectors are none to rely on. `simd` says
+    A vector has so many `lanes` of 32 bits, 0 where it cannot rely on vectors. `simd` says
     whether they are wanted: one of `AUTO`, `ALWAYS` and `NEVER`. Lanes can do the `operations` of
     these names. That is a tuple, since the text of this is part of the cache's keys.
     """

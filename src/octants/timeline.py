@@ -64,13 +64,13 @@ def active() -> Timeline | None:
 
 
 def activate(timeline: Timeline | None) -> None:
-    """Record in a timeline from now on, or nowhere."""
+    """Record in a timeline from now on; None ends that."""
     _Active.timeline = timeline
 
 
 @contextmanager
 def span(kind: str, name: str) -> Iterator[None]:
-    """Record what the body takes on the host, if there is a profiler."""
+    """Record the time that the body takes on the host, if there is a profiler."""
     timeline = _Active.timeline
     if timeline is None:
         yield

@@ -27,7 +27,7 @@ from octants.ir.core import Value
 
 
 class Reverser(Protocol):
-    """What is needed of `backward.Backward`."""
+    """What this module needs of `backward_sweep.Backward`."""
 
     builder: EntryBuilder
     facts: TaskFacts

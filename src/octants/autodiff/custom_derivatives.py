@@ -25,7 +25,7 @@ from octants.types.scalars import u1
 
 
 class Reverser(Protocol):
-    """What is needed of `backward.Backward`."""
+    """What this module needs of `backward_sweep.Backward`."""
 
     builder: EntryBuilder
     facts: TaskFacts

@@ -119,7 +119,7 @@ class BufferView(AnyBufferView):
             raise WrongArray(what, describe(arr), "a numpy array").at(None)
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))
         given = convert_array(what, arr, self.array.dtype)
-        if host_access_events.are_writes_observed():  # a tape is to know which elements change
+        if host_access_events.are_writes_observed():  # tell the tape which elements change
             for number in range(self.size):
                 self.array.write(given[number], (self.offset + number,))
         else:

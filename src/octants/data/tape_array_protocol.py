@@ -1,4 +1,4 @@
-"""What a tape needs of an array in memory: of Octants, numpy or torch."""
+"""The interface of arrays that a tape saves and restores: of Octants, numpy or torch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoredArray(ABC):
     @property
     @internal
     def shared_version(self) -> int:
-        """What torch counts of the writes through its tensors on this memory."""
+        """Torch's count of the writes through its tensors on this memory."""
         return 0
 
     @property
@@ -57,7 +57,7 @@ class StoredArray(ABC):
     @abstractmethod
     @internal
     def identity(self) -> Hashable:
-        """What is equal for two arrays exactly if they are the same memory."""
+        """A key that two arrays share exactly if they are the same memory."""
 
     @property
     @abstractmethod
@@ -68,7 +68,7 @@ class StoredArray(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """The bytes of the elements: what a snapshot takes."""
+        """The bytes of the elements, which a snapshot takes."""
 
     @abstractmethod
     @internal

@@ -71,7 +71,7 @@ class WrongOperandShape(UserError):
 
 
 class NotFactorized(UserError):
-    """A solver is asked for a solution of a matrix that it has not, or not successfully, read."""
+    """A solver has not factorised a matrix before it solves, or has failed to."""
 
     problem: str
     code = "OCT606"

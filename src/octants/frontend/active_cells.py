@@ -1,4 +1,4 @@
-"""What a kernel that is built knows of the sparse fields that it uses."""
+"""The active cells of sparse fields, as far as a kernel under construction knows them."""
 
 from __future__ import annotations
 

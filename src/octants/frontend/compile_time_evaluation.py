@@ -1,4 +1,4 @@
-"""What happens while the kernel is compiled: Python runs on Python objects."""
+"""Evaluates Python on Python objects while a kernel is compiled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def call(
 
 
 def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:
-    """What a Python object has in brackets."""
+    """The item of a Python object: ``x[index]``."""
     if type(base) is dict and isinstance(index, (str, int, float, tuple)) and index not in base:
         texts = [key for key in base if isinstance(key, str)]
         way_out = suggest(index, texts) if isinstance(index, str) else ""

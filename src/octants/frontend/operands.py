@@ -22,7 +22,7 @@ RunTime = Value | MatrixValue
 
 
 def operand(context: Context, x: Any) -> Any:
-    """What an operator works with: a Python number, a scalar, a vector or a matrix."""
+    """An operand of an operator: a Python number, a scalar, a vector or a matrix."""
     x = context.load(x)
     if is_number(x):
         return x.item() if hasattr(x, "item") else x

@@ -32,7 +32,7 @@ class Builder:
 
     @contextmanager
     def into(self, block: Block) -> Iterator[Block]:
-        """Build into another block for a while; afterwards the location is that from before."""
+        """Build into another block within a ``with``, and restore the location at its end."""
         outer, location = self.block, self.location
         self.block = block
         try:
@@ -88,7 +88,7 @@ class Builder:
         return self.binary("add", lhs, rhs)
 
     def add_fresh(self, before: Value, share: Value) -> Value:
-        """before + share, of a share that was built for this alone."""
+        """Build ``before + share``; nothing else uses `share`."""
         last = self.block.ops[-1] if self.contracts and self.block.ops else None
         if isinstance(last, ops.Binary) and last.result is share and last.fn == "mul":
             self.block.ops.pop()
@@ -124,12 +124,12 @@ class Builder:
         return self.append(ops.Bitcast(x, results=[Value(dtype)])).result
 
     def word(self, x: Value) -> Value:
-        """A number of any type as a u64: the bits of a float, what an integer is."""
+        """Build the u64 that holds a number: the bits of a float, the value of an integer."""
         bits = by_name(f"u{x.type.bits}") if x.type.is_float else x.type
         return self.cast(self.bitcast(x, bits), u64)
 
     def of_word(self, word: Value, dtype: DType) -> Value:
-        """The number of a type of which `word` made this."""
+        """Build the number of a type from the u64 that `word` made of it."""
         bits = by_name(f"u{dtype.bits}") if dtype.is_float else dtype
         return self.bitcast(self.cast(word, bits), dtype)
 

@@ -1,4 +1,4 @@
-"""Finds and stores what the cache has of one kernel for one key of arguments.
+"""Finds and stores one kernel in the cache, for one key of arguments.
 
 The first key is the hash of what is known before the kernel is built: its code, the types of its
 arguments, the options, the machine, the versions. It names a manifest: the paths to everything that

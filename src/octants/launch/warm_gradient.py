@@ -1,4 +1,4 @@
-"""Recognises the arguments of an earlier gradient, so that a warm one finds its reverse at once.
+"""Recognises the arguments of an earlier gradient, to reuse its compiled reverse.
 
 Programs for Quadrants call ``kernel.grad(...)`` with structs of hundreds of arrays, as often as
 they launch the kernel. The specialisation, the arrays with the same memory, and the compiled

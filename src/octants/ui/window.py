@@ -66,7 +66,7 @@ class Window:
         self._is_open = value
 
     def destroy(self) -> None:
-        """End: `running` is false from now on."""
+        """Close the window: `running` is false from now on."""
         self._is_open = False
 
     def get_window_shape(self) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class Window:
         return self.res
 
     def get_canvas(self) -> Canvas:
-        """What is drawn on."""
+        """The canvas of the window."""
         return self._canvas
 
     def get_scene(self) -> Scene:
@@ -151,7 +151,7 @@ class Canvas:
         return self._picture
 
     def set_background_color(self, color: Any) -> None:
-        """What a frame begins with."""
+        """Set the colour of a frame before anything is drawn."""
         self._background = from_floats(color)
         if self._picture is None:
             return

@@ -29,7 +29,7 @@ def make(shared: Shared, extents: tuple[int, int]) -> list[ArrayInfo]:
         shape = rng.choice([(first,), (second,), (first, second)])
         is_field = rng.random() < 0.5
         name = shared.fresh("t" if is_field else "y")
-        counts = not constant and rng.random() < 0.5  # accumulated to, and so larger
+        counts = not constant and rng.random() < 0.5  # accumulated to: larger values
         dtype = rng.choice(["qd.i32"] * 6 + ["qd.i64", "qd.u8", "qd.i16", "qd.u32"])
         high = (90 if first < 20 else 6000) if counts else 4
         arrays.append(ArrayInfo(name, "i", shape, (), is_field, 0, high, constant, dtype))

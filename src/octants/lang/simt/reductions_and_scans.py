@@ -1,4 +1,4 @@
-"""What the values of all lanes make, or of those up to the own one: a part of `subgroup`."""
+"""Reductions and scans over the lanes of a subgroup: a part of `subgroup`."""
 
 from __future__ import annotations
 

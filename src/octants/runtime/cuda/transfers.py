@@ -89,7 +89,7 @@ class PinnedRing:
             other = 1 - self._half
             if self._is_used[other]:
                 self._context.wait_for_event(self._events[other].value or 0)
-            self._half, self._used = other, 0  # not before: the wait can be interrupted
+            self._half, self._used = other, 0  # not earlier, since the wait can be interrupted
         start = self._host + self._half * _HALF + self._used
         self._used += -(-nbytes // 16) * 16
         return start

@@ -1,4 +1,4 @@
-"""Streams, events and graphs of devices that run all launches in one order.
+"""Streams, events and graphs for devices that run all launches in one order.
 
 A program that uses streams and events gets the same results there.
 """

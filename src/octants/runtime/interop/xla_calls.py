@@ -125,7 +125,7 @@ _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 
 
 class _Owner:
-    """What a program of JAX keeps alive."""
+    """An object that lives as long as the program of JAX that holds it."""
 
 
 class XlaCall:

@@ -1,4 +1,4 @@
-"""The GPU that Metal has, what it can do, and its queue of command buffers."""
+"""The GPU of a Mac: its features, and its queue of command buffers."""
 
 from __future__ import annotations
 
