@@ -316,7 +316,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Set all elements to a number, a vector or a matrix.
 
         Raises:
-            OctantsValueError: the value does not fit the elements.
+            OctantsValueError: the value has not the shape of an element.
+            OctantsRuntimeTypeError: it holds something that is no number.
         """
         if not is_ready(val, self.dtype):
             what = f"fill() of {self.describe()}"
