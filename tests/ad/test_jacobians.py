@@ -145,6 +145,22 @@ def test_mistakes(make: Any, text: str) -> None:
         make()
 
 
+@qd.kernel
+def noisy(x: vec, y: vec):
+    for i in x:
+        y[i] = x[i] ** 2 * qd.random(qd.f64)
+
+
+def test_all_directions_have_the_random_numbers_of_the_result() -> None:
+    x = np.linspace(1.0, 2.0, 20)
+    units, out = np.eye(20), {"y": "x"}
+    y, columns = qd.ad.jvp(noisy, out=out)(x, tangents={"x": units})
+    np.testing.assert_allclose(columns, np.diag(2 * y / x), rtol=1e-14)
+    other, rows = qd.ad.vjp(noisy, out=out)(x, adjoints=units)
+    np.testing.assert_allclose(rows["x"], np.diag(2 * other / x), rtol=1e-14)
+    assert (y != other).all()  # another call draws other numbers
+
+
 @pytest.mark.parametrize("given", [POINT, (POINT,), None])
 def test_directions_that_are_no_dictionary(given: Any) -> None:
     with pytest.raises(qd.OctantsCallError, match="OCT352: .*`tangents={'x': ...}`"):

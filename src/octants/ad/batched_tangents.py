@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_function import ArrayFunction
+from octants.ad.array_function import ArrayFunction, Evaluated
+from octants.ad.repeated_runs import run_each
 
 AT_ONCE = 8
 """The most directions of one launch. The values cost little beside so many tangents: more would
@@ -44,18 +45,18 @@ def push_forward(
     """
     runs = max(1, -(-count // AT_ONCE))
     at_once = max(1, -(-count // runs))
-    results: list[Any] = []
-    parts: list[list[Any]] = []
-    for run in range(runs):
-        part = {n: _part(each, run * at_once, at_once) for n, each in tangents.items()}
+
+    def run(first: int) -> Evaluated:
+        part = {name: _part(each, first, at_once) for name, each in tangents.items()}
         if at_once == 1:
             part = {name: each[0] for name, each in part.items()}
-        found = function.evaluate(bound, tangents=part, directions=at_once)
-        results = results or found.results
-        parts.append(found.tangents)
+        return function.evaluate(bound, tangents=part, directions=at_once)
+
+    found = run_each(run, range(0, runs * at_once, at_once))
     join = np.stack if at_once == 1 else np.concatenate
-    columns = zip(*parts, strict=True)
-    return results, [None if each[0] is None else join(each)[:count] for each in columns]
+    columns = zip(*(each.tangents for each in found), strict=True)
+    tangents_of_results = [None if each[0] is None else join(each)[:count] for each in columns]
+    return found[0].results, tangents_of_results
 
 
 def _part(tangents: np.ndarray[Any, Any], first: int, count: int) -> np.ndarray[Any, Any]:

@@ -12,6 +12,7 @@ from octants.ad.array_library_protocol import Shaped
 from octants.ad.batched_tangents import FORWARD_OVER_REVERSE, push_forward
 from octants.ad.jvp_vjp_hvp import HessianProduct
 from octants.ad.linear_operators import Product
+from octants.ad.repeated_runs import run_each
 from octants.ad.value_and_gradient import Array, LossFunction, differentiated, wanted_of
 from octants.ad.value_and_gradient import bind_arrays as bind
 from octants.deferred_import import Deferred
@@ -120,7 +121,7 @@ class _Point:
         return _joined(found, self._outputs, len(vectors))
 
     def _back(self, vectors: Array) -> Array:
-        return np.concatenate([self._back_along(each) for each in _each(vectors, self._outputs)])
+        return np.concatenate(run_each(self._back_along, _each(vectors, self._outputs)))
 
     def _back_along(self, given: Mapping[str, Array]) -> Array:
         adjoints = [given.get(name) for name in self._function.results]

@@ -9,6 +9,7 @@ import numpy as np
 
 from octants.ad.array_function import ArrayFunction
 from octants.ad.batched_tangents import push_forward
+from octants.ad.repeated_runs import run_each
 from octants.ad.value_and_gradient import (
     Array,
     LossFunction,
@@ -115,10 +116,10 @@ def vjp(
             results, found = made.pullback(bound, seeds, wanted)
             return _alone(results), found
         known = {name: seed for name, seed in zip(names, seeds, strict=True) if seed is not None}
-        runs = [
-            made.pullback(bound, [each.get(name) for name in names], wanted)
-            for each in _each(batch, known)
-        ]
+        runs = run_each(
+            lambda each: made.pullback(bound, [each.get(name) for name in names], wanted),
+            _each(batch, known),
+        )
         rows = {name: _stacked(batch, [found[name] for _, found in runs]) for name in wanted}
         return _alone(runs[0][0]), rows
 
@@ -138,7 +139,7 @@ class HessianProduct(LossFunction):
         given = directions_of(self._function, bound, direction, batch)
         if not batch:
             return self._product(bound, given)
-        runs = [self._product(bound, each) for each in _each(batch, given)]
+        runs = run_each(lambda each: self._product(bound, each), _each(batch, given))
         loss, gradients, _ = runs[0]
         found = [products for _, _, products in runs]
         return (

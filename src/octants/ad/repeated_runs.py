@@ -1,0 +1,38 @@
+"""Runs a function several times, for several directions, with the same random numbers.
+
+The result and all its derivatives must be those of one function. A launch draws random numbers by
+its number, so that each run gets the launch numbers of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from octants import driver
+from octants.ad.checkpointed_steps import next_launch_number
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run_each(run: Callable[[T], R], inputs: Iterable[T]) -> list[R]:
+    """Call a function for each of some inputs; its launches have the same numbers each time.
+
+    Args:
+        run: the function, which launches kernels.
+        inputs: its argument at each call.
+
+    Returns:
+        The results of the calls.
+    """
+    first = latest = next_launch_number()
+    results = []
+    for each in inputs:
+        driver.state.numbers = driver.launch_numbers(first)
+        try:
+            results.append(run(each))
+        finally:
+            latest = max(latest, next_launch_number())
+            driver.state.numbers = driver.launch_numbers(latest)
+    return results
