@@ -67,6 +67,11 @@ def tensor(
             array in another order than row-major is a field whatever the backend.
         needs_grad: allocate `x.grad`, of the same shape; needs a floating-point type.
         needs_dual: allocate `x.dual`, likewise.
+        device: the number of the GPU, where there are several; by default that of `init`.
+
+    Raises:
+        OctantsRuntimeTypeError: for a wrong dtype.
+        OctantsValueError: for a wrong shape, backend, layout or device.
     """
     options: dict[str, Any] = {"device": device}
     options |= {"needs_grad": needs_grad, "needs_dual": needs_dual}

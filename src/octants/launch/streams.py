@@ -123,7 +123,11 @@ class Event(_Queued):
         return self._point.handle
 
     def record(self, qd_stream: Stream | None = None) -> None:
-        """Record it after the present work of a stream."""
+        """Record it after the present work of a stream.
+
+        Raises:
+            OctantsRuntimeError: the stream belongs to another GPU than the event.
+        """
         self.require_alive()
         queue = queue_of(qd_stream)
         if qd_stream is not None and qd_stream.device != self.device:
