@@ -36,6 +36,7 @@ DIFFERENCES = {
     "signed_and_unsigned_together": "integers compare by value: -1 is below any u32",
     "floor_division_of_narrow_integers": "rounded down; there i8 gives 0 for -100 // 7",
     "integer_vectors": "as in Python; there constants are rounded towards zero, -7 // 2 to -3",
+    "casts_by_dtypes_as_functions": "the nearest number, 255; undefined there, 300.0 gives 44",
     "range_of_floats": "bounds of loops are integers, as in Python",
     "range_over_an_argument_of_i64": "the counter has the type of its bound; there it is an i32",
     # Mistakes that are errors here, and what is wrong without a word there.
@@ -123,7 +124,7 @@ def test_each_difference_has_a_reason() -> None:
     both = {name for name in refused if "error" in OURS[name] and "error" in THEIRS[name]}
     assert both == set(OTHER_CLASSES)
     assert set(THEIRS) == set(all_programs())
-    assert len(THEIRS) > 650
+    assert len(THEIRS) > 700
 
 
 def run(package: str, names: list[str]) -> dict[str, Any]:
