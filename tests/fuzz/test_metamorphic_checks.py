@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from octants.fuzz import transforms
+from octants.fuzz import field_ndarray_conversion
 from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status
 from octants.fuzz.metamorphic_checks import CHECKS, Checker
@@ -173,8 +173,8 @@ def test_a_program_gets_other_checks_for_each_seed() -> None:
 
 
 def test_fields_and_ndarrays_stand_for_each_other() -> None:
-    fields = transforms.as_fields(program())
-    ndarrays = transforms.as_ndarrays(program())
+    fields = field_ndarray_conversion.as_fields(program())
+    ndarrays = field_ndarray_conversion.as_ndarrays(program())
     assert fields is not None and ndarrays is not None
     assert "ndarray" not in fields.source
     assert "x = qd.Vector.field(2, FP" in fields.source

@@ -15,7 +15,7 @@ import pytest
 from octants import interpreter
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.codegen import arithmetic, memory
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.llvm import operations
 from octants.codegen.structured import operations as structured
 from octants.ir import ops

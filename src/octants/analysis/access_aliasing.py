@@ -1,7 +1,7 @@
 """Decides which accesses of a task may alias: within a work item, and between work items.
 
 Indices are compared as affine expressions modulo 2^32, since they wrap: see
-`affine_analysis` and `facts_from_bounds`.
+`affine_analysis` and `facts_from_valid_indices`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from octants.analysis.affine_analysis import INDEX_TYPES
 from octants.analysis.affine_arithmetic import Affine
-from octants.analysis.facts_from_bounds import InBounds
+from octants.analysis.facts_from_valid_indices import InBounds
 from octants.ir import ops
 from octants.ir.core import Task, Value
 
@@ -28,8 +28,8 @@ class EqualIndices(InBounds):
     def differ_exactly(self, one: Value, other: Value) -> bool:
         """Whether the difference of two indices is that of their expressions, and never wraps.
 
-        That is so of steady indices (`facts_from_bounds`), if there are two runs whose difference
-        is surely small.
+        That is so of steady indices (`facts_from_valid_indices`), if there are two runs whose
+        difference is surely small.
         """
         if not (self.is_steady(one) and self.is_steady(other)) or one.type is not other.type:
             return False

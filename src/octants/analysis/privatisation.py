@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field, replace
 
 from octants.analysis.affine_arithmetic import Affine
-from octants.analysis.facts_from_bounds import InBounds
+from octants.analysis.facts_from_valid_indices import InBounds
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value

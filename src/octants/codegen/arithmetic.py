@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Operand, register
 from octants.ir import ops
 from octants.ir.core import Block

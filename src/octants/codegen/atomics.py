@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen import arithmetic
-from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Operand, Pointer, UnaddressedElement, register
 from octants.codegen.memory import address_of
+from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.ir import ops
 from octants.types.scalars import DType, f16, u1, u8, u16, u32, u64
 

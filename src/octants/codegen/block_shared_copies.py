@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.codegen import atomics, memory
-from octants.codegen.bit_words import word_of
 from octants.codegen.block_shared_candidates import count
-from octants.codegen.function import ThreadFunction
+from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
+from octants.codegen.numbers_as_bits import word_of
 from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, i64, u32
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from octants.analysis.reductions import Reduction
 from octants.codegen import arithmetic, atomics, per_thread_reductions
-from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.function import Lanes, ThreadFunction
+from octants.codegen.function_emitter import Lanes, ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, register
 from octants.codegen.memory import address_of
+from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.ir import ops
 from octants.ir.cooperation import sizes
 from octants.ir.core import Operation, Task

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from octants import abi
 from octants.artifact import ParameterLayout, RecordBufferSizeInputs
-from octants.codegen.function import ThreadFunction
+from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode
 from octants.codegen.interleaved_record_buffer import retry_bit
 from octants.codegen.record_buffer_size_inputs import find_domain_inputs, find_size_inputs

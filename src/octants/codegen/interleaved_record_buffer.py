@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from octants import abi
 from octants.codegen import messages
-from octants.codegen.bit_words import from_word, to_word
-from octants.codegen.function import RecordBuffer, ThreadFunction
+from octants.codegen.function_emitter import RecordBuffer, ThreadFunction
 from octants.codegen.instruction_writer import Code, Operand, Pointer, ThreadCode
+from octants.codegen.numbers_as_bits import from_word, to_word
 from octants.ir.core import Record
 from octants.types.scalars import DType, i64, u1, u32, u64
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.codegen.bit_words import from_word, to_word, word_of
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import (
     Code,
     Operand,
@@ -14,6 +13,7 @@ from octants.codegen.instruction_writer import (
     ThreadCode,
     UnaddressedElement,
 )
+from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperation import words

@@ -11,7 +11,7 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import MessageFormat, overflow_message
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Code, Kind, Operand, Pointer, register
 from octants.codegen.message_formats import parts_of, shortened
 from octants.ir import ops

@@ -7,7 +7,7 @@ from typing import Any
 
 from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.memory import address_of
 from octants.ir import ops

@@ -15,7 +15,7 @@ from typing import Any
 
 from octants import abi
 from octants.codegen import messages
-from octants.codegen.function import FunctionEmitter
+from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Code, Operand, UnaddressedElement, register
 from octants.codegen.message_formats import memory_message
 from octants.codegen.recording_facts import counted_pushes, may_exceed_record_buffer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from octants.data import current_runtime, host_access_events, other_libraries
+from octants.data import current_runtime, host_access_events, torch_and_dlpack_conversion
 from octants.data.element_proxies import make_element
 from octants.data.errors import (
     CannotCopy,
@@ -423,9 +423,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         window = self.window()
         interface = None if device is None else window.interface()
         if interface is None or str(device) == "cpu":
-            return other_libraries.to_torch(self.to_numpy(), device)
+            return torch_and_dlpack_conversion.to_torch(self.to_numpy(), device)
         host_access_events.before_read(self)
-        return other_libraries.torch_of_memory(interface, window, self._device()).clone().to(device)
+        return (
+            torch_and_dlpack_conversion.torch_of_memory(interface, window, self._device())
+            .clone()
+            .to(device)
+        )
 
     def _share_torch(self, device: Any) -> Any:
         """The memory as a tensor; all of them have one counter of writes."""
@@ -435,7 +439,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             interface = window.interface()
             elements = self._shared() if interface is None else interface
             self.note_export()
-            self._tensor = other_libraries.torch_of_memory(elements, window, self._device())
+            self._tensor = torch_and_dlpack_conversion.torch_of_memory(
+                elements, window, self._device()
+            )
         tensor = self._tensor.detach()
         return tensor if device is None else tensor.to(device)
 
@@ -444,12 +450,12 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Copy a torch tensor of `shape` + `element_shape`, from any device, into this."""
         what = f"from_torch() of {self.describe()}"
         window = self.window()
-        is_tensor = other_libraries.is_torch_tensor(arr)
+        is_tensor = torch_and_dlpack_conversion.is_torch_tensor(arr)
         there = is_tensor and arr.device.type != "cpu" and window.find(arr)
         if there:
             self.write(there)
         else:
-            self._copy_in(what, other_libraries.torch_to_numpy(what, arr))
+            self._copy_in(what, torch_and_dlpack_conversion.torch_to_numpy(what, arr))
 
     def _shared(self) -> Array:
         return Tensor.to_numpy(self, copy=False)
@@ -473,9 +479,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Copy an array of another library, which offers ``__dlpack__``, into this."""
         what = f"from_dlpack() of {self.describe()}"
         window, device = self.window(), self._device()
-        there = None if device.shares_memory else other_libraries.import_array(device, what, source)
+        there = (
+            None
+            if device.shares_memory
+            else torch_and_dlpack_conversion.import_array(device, what, source)
+        )
         if there is None:
-            self._copy_in(what, other_libraries.from_dlpack(what, source))
+            self._copy_in(what, torch_and_dlpack_conversion.from_dlpack(what, source))
         elif (there.part.shape, there.part.dtype) == (window.shape, self.dtype.numpy):
             self.write(there)
         else:
@@ -554,7 +564,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     @property
     def shared_version(self) -> int:
         """What torch counts of the writes through its tensors on this memory."""
-        return other_libraries.writes_of(self._tensor)
+        return torch_and_dlpack_conversion.writes_of(self._tensor)
 
     @property
     def identity(self) -> Hashable:

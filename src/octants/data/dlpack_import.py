@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octants.data import current_runtime, other_libraries
+from octants.data import current_runtime, torch_and_dlpack_conversion
 from octants.data.axes import check_extents
 from octants.data.element_types import needed_companions, require_differentiable
 from octants.data.errors import CannotShare, WrongArray, WrongArrayOption, describe
@@ -85,7 +85,7 @@ def _import(device: Device, source: Any) -> dlpack.DlpackView:
         needed = "an array that offers `__dlpack__`"
         raise WrongArray(_WHAT, describe(source), needed).at(None)
     if where[0] in (dlpack.CPU[0], dlpack.PINNED) and device.shares_memory:
-        values = other_libraries.from_dlpack(_WHAT, source)
+        values = torch_and_dlpack_conversion.from_dlpack(_WHAT, source)
         address = values.__array_interface__["data"][0]
         is_read_only = not values.flags.writeable
         layout = address, values.shape, values.strides, values.dtype

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.data import current_runtime, other_libraries, tree
+from octants.data import current_runtime, torch_and_dlpack_conversion, tree
 from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
 from octants.data.component_fields import ComponentField, check_component
@@ -325,7 +325,7 @@ class MatrixField(Field[E]):
         `copy` is that of `Tensor.to_torch`.
         """
         if copy:
-            return other_libraries.to_torch(self.to_numpy(keep_dims), device)
+            return torch_and_dlpack_conversion.to_torch(self.to_numpy(keep_dims), device)
         tensor = self._share_torch(device)
         if keep_dims:
             return tensor.unsqueeze(-1) if self.ndim == 1 else tensor

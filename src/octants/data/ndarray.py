@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from octants.data import current_runtime, other_libraries
+from octants.data import current_runtime, torch_and_dlpack_conversion
 from octants.data.array_base import E, Tensor
 from octants.data.axes import check_shape
 from octants.data.element_types import (
@@ -180,7 +180,9 @@ class Ndarray(Tensor[E], NdarrayHandle):
         """What torch counts of the writes through its tensors on this memory."""
         if self.imported is None:
             return super().shared_version
-        return other_libraries.writes_of(self.imported.owner[1]) + super().shared_version
+        return (
+            torch_and_dlpack_conversion.writes_of(self.imported.owner[1]) + super().shared_version
+        )
 
     # -- elements -------------------------------------------------------------------------------
 

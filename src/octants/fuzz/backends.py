@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
-from octants.fuzz.transforms import ndarrays_of
 
 Arrays = dict[str, FloatArray]
 REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.fuzz import transforms
+from octants.fuzz import field_ndarray_conversion
 from octants.fuzz.backends import (
     FAST_SLACK,
     RACES,
@@ -116,8 +116,8 @@ CHECKS: dict[str, Check] = {
         [{"ad_stack_budget_bytes": size} for size in (20, 100, 1000)],
         forward=False,
     ),
-    "fields": Check("fields for ndarrays", transform=transforms.as_fields),
-    "ndarrays": Check("ndarrays for fields", transform=transforms.as_ndarrays),
+    "fields": Check("fields for ndarrays", transform=field_ndarray_conversion.as_fields),
+    "ndarrays": Check("ndarrays for fields", transform=field_ndarray_conversion.as_ndarrays),
     "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
     "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
@@ -210,7 +210,7 @@ class Checker:
             yield from _wrong("run 0", program, outcome, first, backend.slack)
             return
         changed = check.transform(program)
-        if changed is None or (check.arrays and not transforms.ndarrays_of(program)):
+        if changed is None or (check.arrays and not field_ndarray_conversion.ndarrays_of(program)):
             return
         other = check.others[program.seed // len(CHECKS) % len(check.others)]
         given = {**self._first(name).options, **other}

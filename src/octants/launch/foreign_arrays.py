@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants import driver
-from octants.data import other_libraries
+from octants.data import torch_and_dlpack_conversion
 from octants.data.tape_array_protocol import StoredArray
 from octants.launch.kernel_device import device_of_array
 from octants.runtime.arguments.parameters import is_torch
@@ -55,7 +55,7 @@ class ForeignArray(StoredArray):
 
     @property
     def shared_version(self) -> int:
-        return other_libraries.writes_of(self.owner)
+        return torch_and_dlpack_conversion.writes_of(self.owner)
 
     @property
     def identity(self) -> Hashable:

@@ -13,7 +13,7 @@ from typing import Any
 
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
-from octants.codegen.function import RecordBuffer
+from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.instruction_writer import Code
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.module_text import KernelText

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.codegen.function import RecordBuffer
+from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
 from octants.ir.core import Record

@@ -10,7 +10,7 @@ from octants.codegen.metal.library_text import EntryPoint, LibraryText
 from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.function import KernelContext
+from octants.codegen.structured.function_emitter import KernelContext
 from octants.ir.core import Module
 from octants.target import Target
 

@@ -13,7 +13,7 @@ from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.function import KernelContext
+from octants.codegen.structured.function_emitter import KernelContext
 from octants.ir.core import Module
 from octants.target import Target
 

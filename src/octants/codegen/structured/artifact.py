@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.artifact import Artifact, Dispatch
 from octants.codegen.recording_facts import recorded_loops
-from octants.codegen.structured.function import KernelContext
+from octants.codegen.structured.function_emitter import KernelContext
 from octants.codegen.written_ranges import written_ranges
 
 

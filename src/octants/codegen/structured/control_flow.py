@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octants.codegen.instruction_writer import Code, MutableSlot, Operand
-from octants.codegen.structured.function import StructuredFunction
+from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import DType

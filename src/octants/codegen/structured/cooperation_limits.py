@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.codegen.bit_words import word_of
+from octants.codegen.numbers_as_bits import word_of
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.cooperation import shared_array_refs, sizes, words

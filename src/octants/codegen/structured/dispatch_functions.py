@@ -24,7 +24,7 @@ from octants.codegen.structured.control_flow import is_less
 from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.cooperative_blocks import BarrierFunction, has_barriers
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
-from octants.codegen.structured.function import KernelContext, StructuredFunction
+from octants.codegen.structured.function_emitter import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir.cooperation import cooperates, shared_array_refs, sizes

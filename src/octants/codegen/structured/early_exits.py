@@ -11,7 +11,7 @@ from typing import Any
 
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.recording_facts import may_exceed_record_buffer
-from octants.codegen.structured.function import StructuredFunction
+from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1

@@ -6,7 +6,7 @@ import functools
 
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.instruction_writer import Operand, ThreadCode
-from octants.codegen.structured.function import StructuredFunction, register
+from octants.codegen.structured.function_emitter import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.lowering.math_function_bodies import lower_function

@@ -9,7 +9,7 @@ from octants.codegen.structured import (
     reductions,
     slow_path_speculation,
 )
-from octants.codegen.structured.function import HandlerTable
+from octants.codegen.structured.function_emitter import HandlerTable
 from octants.ir import ops
 
 TABLE: HandlerTable = {

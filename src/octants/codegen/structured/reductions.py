@@ -10,11 +10,11 @@ from typing import Any
 
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
-from octants.codegen.bit_words import word_of
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.codegen.memory import address_of
-from octants.codegen.structured.function import StructuredFunction, register
+from octants.codegen.numbers_as_bits import word_of
+from octants.codegen.structured.function_emitter import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Space
 from octants.types.scalars import u1, u32, u64

@@ -20,7 +20,7 @@ from octants.analysis.float_magnitudes import Magnitudes
 from octants.codegen import record_buffer_access, slow_path_speculation
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions
-from octants.codegen.structured.function import Speculation, StructuredFunction, register
+from octants.codegen.structured.function_emitter import Speculation, StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 from octants.types.scalars import u1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.codegen.function import RecordBuffer
+from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText

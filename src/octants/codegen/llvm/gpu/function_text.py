@@ -9,7 +9,7 @@ from typing import Any
 
 from octants import abi
 from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
-from octants.codegen.function import Lanes
+from octants.codegen.function_emitter import Lanes
 from octants.codegen.instruction_writer import ThreadCode
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module_text import KernelText

@@ -1,7 +1,7 @@
 """The interfaces of a function under construction, for the code generation that targets share.
 
-`codegen.llvm.function_text.FunctionText` and `codegen.structured.function.StructuredFunction`
-implement `FunctionEmitter`.
+`codegen.llvm.function_text.FunctionText` and
+`codegen.structured.function_emitter.StructuredFunction` implement `FunctionEmitter`.
 """
 
 from __future__ import annotations
