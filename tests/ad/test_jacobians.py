@@ -145,6 +145,34 @@ def test_mistakes(make: Any, text: str) -> None:
         make()
 
 
+def test_tangents_that_end_at_an_array_without_a_gradient_are_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    def through(x: Any, z: Any, *, needs_grad: bool) -> None:
+        y = qd.ndarray(qd.f64, 3, needs_grad=needs_grad)
+        squares(x, y)
+        doubled(y, z)
+
+    def ending(x: Any, z: Any) -> None:
+        through(x, z, needs_grad=False)
+
+    def right(x: Any, z: Any) -> None:
+        through(x, z, needs_grad=True)
+
+    def constant(x: Any, z: Any) -> None:
+        y = qd.ndarray(qd.f64, 3)
+        y.fill(2.0)
+        squares(y, z)
+        squares(x, z)
+
+    for function in (right, constant):
+        qd.ad.jacobian(function, out={"z": "x"}, mode="forward")(PLACE)
+    assert not [each for each in recwarn if issubclass(each.category, qd.OctantsWarning)]
+    for mode in ("forward", "reverse"):
+        with pytest.warns(qd.OctantsWarning, match="the gradient ends at `y`.*kernel `doubled`"):
+            qd.ad.jacobian(ending, out={"z": "x"}, mode=mode)(PLACE)
+
+
 @qd.kernel
 def noisy(x: vec, y: vec):
     for i in x:

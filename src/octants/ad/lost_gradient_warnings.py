@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
@@ -43,6 +43,15 @@ class GradientFlow:
         """Whether a launch ends a gradient, or lets later launches end one."""
         return bool(self.ends_within or (self.reads_active and self.writes_plain))
 
+    def with_active(self, positions: Collection[int]) -> GradientFlow:
+        """The flow of a launch in which other arrays are active: those at some positions."""
+        active = frozenset(positions)
+        reads, writes = self.reads_active | self.reads_plain, self.writes_active | self.writes_plain
+        within = tuple(k for k in self.ends_within if k not in active) if active else ()
+        return GradientFlow(
+            reads & active, reads - active, writes & active, writes - active, within
+        )
+
 
 class GradientEnds:
     """The arrays without gradients whose values depend on arrays with gradients.
@@ -62,7 +71,15 @@ class GradientEnds:
             specialisation: the kernel that is launched.
             memories: its arrays, by position.
         """
-        flow = flow_of(specialisation)
+        self.observe_flow(flow_of(specialisation), specialisation, memories)
+
+    def observe_flow(
+        self,
+        flow: GradientFlow,
+        specialisation: Specialisation,
+        memories: Mapping[int, TapedMemory],
+    ) -> None:
+        """Do the same for a launch whose active arrays are those of a flow."""
         reads = [memories[k] for k in sorted(flow.reads_plain) if self._holds(memories[k])]
         if flow.writes_active:
             for memory in reads:
@@ -101,8 +118,8 @@ class GradientEnds:
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
         name = self.holds.get(memory.key, memory.name)
         warnings.warn(
-            f"the gradient ends at `{name}`, which has none: a launch on the"
-            f" tape wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
+            f"the gradient ends at `{name}`, which has none: a launch"
+            f" wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
             " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
             OctantsWarning,
             stacklevel=levels_to_the_user(),

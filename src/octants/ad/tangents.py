@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
+from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.tape import Tape
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.host_access_events import HostWrite, forget, observe_writes
@@ -73,6 +74,7 @@ class Tangents:
         self._returned = returned
         self._known: dict[Any, tuple[TapedMemory, Ndarray]] = {}
         self._untracked = UntrackedWrites()
+        self._ends = GradientEnds()
         self._paused = 0
         self._thread = threading.get_ident()
         self._around: Any = None
@@ -138,6 +140,9 @@ class Tangents:
         memories = memories_of(specialisation, arguments)
         self._check_untracked()
         chosen = self._tangents(specialisation, memories)
+        if self.tape is None:  # else it observes the launch
+            flow = flow_of(specialisation).with_active(chosen)
+            self._ends.observe_flow(flow, specialisation, memories)
         if not chosen:
             return self._pass_on(specialisation, arguments)
         merged = merge_aliases(specialisation, equals_of(specialisation, memories))
@@ -255,6 +260,8 @@ class Tangents:
             tangent = self._make(memory, array.dtype, array.element_shape, array.device)
             known = memory, tangent
         self._untracked.see_host_write(memory, is_done=write.is_done)
+        if not write.region:
+            self._ends.forget(memory)
         if known is not None and source is not None:
             known[1].copy_from(source[1])
         elif known is not None:
