@@ -51,6 +51,8 @@ def define(text: str, name: str = "kernel", file: str = "", **names: Any) -> typ
 class Field(FieldHandle):
     """A dense field, row-major, for tests: `data` is its memory."""
 
+    device = 0
+
     def __init__(
         self, dtype: DType, shape: tuple[int, ...], element_shape: tuple[int, ...] = ()
     ) -> None:
