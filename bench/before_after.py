@@ -30,7 +30,7 @@ from workers import outcome
 
 HERE = Path(__file__).parent
 EXAMPLES = ("billiard", "mpm", "seir", "sph")
-COMPILED = (("loops", 6), ("while_loops", 6), ("straight", 1000), ("chain", 1000))
+COMPILED = (("loops", 6), ("while_loops", 6), ("straight", 1000), ("chain", 1000), ("layers", 2))
 PARTS = ("bytecodes", "import", "start", "compile", "examples", "tapes", "rows", "launches")
 SLOW, RUNS = 1.10, 1.05
 """How far the ratio of a row may go: of what is done once, and of what is repeated."""

@@ -143,7 +143,7 @@ def measure(options):
         sources["before"] = options.before / "src"
     workers = {name: start(source, options.arch) for name, source in sources.items()}
     found = {}
-    for _ in range(ROUNDS):
+    for _ in range(options.rounds):
         for name in options.programs:
             for length in options.lengths:
                 for state, worker in workers.items():
@@ -177,6 +177,7 @@ def main():
     parser.add_argument("--before", type=Path, help="another checkout, to compare with")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--programs", nargs="+", default=["product", "recurrence", "in place"])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--save", type=Path, help="a folder for the table")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
