@@ -17,7 +17,10 @@ class NestedTape(UserError):
     code = "OCT310"
     exception = OctantsRuntimeError
     title = "a tape or forward mode is active already; they cannot be nested"
-    remedy = "leave the outer one first; a tape takes several losses: `loss=[...]`"
+    remedy = (
+        "leave the outer one first; a tape takes several losses: `loss=[...]`; for second"
+        " derivatives, use `qd.ad.hvp` or `qd.ad.hessian`"
+    )
 
 
 class TapeIsUsed(UserError):
