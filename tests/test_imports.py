@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cache",
         "frontend",
         "interpreter",
-        "lockstep_interpreter",
+        "block_interpreter",
         "runtime",
         "simplify",
         "pass_context",

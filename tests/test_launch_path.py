@@ -33,7 +33,7 @@ ON_CPU, ON_GPU = paths_of(SECTION)
 SHARED = ON_CPU[: ON_CPU.index("driver.compile_module") + 1]
 PACKAGES = (
     "ad|algorithms|analysis|api|artifact|autodiff|backends|cache|codegen|data|driver|frontend|graph"
-    "|fuzz|interpreter|ir|lang|launch|linalg|lockstep_interpreter|lowering|mathlib|passes|pipeline|runtime"
+    "|fuzz|interpreter|ir|lang|launch|linalg|block_interpreter|lowering|mathlib|passes|pipeline|runtime"
     "|simplify|target|types"
 )
 _numbers = itertools.count()

@@ -167,11 +167,13 @@ from octants.launch.streams import Event as Event
 from octants.launch.streams import Stream as Stream
 from octants.launch.streams import create_event as create_event
 from octants.launch.streams import create_stream as create_stream
-from octants.types.annotations import SparseMatrixBuilderAnnotation as sparse_matrix_builder  # noqa: F401, N813
-from octants.types.annotations import ref as ref
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix
 from octants.types.matrix_values import Vector as Vector
+from octants.types.parameter_annotations import (
+    SparseMatrixBuilderAnnotation as sparse_matrix_builder,  # noqa: F401, N813
+)
+from octants.types.parameter_annotations import ref as ref
 from octants.types.structs import Struct as Struct
 from octants.version import __version__ as __version__
 
@@ -206,7 +208,7 @@ if TYPE_CHECKING:
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex
 else:
-    from octants.types.annotations import Template as Template
+    from octants.types.parameter_annotations import Template as Template
     from octants.types.primitive_types import *  # noqa: F403
     from octants.types.structs import dataclass as dataclass
 

@@ -1,7 +1,7 @@
 """Runs a module in plain Python: the living definition of every operation.
 
 Slow and simple on purpose. Parallel loops run in order; a backend may run them in any order. Work
-items that work together run side by side, in `lockstep_interpreter`.
+items that work together run side by side, in `block_interpreter`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
+from octants.block_interpreter import EndOfItem, run_blocks, undefined_arrays
 from octants.ir import ops, scalar_semantics
-from octants.ir.cooperation import cooperates, local_arrays
+from octants.ir.cooperative_tasks import cooperates, local_arrays
 from octants.ir.core import (
     ArrayRef,
     Block,
@@ -26,7 +27,6 @@ from octants.ir.core import (
     Value,
 )
 from octants.ir.random_draws import drawn, stream
-from octants.lockstep_interpreter import EndOfItem, run_blocks, undefined_arrays
 from octants.mathlib.evaluate_with_numpy import evaluate
 from octants.mathlib.function_registry import function
 from octants.types.scalars import convert

@@ -12,7 +12,7 @@ from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.analysis.index_ranges import LARGEST_INDEX
 from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.launch.foreign_arrays import ForeignArray
+from octants.launch.taped_foreign_arrays import ForeignArray
 from octants.launch.taped_memory import TapedMemory
 from tests.seeds import seeds
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
-from octants.autodiff import unrolling
+from octants.autodiff import records_in_registers
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -42,10 +42,10 @@ TURNS = 4
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of four turns, of whatever there is in them."""
-    monkeypatch.setattr(unrolling, "MAX_ITERATIONS", TURNS)
-    monkeypatch.setattr(unrolling, "MAX_WORK", 1 << 20)
-    monkeypatch.setattr(unrolling, "MAX_WORK_IN_TASK", 1 << 20)
-    monkeypatch.setattr(unrolling, "REGISTERS", 1 << 20)
+    monkeypatch.setattr(records_in_registers, "MAX_ITERATIONS", TURNS)
+    monkeypatch.setattr(records_in_registers, "MAX_WORK", 1 << 20)
+    monkeypatch.setattr(records_in_registers, "MAX_WORK_IN_TASK", 1 << 20)
+    monkeypatch.setattr(records_in_registers, "REGISTERS", 1 << 20)
 
 
 def _kinds(module: Module) -> Counter[str]:
@@ -199,12 +199,12 @@ def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     ):
         with monkeypatch.context() as patch:
             for name, most in limits.items():
-                patch.setattr(unrolling, name, most)
+                patch.setattr(records_in_registers, name, most)
             module = differentiate(
                 recurrence(), whole_record_bytes=1, local_record_bytes=256
             ).module
             assert _kinds(module) == {"local": 1, REST: 1, CHECKPOINT: 1}
-            patch.setattr(unrolling, "MAX_DUPLICATED_WORK", 8)
+            patch.setattr(records_in_registers, "MAX_DUPLICATED_WORK", 8)
             module = differentiate(
                 recurrence(), whole_record_bytes=1, local_record_bytes=256
             ).module
@@ -213,7 +213,7 @@ def test_work_that_is_written_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("trips", [0, 15, 16, 17, 40])
 def test_blocks_that_are_not_written_out(trips: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unrolling, "MAX_WORK", 0)
+    monkeypatch.setattr(records_in_registers, "MAX_WORK", 0)
     wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
     with strict_records() as records:
         found, nbytes = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 256)

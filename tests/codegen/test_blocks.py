@@ -18,13 +18,13 @@ from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.ir import ops
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Companion
 from octants.lang.directives import loop_config, static
 from octants.lang.simt import block, grid, subgroup
 from octants.pipeline import Stage, finish, lower
 from octants.target import Capabilities
-from octants.types.annotations import NdarrayAnnotation as Array
+from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.autodiff.reversing import differentiate
 from tests.codegen.blocks import BlockThreads

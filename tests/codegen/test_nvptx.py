@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from octants.autodiff import unrolling
+from octants.autodiff import records_in_registers
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
@@ -157,7 +157,7 @@ def test_registers_hold_what_short_blocks_record(
 ) -> None:
     module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert ".local" not in assemble(module, capability, tmp_path)
-    monkeypatch.setattr(unrolling, "MAX_WORK", 0)
+    monkeypatch.setattr(records_in_registers, "MAX_WORK", 0)
     module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert ".local" in assemble(module, capability, tmp_path)
 

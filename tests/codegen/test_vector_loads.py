@@ -10,7 +10,7 @@ import pytest
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.builder import Builder
-from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Companion, Module, Space, Value
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, f32, f64, i32, i64, u32

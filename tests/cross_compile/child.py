@@ -19,7 +19,7 @@ from pathlib import Path
 from octants import pipeline
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.recursion_limit import deep_recursion
-from octants.ir.cooperation import cooperates, sizes
+from octants.ir.cooperative_tasks import cooperates, sizes
 from octants.ir.core import Module
 from octants.ir.parser import ParseError, parse
 from octants.options import Options

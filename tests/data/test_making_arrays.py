@@ -27,11 +27,11 @@ from octants.diagnostics.exceptions import (
 from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.runtime.devices.null import NullDevice
 from octants.types import default_types
-from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.enums import Layout
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
+from octants.types.parameter_annotations import AnyTensor
 from octants.types.scalars import f16, f32, f64, i32, i64, u1
 from octants.types.specialisation_signature import FieldHandle, NdarrayHandle, NdarrayType
 from tests.devices import shares_memory

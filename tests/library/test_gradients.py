@@ -8,7 +8,7 @@ import pytest
 import octants.lang.exported_names as qd
 from octants import types
 from octants.lang.directives import static
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from tests.library.kernels import derivatives
 
 random = np.random.default_rng(11)

@@ -9,7 +9,7 @@ import octants.lang.exported_names as qd
 from octants import types
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.lang.directives import static
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.types.scalars import f32, f64
 from tests.library.kernels import run
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from octants.lang.directives import loop_config, ndrange, static, template
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.simt import block, grid
 from octants.target import Blocks
-from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.matrix_types import vector
 from octants.types.matrix_values import Vector
+from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f64, i32, i64
 from tests.frontend.frontend_programs import func
 from tests.simt.kernels import run

@@ -7,12 +7,12 @@ import pytest
 
 from octants import interpreter
 from octants.analysis.uniformity import Uniformity
+from octants.block_interpreter import Divergence
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import InvalidIR, Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.lockstep_interpreter import Divergence
 from octants.passes.check_bounds import check_bounds
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_summation_order import fix_summation_order

@@ -11,8 +11,8 @@ from octants.lang.directives import loop_config
 from octants.lang.scalar_functions import popcnt
 from octants.lang.simt import subgroup, warp
 from octants.target import Blocks
-from octants.types.annotations import NdarrayAnnotation as Array
 from octants.types.matrix_values import Vector
+from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import i32, u32
 from tests.simt.kernels import run
 

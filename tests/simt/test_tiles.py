@@ -12,7 +12,7 @@ from octants.lang.linear_algebra import outer
 from octants.lang.scalar_functions import min as smaller
 from octants.lang.simt import Tile16x16, Tile32x32, block
 from octants.target import Blocks
-from octants.types.annotations import NdarrayAnnotation as Array
+from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f32, f64
 from tests.devices import on_cpu
 from tests.frontend.frontend_programs import func

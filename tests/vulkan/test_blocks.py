@@ -22,7 +22,7 @@ from octants.lang.simt import block, subgroup
 from octants.pipeline import Stage, finish
 from octants.runtime.vulkan import structures as vk
 from octants.target import Blocks, Target
-from octants.types.annotations import NdarrayAnnotation as Array
+from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f64, i8, i32
 from tests.autodiff.reversing import differentiate
 from tests.codegen.test_blocks import CASES

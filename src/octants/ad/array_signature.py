@@ -15,9 +15,9 @@ from octants.diagnostics.kernel_as_function_errors import (
     WrongOutput,
 )
 from octants.launch.kernel import BoundKernel, Kernel
-from octants.runtime.arguments.signatures import bind_arguments
-from octants.types.annotations import NdarrayAnnotation
+from octants.runtime.arguments.kernel_signatures import bind_arguments
 from octants.types.default_types import resolve
+from octants.types.parameter_annotations import NdarrayAnnotation
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import ScalarType
 

@@ -24,8 +24,8 @@ from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.tape_errors import DerivativeInMemory, OverlapOnTape, PartialOverlap
 from octants.ir.core import Companion, Module
-from octants.launch.foreign_arrays import ForeignArray
 from octants.launch.specialisation import Specialisation
+from octants.launch.taped_foreign_arrays import ForeignArray
 from octants.launch.taped_memory import TapedMemory, memory_of
 from octants.runtime.memory.host import describe, shares_memory
 

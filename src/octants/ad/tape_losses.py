@@ -19,9 +19,9 @@ from octants.diagnostics.tape_errors import (
     WrongLoss,
 )
 from octants.ir.core import Companion
-from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import adjoint_seed
+from octants.launch.taped_foreign_arrays import ForeignArray, foreign_array
 from octants.runtime.arguments.conversions import with_gradient
 from octants.runtime.arguments.parameters import is_torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
 

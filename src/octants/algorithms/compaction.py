@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants.algorithms.chunks import count_of, last_of, size_of
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import max as larger
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import i32, u32
 
 

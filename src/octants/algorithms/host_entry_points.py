@@ -12,7 +12,7 @@ from octants.data.array_base import Tensor
 from octants.data.ndarray import make_ndarray, ndarray
 from octants.diagnostics.library_errors import WrongAlgorithmArray
 from octants.launch.kernel import Kernel
-from octants.types.annotations import AnyTensor, CompileTime
+from octants.types.parameter_annotations import AnyTensor, CompileTime
 from octants.types.scalars import i32, u32
 
 

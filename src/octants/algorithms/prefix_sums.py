@@ -15,10 +15,10 @@ from typing import Any
 from octants.algorithms.chunks import count_of, last_of, size_of
 from octants.algorithms.reductions import GREATEST, LEAST, NUMBERS
 from octants.lang.directives import static_assert
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 
 
 def exclusive_scan_scratch_slots(n: int, log256_max_n: int | None = None) -> int:  # noqa: ARG001

@@ -6,10 +6,10 @@ from typing import Any
 
 from octants.algorithms.chunks import count_of, last_of, size_of
 from octants.lang.directives import static, static_assert
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import bit_cast
 from octants.lang.scalar_functions import select as choose
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 _DIGITS = 256  # values of the eight bits by which a pass sorts

@@ -8,8 +8,8 @@ import numpy as np
 
 from octants.lang.atomics_and_random import atomic_add, atomic_max, atomic_min
 from octants.lang.directives import static_assert
-from octants.lang.function_marks import library_function
-from octants.types.annotations import CompileTime
+from octants.lang.library_function_marks import library_function
+from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import DType, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 NUMBERS = (i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64)

@@ -18,7 +18,7 @@ from typing import Any
 
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.types.scalars import u1
 

@@ -23,7 +23,7 @@ from octants.analysis.access_aliasing import ElementAliasing
 from octants.analysis.index_enumeration import Enumeration, Executions
 from octants.analysis.packed_word_races import PackedWords, overlapping
 from octants.ir import ops
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Array, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 

@@ -28,7 +28,7 @@ from octants.autodiff import subgroup_adjoints
 from octants.autodiff.activity import ActivityFlow, propagate_activity
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
-from octants.ir.cooperation import cooperates, is_cooperative, shared_arrays
+from octants.ir.cooperative_tasks import cooperates, is_cooperative, shared_arrays
 from octants.ir.core import Array, Block, Operation, Space, Task, Value
 from octants.ir.ops.cooperation import SHUFFLES
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable
 
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.ir import ops
-from octants.ir.cooperation import cooperates
+from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Array, Block, Companion, Space, Task
 
 _Element = tuple[Array, tuple[Hashable, ...]]

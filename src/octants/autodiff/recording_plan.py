@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from typing import Any
 
-from octants.autodiff import unrolling
+from octants.autodiff import records_in_registers
 from octants.autodiff.stored_nests import IN_CACHE, StoredNests, find_stored_nests
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
@@ -93,15 +93,15 @@ def _plan_local(
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
     local, in_blocks, fixed_length, unrolled = {}, set(), set(), set()
-    left = unrolling.MAX_WORK_IN_TASK
+    left = records_in_registers.MAX_WORK_IN_TASK
     for op, stride in strides.items():
-        length = unrolling.unrolled_iterations(op, stride, left)
+        length = records_in_registers.unrolled_iterations(op, stride, left)
         if length:
             unrolled.add(op)
-            left -= length * unrolling.work_of(op.regions[-1])
+            left -= length * records_in_registers.work_of(op.regions[-1])
         else:
             length = min(MAX_BLOCK, max(MIN_BLOCK, machine.local_record_bytes // stride))
-        if op in unrolled or unrolling.is_worth_duplicating(op):
+        if op in unrolled or records_in_registers.is_worth_duplicating(op):
             fixed_length.add(op)
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]

@@ -21,11 +21,11 @@ import numpy as np
 
 from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
-from octants.lang.function_marks import home_of, marked_function, note_compiled
-from octants.types.annotations import NdarrayAnnotation, Template, resolve_annotation
+from octants.lang.library_function_marks import home_of, marked_function, note_compiled
 from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
+from octants.types.parameter_annotations import NdarrayAnnotation, Template, resolve_annotation
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import (
     FieldHandle,

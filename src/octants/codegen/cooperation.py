@@ -17,7 +17,7 @@ from octants.codegen.instruction_writer import Operand, ThreadCode, register
 from octants.codegen.memory import address_of
 from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.ir import ops
-from octants.ir.cooperation import sizes
+from octants.ir.cooperative_tasks import sizes
 from octants.ir.core import Operation, Task
 from octants.ir.ops.cooperation import SCANS
 from octants.types.scalars import DType, f32, i32, i64, u1, u32, u64

@@ -16,7 +16,7 @@ from octants.codegen.instruction_writer import (
 from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
-from octants.ir.cooperation import words
+from octants.ir.cooperative_tasks import words
 from octants.ir.core import Array, ArrayRef, Companion, Operation, Space, Value
 from octants.types.layouts import Layout, Strided, Term
 from octants.types.scalars import DType, f16, i64, u1, u8, u16, u32, u64

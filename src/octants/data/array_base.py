@@ -35,9 +35,9 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
 from octants.runtime.device import Device
-from octants.types.annotations import AnyTensor
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
+from octants.types.parameter_annotations import AnyTensor
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:

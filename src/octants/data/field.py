@@ -10,7 +10,7 @@ import numpy as np
 from octants.data import current_runtime, torch_and_dlpack_conversion, tree
 from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
-from octants.data.component_fields import ComponentField, check_component
+from octants.data.component_views import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_element_access import ElementRange, HostWindow
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode

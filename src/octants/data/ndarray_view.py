@@ -10,7 +10,7 @@ import numpy as np
 from octants.data import host_access_events
 from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
 from octants.data.host_value_conversion import check_shape, convert_array, convert_element
-from octants.types.annotations import AnyBufferView, BufferViewAnnotation
+from octants.types.parameter_annotations import AnyBufferView, BufferViewAnnotation
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import NdarrayHandle
 

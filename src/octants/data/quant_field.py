@@ -10,7 +10,7 @@ import numpy as np
 
 from octants.data import current_runtime
 from octants.data.array_base import Array, Tensor
-from octants.data.component_fields import check_component
+from octants.data.component_views import check_component
 from octants.data.errors import (
     CannotShare,
     NotDifferentiable,

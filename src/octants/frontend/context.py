@@ -39,7 +39,7 @@ from octants.frontend.thread_block_loops import BlockLoop
 from octants.frontend.unspecialised_numbers import HostNumber, HostNumbers
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
-from octants.lang.function_marks import is_library_function
+from octants.lang.library_function_marks import is_library_function
 from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned

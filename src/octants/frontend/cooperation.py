@@ -23,7 +23,7 @@ from octants.frontend.context import Context
 from octants.frontend.expression_values import ArrayReference, MatrixValue, describe, is_number
 from octants.frontend.operands import RunTime, elementwise, operand
 from octants.frontend.thread_block_loops import BlockLoop
-from octants.ir.cooperation import nbytes, shared_arrays
+from octants.ir.cooperative_tasks import nbytes, shared_arrays
 from octants.ir.core import Block, Task, Value
 from octants.ir.ops.cooperation import BITWISE, REDUCTIONS, SHUFFLES
 from octants.lang.simt import block, grid, subgroup

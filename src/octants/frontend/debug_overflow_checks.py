@@ -14,7 +14,7 @@ import linecache
 
 from octants.frontend.context import Context
 from octants.ir.core import Value
-from octants.lang.function_marks import is_library_function
+from octants.lang.library_function_marks import is_library_function
 from octants.types.scalars import DType, Kind, i64, integer_range, u64
 
 _CHECKED = {

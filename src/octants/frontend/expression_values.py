@@ -21,7 +21,7 @@ import numpy as np
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Array, Companion, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.annotations import BufferViewAnnotation
+from octants.types.parameter_annotations import BufferViewAnnotation
 from octants.types.scalars import DType
 
 

@@ -23,11 +23,11 @@ from octants.frontend.context import Context
 from octants.frontend.expression_values import is_number
 from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.ir.core import Value
-from octants.lang.function_marks import is_library_function, marked_function, note_compiled
+from octants.lang.library_function_marks import is_library_function, marked_function, note_compiled
 from octants.lazy_dataclass import dataclass
-from octants.types.annotations import Template, resolve_annotation
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
+from octants.types.parameter_annotations import Template, resolve_annotation
 from octants.types.structs import StructType
 
 DEEPEST = 100

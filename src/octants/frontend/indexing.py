@@ -34,8 +34,8 @@ from octants.frontend.expression_values import (
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, HostNumber
 from octants.ir.core import Array, Space, Value
-from octants.types.annotations import SparseMatrixBuilderAnnotation
 from octants.types.matrix_values import Matrix
+from octants.types.parameter_annotations import SparseMatrixBuilderAnnotation
 from octants.types.scalars import Kind, i32, i64, integer_range
 from octants.types.swizzles import positions
 

@@ -35,7 +35,7 @@ from octants.frontend.print_and_assert import format_string
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Value
 from octants.lang import directives
-from octants.lang.function_marks import is_library_function
+from octants.lang.library_function_marks import is_library_function
 from octants.types.matrix_values import Matrix
 
 __all__ = ["WORDS", "format_string"]

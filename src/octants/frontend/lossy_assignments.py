@@ -26,7 +26,7 @@ from octants.frontend.expression_values import (
     plain,
 )
 from octants.ir.core import Value
-from octants.lang.function_marks import is_library_function
+from octants.lang.library_function_marks import is_library_function
 from octants.types.scalars import DType, Kind, integer_range
 
 _WRAPPING = ("add", "sub", "mul", "and", "or", "xor")

@@ -37,7 +37,7 @@ from octants.frontend.expression_values import (
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.ir.core import Companion, Value
-from octants.lang.function_marks import marked_function
+from octants.lang.library_function_marks import marked_function
 from octants.lazy_dataclass import dataclass
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix

@@ -20,7 +20,7 @@ from octants.frontend.expression_values import ArrayReference, is_run_time
 from octants.frontend.functions import is_marked
 from octants.frontend.name_resolution import BoundFunction
 from octants.frontend.python_object_conversion import wrap
-from octants.lang.function_marks import home_of
+from octants.lang.library_function_marks import home_of
 from octants.types.compile_time_reads import Read
 from octants.types.specialisation_signature import (
     FieldHandle,

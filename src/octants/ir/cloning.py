@@ -7,7 +7,7 @@ from collections.abc import Container
 from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cooperation import first_cooperative
+from octants.ir.cooperative_tasks import first_cooperative
 from octants.ir.core import Array, Block, Module, Operation, Space, Task, Value, rebuild
 
 

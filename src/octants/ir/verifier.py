@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.ir.cooperation import verify_task
+from octants.ir.cooperative_tasks import verify_task
 from octants.ir.core import Array, Block, InvalidIR, Module, Operation, Value
 from octants.ir.ops import Yield
 from octants.ir.printer import Printer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import grouped
-from octants.lang.function_marks import kernel_only, library_function
+from octants.lang.library_function_marks import kernel_only, library_function
 
 
 @kernel_only

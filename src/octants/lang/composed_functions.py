@@ -6,7 +6,7 @@ from math import pi
 from typing import Any
 
 from octants.lang.atomics_and_random import random
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import abs, cast, cos, exp2, floor, log, log2, select, sqrt  # noqa: A004
 
 

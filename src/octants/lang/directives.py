@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from octants.lang.function_marks import kernel_only
-from octants.types.annotations import Template
+from octants.lang.library_function_marks import kernel_only
 from octants.types.matrix_values import Matrix
+from octants.types.parameter_annotations import Template
 
 __all__ = [
     "block_dim",

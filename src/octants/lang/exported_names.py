@@ -75,10 +75,10 @@ from octants.lang.sparse import deactivate as deactivate
 from octants.lang.sparse import is_active as is_active
 from octants.lang.sparse import length as length
 from octants.lang.sparse import no_activate as no_activate
-from octants.types.annotations import Template as Template
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix
 from octants.types.matrix_values import Vector as Vector
+from octants.types.parameter_annotations import Template as Template
 from octants.types.primitive_types import f16 as f16
 from octants.types.primitive_types import f32 as f32
 from octants.types.primitive_types import f64 as f64

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static, static_assert
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import abs, as_floats, max, select, sqrt, stop_grad  # noqa: A004
 from octants.types.matrix_values import Matrix, Vector
 

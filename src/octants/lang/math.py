@@ -13,7 +13,7 @@ from math import pi as pi
 from typing import Any
 
 from octants.lang import scalar_functions
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import acos as acos
 from octants.lang.scalar_functions import asin as asin
 from octants.lang.scalar_functions import atan2 as atan2

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.lang.function_marks import kernel_only
 from octants.lang.function_typing_stubs import binary_float, extremum, same_type, unary_float
+from octants.lang.library_function_marks import kernel_only
 from octants.types.default_types import resolve
 from octants.types.matrix_values import Matrix, map_elements
 from octants.types.scalars import convert

@@ -14,7 +14,7 @@ import numpy as np
 from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.conversions import describe
 from octants.runtime.arguments.parameters import Leaf, is_torch
-from octants.types.annotations import AnyTensor, NdarrayAnnotation
+from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation
 from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,

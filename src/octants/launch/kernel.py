@@ -35,8 +35,8 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.warm_call import WarmCall, make_entry
 from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
+from octants.runtime.arguments.kernel_signatures import is_in_class, is_method, read_signature
 from octants.runtime.arguments.parameters import make_key_function
-from octants.runtime.arguments.signatures import is_in_class, is_method, read_signature
 from octants.timeline import COMPILE, span
 from octants.types.compile_time_reads import ReadKey
 

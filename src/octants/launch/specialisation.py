@@ -46,13 +46,13 @@ from octants.runtime.arguments.argument_types import argument_type, build_argume
 from octants.runtime.arguments.array_bindings import ArrayKind, kind_of
 from octants.runtime.arguments.conversions import is_read_only
 from octants.runtime.arguments.frozen_structs import frozen_structs
+from octants.runtime.arguments.kernel_signatures import Signature
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.arguments.signatures import Signature
 from octants.runtime.device import Device
 from octants.slow_compiles import watched
-from octants.types.annotations import AnyTensor
 from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
 from octants.types.matrix_values import Matrix, Vector
+from octants.types.parameter_annotations import AnyTensor
 from octants.types.specialisation_signature import (
     ArgumentSource,
     ArgumentType,

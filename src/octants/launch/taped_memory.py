@@ -13,9 +13,9 @@ from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.hashing import blake2b
 from octants.ir.core import Array, Companion, Space
-from octants.launch.foreign_arrays import ForeignArray, foreign_array
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
+from octants.launch.taped_foreign_arrays import ForeignArray, foreign_array
 from octants.runtime.arguments.conversions import torch_companion
 from octants.runtime.memory.array_access import Part, Parts
 from octants.runtime.memory.host import shares_memory

@@ -22,7 +22,7 @@ from octants.internal_members import internal
 from octants.lang.directives import grouped, static
 from octants.lang.scalar_functions import cast
 from octants.linalg.numpy_vectors import refuse_tangents
-from octants.types.annotations import template
+from octants.types.parameter_annotations import template
 from octants.types.scalars import DType, f32, f64
 
 

@@ -106,7 +106,7 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
-from octants.ir.cooperation import cooperates, waiting_operations
+from octants.ir.cooperative_tasks import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
 from octants.passes.localise_shared_arrays import localise
 from octants.passes.sequence_subgroups import subgroup

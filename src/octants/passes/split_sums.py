@@ -99,7 +99,7 @@ from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.cooperation import local_arrays
+from octants.ir.cooperative_tasks import local_arrays
 from octants.ir.core import Module, Operation, Task
 from octants.passes.split_sums_over_blocks import BlockShares
 from octants.passes.split_sums_over_lanes import LaneShares

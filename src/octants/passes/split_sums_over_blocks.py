@@ -11,7 +11,7 @@ from typing import Any
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cooperation import LEAST_BLOCKS
+from octants.ir.cooperative_tasks import LEAST_BLOCKS
 from octants.ir.core import Array, Block, Companion, Space, Value
 from octants.passes.split_work_items import SUBGROUP, Share, SharedItems, Sizes
 from octants.types.layouts import Layout, Term

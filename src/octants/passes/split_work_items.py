@@ -9,7 +9,7 @@ from octants.analysis.gatherable_sums import PairLoops, mirrored
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
-from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.simplify.dead_code import prune_block

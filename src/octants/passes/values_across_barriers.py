@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cooperation import sizes
+from octants.ir.cooperative_tasks import sizes
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.passes.task_bounds_in_memory import load_bounds
 from octants.types.layouts import Layout, Term

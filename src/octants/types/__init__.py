@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 from octants.deferred_import import names_of as _names_of
 from octants.types import enums as enums
 from octants.types import primitive_types as primitive_types
-from octants.types.annotations import NdarrayAnnotation, SparseMatrixBuilderAnnotation, Template
-from octants.types.annotations import ref as ref
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType as MatrixType
 from octants.types.matrix_types import VectorType as VectorType
 from octants.types.matrix_types import matrix as matrix
 from octants.types.matrix_types import vector as vector
+from octants.types.parameter_annotations import (
+    NdarrayAnnotation,
+    SparseMatrixBuilderAnnotation,
+    Template,
+)
+from octants.types.parameter_annotations import ref as ref
 from octants.types.structs import StructType as StructType
 from octants.types.structs import struct as struct
 

@@ -15,7 +15,7 @@ from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
-from octants.ir.cooperation import ON_STACK, local_arrays, nbytes
+from octants.ir.cooperative_tasks import ON_STACK, local_arrays, nbytes
 from octants.ir.core import ArrayRef, Operation, Space, Task
 from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 

@@ -7,7 +7,7 @@ from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.message_formats import memory_message
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
-from octants.ir.cooperation import ON_STACK, local_arrays, nbytes
+from octants.ir.cooperative_tasks import ON_STACK, local_arrays, nbytes
 from octants.ir.core import Companion, Task
 
 _ALIGNMENT = 16

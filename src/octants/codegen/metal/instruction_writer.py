@@ -15,7 +15,7 @@ from octants.codegen.metal.library_text import (
     shared_offset,
     signed_type,
 )
-from octants.codegen.structured.emulated_f16 import call_half_function
+from octants.codegen.structured.f16_conversions import call_half_function
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f32, i64, u1, u32, u64

@@ -33,7 +33,7 @@ from octants.codegen.spirv.opcodes import (
     StorageClass,
     instruction,
 )
-from octants.codegen.structured.emulated_f16 import call_half_function
+from octants.codegen.structured.f16_conversions import call_half_function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.codegen.numbers_as_bits import word_of
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
-from octants.ir.cooperation import shared_array_refs, sizes, words
+from octants.ir.cooperative_tasks import shared_array_refs, sizes, words
 from octants.ir.core import Task
 from octants.target import Blocks
 

@@ -27,7 +27,7 @@ from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function_emitter import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
-from octants.ir.cooperation import cooperates, shared_array_refs, sizes
+from octants.ir.cooperative_tasks import cooperates, shared_array_refs, sizes
 from octants.ir.core import ArrayRef, Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass

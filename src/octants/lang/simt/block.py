@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static, static_assert
-from octants.lang.function_marks import kernel_only, library_function
+from octants.lang.library_function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
 from octants.lang.scalar_functions import zero
 from octants.lang.simt import subgroup
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 
 # -- numbers ---------------------------------------------------------------------------------------
 

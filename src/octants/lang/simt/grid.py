@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.lang.function_marks import kernel_only
+from octants.lang.library_function_marks import kernel_only
 
 
 @kernel_only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.lang.function_marks import kernel_only
+from octants.lang.library_function_marks import kernel_only
 
 # -- reductions ------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static
-from octants.lang.function_marks import kernel_only, library_function
+from octants.lang.library_function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import clz
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
@@ -66,7 +66,7 @@ from octants.lang.simt.reductions_and_scans import reduce_or as reduce_or
 from octants.lang.simt.reductions_and_scans import reduce_or_tiled as reduce_or_tiled
 from octants.lang.simt.reductions_and_scans import reduce_xor as reduce_xor
 from octants.lang.simt.reductions_and_scans import reduce_xor_tiled as reduce_xor_tiled
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import i32, u32, u64
 
 # -- numbers ---------------------------------------------------------------------------------------

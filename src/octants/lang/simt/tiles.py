@@ -14,13 +14,13 @@ import functools
 from typing import Any
 
 from octants.lang.directives import static, static_assert
-from octants.lang.function_marks import kernel_only, library_function
+from octants.lang.library_function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
 from octants.lang.scalar_functions import select, sqrt
 from octants.lang.simt.subgroup import invocation_id, shuffle
-from octants.types.annotations import CompileTime
 from octants.types.matrix_types import vector
+from octants.types.parameter_annotations import CompileTime
 from octants.types.structs import StructType
 
 

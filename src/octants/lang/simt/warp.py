@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static_assert
-from octants.lang.function_marks import library_function
+from octants.lang.library_function_marks import library_function
 from octants.lang.simt import subgroup
-from octants.types.annotations import CompileTime
+from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import f32, i32, u32, u64
 
 WHOLE = 0xFFFFFFFF

@@ -21,7 +21,7 @@ from octants.runtime.arguments.parameters import (
     key_term,
     object_key,
 )
-from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.specialisation_signature import FieldHandle, NdarrayHandle
 from octants.types.weak_references import reference_to
 

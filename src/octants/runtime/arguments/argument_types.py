@@ -24,8 +24,8 @@ from octants.runtime.arguments.parameters import (
 )
 from octants.runtime.device import Device
 from octants.types import scalars
-from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.companions import Companion
+from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import (
     ArgumentType,

@@ -19,7 +19,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
-from octants.types.annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from octants.artifact import ParameterLayout, Slot, overflow_message, parameters_of
+from octants.block_interpreter import Divergence
 from octants.diagnostics.cooperation_errors import NotMet
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError
 from octants.diagnostics.kernel_run_time_errors import RecordBufferOverflow
 from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
-from octants.lockstep_interpreter import Divergence
 from octants.runtime.memory.host import view_memory
 from octants.runtime.reports.messages import render
 from octants.runtime.reports.pending_errors import Pending

@@ -12,7 +12,7 @@ from octants.codegen.llvm.types_and_literals import identifier
 from octants.diagnostics.cooperation_errors import WrongSharedArray
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
-from octants.ir.cooperation import nbytes, shared_array_refs, sizes
+from octants.ir.cooperative_tasks import nbytes, shared_array_refs, sizes
 from octants.ir.core import ArrayRef, Task
 
 _WHOLE = 16  # bytes: updates of narrow types work on words

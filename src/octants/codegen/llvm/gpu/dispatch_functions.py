@@ -26,7 +26,7 @@ from octants.codegen.recording_facts import recorded_loops, reserved_pushes, res
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.codegen.written_ranges import written_ranges
 from octants.ir import ops
-from octants.ir.cooperation import LEAST_BLOCKS, cooperates
+from octants.ir.cooperative_tasks import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
 from octants.lazy_dataclass import dataclass
 from octants.target import Target

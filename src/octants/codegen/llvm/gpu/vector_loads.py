@@ -22,7 +22,7 @@ from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.types_and_literals import known
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
-from octants.ir.cooperation import SHARED_LOOPS
+from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout

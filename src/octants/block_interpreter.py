@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.ir import ops, scalar_semantics
-from octants.ir.cooperation import local_arrays, shared_arrays, sizes, waiting_operations
+from octants.ir.cooperative_tasks import local_arrays, shared_arrays, sizes, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.types.scalars import DType
 

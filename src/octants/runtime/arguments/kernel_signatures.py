@@ -21,7 +21,9 @@ from octants.diagnostics.launch_errors import (
 from octants.diagnostics.span import Span
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import Annotation, Leaf, StructAnnotation, leaves_of
-from octants.types.annotations import (
+from octants.types.default_types import resolve
+from octants.types.matrix_types import MatrixType
+from octants.types.parameter_annotations import (
     AnyBufferView,
     AnyTensor,
     BufferViewAnnotation,
@@ -29,8 +31,6 @@ from octants.types.annotations import (
     SparseMatrixBuilderAnnotation,
     Template,
 )
-from octants.types.default_types import resolve
-from octants.types.matrix_types import MatrixType
 from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,
