@@ -14,7 +14,7 @@ import octants as qd
 from octants import driver
 from octants.ad import fast_recording
 from octants.ad import tape as tapes
-from octants.ad.memory_versions import Content
+from octants.ad.needed_contents import Content
 from tests.devices import shares_memory
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from octants.ad.memory_versions import Content
+from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.autodiff import backward_sweep

@@ -7,7 +7,7 @@
 # * `tape` is the recorder, with a fast path for launches that overwrite nothing (`fast_recording`).
 #   Its entries are in `tape_entries`, the losses in `tape_losses`, the gradients of by-value
 #   arguments in `scalar_argument_gradients`.
-# * `overwrite_ledger` saves and restores the contents (`memory_versions`) that reverse kernels
+# * `overwrite_ledger` saves and restores the contents (`needed_contents`) that reverse kernels
 #   need; `snapshot_report` says what was copied and why.
 # * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
 #   `snapshots` holds the state, `checkpointed_steps` runs the steps, `step_repeatability` checks
@@ -17,9 +17,9 @@
 #   zeroes gradients.
 # * `array_function` makes a function without side effects of kernels, with derivatives of first and
 #   second order, for `value_and_gradient`, `jvp_vjp_hvp` and `jacobians`, and for `octants.torch`
-#   and `octants.jax`. `array_signature` describes it, `array_library_protocol` is what it asks of
-#   a library of arrays, `numpy_array_library` numpy's side. `tangents` computes tangents in arrays
-#   of their own.
+#   and `octants.jax`. `array_function_signature` describes it, `array_library_protocol` is what it
+#   asks of a library of arrays, `numpy_array_library` numpy's side. `tangents` computes tangents in
+#   arrays of their own.
 # * Checks: `lost_gradient_warnings`, `untracked_writes`, `gradient_check`.
 
 from __future__ import annotations

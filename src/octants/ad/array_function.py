@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from octants.ad.array_function_signature import RETURNED, ArraySignature
 from octants.ad.array_library_protocol import Shaped
-from octants.ad.array_signature import RETURNED, ArraySignature
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.data import current_runtime

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from octants import driver
+from octants.ad.checkpoint_snapshots import Snapshots
 from octants.ad.checkpointed_steps import StepRecorder, StepRunner, next_launch_number
-from octants.ad.memory_versions import Content
+from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.ad.snapshot_schedule import (
     Stop,
@@ -26,7 +27,6 @@ from octants.ad.snapshot_schedule import (
     stops_of_known_length,
     stops_of_unknown_length,
 )
-from octants.ad.snapshots import Snapshots
 from octants.ad.step_repeatability import StepEvents, Trace
 from octants.ad.tape import Tape
 from octants.data.host_access_events import HostWrite, forget, observe_writes

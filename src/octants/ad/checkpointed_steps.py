@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
+from octants.ad.checkpoint_snapshots import Snapshots
 from octants.ad.lost_gradient_warnings import GradientEnds
-from octants.ad.snapshots import Snapshots
 from octants.ad.step_repeatability import Trace
 from octants.ad.tape import Tape
 from octants.analysis.index_ranges import Accessed, ArrayRegion

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from octants.ad.memory_versions import Content, LiveContents
+from octants.ad.needed_contents import Content, LiveContents
 from octants.ad.snapshot_report import HOST, UNTRACKED, Account
 from octants.analysis.index_ranges import (
     ArrayRegion,

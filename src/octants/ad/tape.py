@@ -13,7 +13,7 @@ from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, Touched, find_fast_path
 from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.memory_overlaps import MemoryOverlaps
-from octants.ad.memory_versions import Content
+from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants import driver
-from octants.ad.memory_versions import Content
+from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite

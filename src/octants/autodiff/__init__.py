@@ -8,7 +8,8 @@ through them:
 * Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazardous_reads`,
   `idempotent_tasks`, `order_dependent_updates`, `induction_variables`, `deeply_nested_ifs`; `races`
   and `lost_gradients` refuse kernels, or warn of them.
-* Plan: `recording_plan` decides how each loop is recorded, with `stored_nests` and `unrolling`.
+* Plan: `recording_plan` decides how each loop is recorded, with `stored_nests` and
+  `records_in_registers`.
 * Emit: `reverse_task` runs `replay` (the primal again, with records) and `backward_sweep` (the
   adjoints). The replay consists of `primal_sweep`, `branches`, `loop_recording`,
   `fixed_length_blocks` and `stored_loops`; the record buffer of `records`, `checkpoints`,

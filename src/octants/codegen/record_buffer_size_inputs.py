@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 
 from octants.artifact import MemoryRange, ParameterLayout, RecordBufferSizeInputs, Slot
+from octants.codegen.memory_ranges_of_arrays import range_of, written_arrays
 from octants.codegen.recording_facts import may_be_skipped, may_exceed_record_buffer
-from octants.codegen.written_ranges import range_of, written_arrays
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Space, Task, Value
 

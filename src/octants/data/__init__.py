@@ -1,6 +1,6 @@
 """Fields and ndarrays: the memory that kernels and the host share.
 
-`tree_roots`, `tree` and `field_offsets` describe trees of fields and lay them out;
+`tree_roots`, `tree` and `field_memory_layout` describe trees of fields and lay them out;
 `tree_allocation` and `zeroed_device_memory` allocate their memory. `array_base` is what the host
 does with arrays of either kind, by `host_element_access` on their memory. `host_access_events`
 tells listeners of every read and write by the host. `current_runtime` knows all arrays that are

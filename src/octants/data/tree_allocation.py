@@ -20,7 +20,7 @@ from octants.data.errors import (
     MissingComponents,
     WrongCompanionShape,
 )
-from octants.data.field_offsets import Placement
+from octants.data.field_memory_layout import Placement
 from octants.data.host_element_access import make_window
 from octants.data.tree import COMPANION_WORDS, SNode, Tree
 from octants.data.zeroed_device_memory import make_storage

@@ -78,7 +78,7 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import copy_block, copy_operation, emit
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 from octants.lazy_dataclass import dataclass
-from octants.passes.temporary_arrays import ItemNumbers
+from octants.passes.launch_temporaries import ItemNumbers
 from octants.simplify.dead_code import prune_block
 from octants.types.scalars import i64
 

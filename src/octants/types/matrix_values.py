@@ -12,7 +12,7 @@ from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve
 from octants.types.enums import Layout
-from octants.types.matrix_elements import Array, convert, declared_type, fail, to_array
+from octants.types.matrix_to_numpy import Array, convert, declared_type, fail, to_array
 from octants.types.scalars import DType
 from octants.types.swizzles import positions
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic, operations, per_thread_reductions
 from octants.codegen.llvm import (
-    atomics,
     control_flow,
     lookup_tables,
     math_functions,
     outlined_arithmetic,
     rsqrt_estimates,
+    worker_atomics,
 )
 from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.selects_to_lookup_tables import Table
@@ -29,5 +29,5 @@ TABLE: HandlerTable = {
     ops.While: outlined_arithmetic.once(control_flow.while_),
     ops.If: outlined_arithmetic.once(control_flow.if_),
     ops.Yield: control_flow.yield_,
-    ops.Atomic: atomics.atomic,
+    ops.Atomic: worker_atomics.atomic,
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from octants.artifact import Artifact, Dispatch
+from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.structured.function_emitter import KernelContext
-from octants.codegen.written_ranges import written_ranges
 
 
 def make_artifact(

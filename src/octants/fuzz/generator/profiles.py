@@ -16,7 +16,7 @@ from octants.fuzz.generator import (
     long_vectors,
     ndarray_views,
     quantised_fields,
-    races,
+    racy_loops,
     shared_memory,
     sparse_fields,
     static_expressions,
@@ -37,7 +37,7 @@ class Profile:
     writes: Sequence[str] = ("fill", "copy_from", "__setitem__")  # by the host
     sizes: Sequence[float] = (0.2, 0.35, 0.5)  # of functions, relative to the largest
     items: Sequence[int] = ()  # work items of a parallel loop, if not three to five
-    body: Callable[[Context], list[races.Scalar]] | None = None  # writes all of a kernel
+    body: Callable[[Context], list[racy_loops.Scalar]] | None = None  # writes all of a kernel
 
 
 PROFILES = {
@@ -96,12 +96,12 @@ PROFILES = {
     "races": Profile(
         "loops whose work items may race: such programs have to be refused (OCT303) or reported"
         " (OCT304), all others give their gradient",
-        (races.PRODUCTIONS,),
+        (racy_loops.PRODUCTIONS,),
         funcs=(0,),
         kernels=(1, 1, 2),
         sequences=0.0,
         items=(2, 3, 4, 5, 8, 9, 16, 17),
-        body=races.body,
+        body=racy_loops.body,
     ),
     "shared": Profile(
         "ndarrays in the memory of fields and of other ndarrays, by DLPack",

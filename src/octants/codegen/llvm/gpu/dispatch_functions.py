@@ -22,9 +22,9 @@ from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.types_and_literals import identifier
+from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.work_item_bounds_on_host import host_bounds
-from octants.codegen.written_ranges import written_ranges
 from octants.ir import ops
 from octants.ir.cooperative_tasks import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task

@@ -5,8 +5,8 @@ from __future__ import annotations
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, per_thread_reductions
 from octants.codegen.cooperation import summed, update_together
-from octants.codegen.llvm.atomics import atomic as update_alone
 from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.worker_atomics import atomic as update_alone
 from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.ir.core import Space

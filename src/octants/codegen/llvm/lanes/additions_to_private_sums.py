@@ -9,13 +9,13 @@ from __future__ import annotations
 from octants.analysis.reductions import neutral
 from octants.codegen import arithmetic
 from octants.codegen.llvm import memory_formats as scalar_memory
-from octants.codegen.llvm.atomics import add_to, either
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.llvmlite_driver import INLINABLE
+from octants.codegen.llvm.worker_atomics import add_to, either
 from octants.ir import ops
 
 _INLINED = 8
