@@ -128,7 +128,7 @@ class Program:
     def __init__(self, problem, arch: str) -> None:
         self.problem = problem
         if NAME == "octants" and arch == "cuda":
-            qd.driver.state.device.free_tapes()  # those of the workload before
+            qd.driver.state.device.free_record_buffers()  # those of the workload before
         self.size = (problem.items, problem.steps)  # how many items, the trip count of their loops
         if arch == "cpu":
             self.size = integers(2)

@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _observer
     folder = config.getoption("--record-kernels")
     if folder:
-        _observer = Observer(Recorder(Path(folder)))
+        _observer = Observer(Recorder(Path(folder).resolve()))
         _observer.install(_patch)
 
 

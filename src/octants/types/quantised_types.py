@@ -12,7 +12,13 @@ from octants.types.scalars import DType
 
 @dataclass(frozen=True, slots=True)
 class QuantType:
-    """The type of the elements of a quantised field; `dtype` is the type of what is loaded."""
+    """The type of the elements of a quantised field.
+
+    Attributes:
+        bits: all bits of an element.
+        signed: whether one of them is a sign.
+        dtype: the type of what kernels load and store.
+    """
 
     bits: int
     signed: bool
@@ -21,7 +27,13 @@ class QuantType:
 
 @dataclass(frozen=True, slots=True)
 class QuantInt(QuantType):
-    """An integer: what does not fit wraps."""
+    """An integer: what does not fit wraps.
+
+    Attributes:
+        bits: all bits of an element.
+        signed: whether one of them is a sign.
+        dtype: the type of what kernels load and store.
+    """
 
     def __repr__(self) -> str:
         return f"quant.int({self.bits}, signed={self.signed})"
@@ -29,7 +41,14 @@ class QuantInt(QuantType):
 
 @dataclass(frozen=True, slots=True)
 class QuantFixed(QuantType):
-    """A multiple of `scale`: the nearest one, of those that fit."""
+    """A multiple of a number: the nearest one, of those that fit.
+
+    Attributes:
+        bits: all bits of an element.
+        signed: whether one of them is a sign.
+        dtype: the type of what kernels load and store.
+        scale: the number.
+    """
 
     scale: float
 
@@ -39,9 +58,14 @@ class QuantFixed(QuantType):
 
 @dataclass(frozen=True, slots=True)
 class QuantFloat(QuantType):
-    """A float of `exponent` bits, `digits` bits behind the leading one, and perhaps a sign.
+    """A float; one whose exponent has no bit set is zero.
 
-    `bits` are all of them. Without an exponent in all bits it is zero.
+    Attributes:
+        bits: all bits of an element.
+        signed: whether one of them is a sign.
+        dtype: the type of what kernels load and store.
+        exponent: the bits of the exponent.
+        digits: the bits of the fraction, behind the leading one, which is not stored.
     """
 
     exponent: int
