@@ -383,3 +383,32 @@ def test_no_direction_at_all() -> None:
 def test_directions_of_different_numbers(tangents: Any) -> None:
     with pytest.raises(qd.OctantsValueError, match="OCT355"):
         qd.ad.jvp(neighbours, out=OUT)(POINT, 0.5, tangents=tangents)
+
+
+FORMS = {
+    "row-major": np.ascontiguousarray,
+    "column-major": np.asfortranarray,
+    "strided": lambda values: np.repeat(values, 2, 1)[:, ::2],
+    "big-endian": lambda values: values.astype(">f8"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_updated_in_place_in_any_form(form: str) -> None:
+    @qd.kernel
+    def update(x: qd.types.ndarray(dtype=qd.f64, ndim=2)):
+        for i, j in x:
+            x[i, j] = x[i, j] ** 2 + i
+
+    values = np.arange(6.0).reshape(2, 3)
+    given, one = FORMS[form](values), FORMS[form](np.ones((2, 3)))
+    expected = values**2 + np.arange(2)[:, None]
+    after, tangent = qd.ad.jvp(update, inout="x")(given, tangents={"x": one})
+    np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(tangent, 2 * values)
+    after, gradients = qd.ad.vjp(update, inout="x")(given, adjoints=one)
+    np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(gradients["x"], 2 * values)
+    matrix = qd.ad.jacobian(update, inout="x")(given)["x"].reshape(6, 6)
+    np.testing.assert_array_equal(matrix, np.diag(2 * values.ravel()))
+    np.testing.assert_array_equal(given, values)

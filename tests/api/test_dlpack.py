@@ -328,3 +328,13 @@ def test_memory_that_the_host_cannot_touch(monkeypatch: pytest.MonkeyPatch) -> N
         qd.from_dlpack(np.ones(3))
     x.from_dlpack(np.full(3, 4.0))
     assert x[2] == 4
+
+
+def test_numbers_in_the_other_byte_order() -> None:
+    qd.init(arch=qd.cpu)
+    swapped = np.arange(4.0).astype(np.dtype(np.float64).newbyteorder())
+    np.testing.assert_array_equal(qd.from_numpy(swapped).to_numpy(), np.arange(4.0))
+    field = qd.field(qd.f64, 4)
+    for take in (qd.from_dlpack, field.from_dlpack):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="memory that DLPack describes"):
+            take(swapped)

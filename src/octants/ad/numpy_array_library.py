@@ -25,7 +25,7 @@ class NumpyArrays(ArrayLibrary):
         return Shaped(array.shape, array.dtype)
 
     def copy(self, array: Any) -> Any:
-        return np.array(array)
+        return np.array(array, array.dtype.newbyteorder("="), order="C")
 
     def of_number(self, number: Any, like: Any) -> Any:
         return np.full_like(like, number)
@@ -50,7 +50,7 @@ class NumpyArrays(ArrayLibrary):
         return ndarray.to_numpy()
 
     def result(self, argument: Any, array: Any) -> Any:
-        is_copy = isinstance(argument, Ndarray) and not current_runtime.device().shares_memory
+        is_copy = isinstance(argument, Ndarray) and argument.imported is None
         return argument.to_numpy() if is_copy else array
 
     def gradient(self, argument: Any) -> Any:
@@ -59,11 +59,12 @@ class NumpyArrays(ArrayLibrary):
 
 def as_ndarray(array: Array, element_dim: int, needs_grad: bool) -> Ndarray:
     """An ndarray in the memory of an array, if kernels can use that, else a copy on the device."""
-    if current_runtime.device().shares_memory and array.flags.c_contiguous:
+    can_share = array.flags.c_contiguous and array.dtype.isnative
+    if can_share and current_runtime.device().shares_memory:
         return from_dlpack(array, element_dim=element_dim, needs_grad=needs_grad)
     rank = array.ndim - element_dim
     made = make_ndarray(
-        array.dtype,
+        array.dtype.newbyteorder("="),
         array.shape[:rank],
         element_shape=array.shape[rank:],
         needs_grad=needs_grad,

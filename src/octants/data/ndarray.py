@@ -388,7 +388,7 @@ def array(
     found = np.asarray(values)
     if dtype is None and not isinstance(values, (np.ndarray, np.generic)):
         dtype = {"f": float, "i": int}.get(found.dtype.kind)
-    kind = found.dtype if dtype is None else dtype
+    kind = found.dtype.newbyteorder("=") if dtype is None else dtype
     result = make_ndarray(kind, found.shape, needs_grad=needs_grad, device=device)
     result.from_numpy(found)
     return result

@@ -96,5 +96,11 @@ def from_dlpack(what: str, source: Any) -> Array:
         raise WrongArray(what, given, needed, "copy it there first").at(None)
     if is_torch_tensor(source):
         return torch_to_numpy(what, source)
-    values: Array = np.from_dlpack(source)
+    try:
+        values: Array = np.from_dlpack(source)
+    except BufferError as error:
+        advice = f"copy it: {error}"
+        raise WrongArray(what, describe(source), "memory that DLPack describes", advice).at(
+            None
+        ) from None
     return values
