@@ -465,9 +465,11 @@ def func(function: Any = None, **steering: Any) -> Any:
         def stretch_adjoint(x, g):
             return g * qd.math.sign(x)
 
-    The keywords `is_real_function` and `requires_top_level` are ignored.
+    With `is_real_function` it is a `real_func`. The keyword `requires_top_level` is ignored.
     """
     _check_keywords("func", steering, ("is_real_function", "requires_top_level"))
+    if steering.get("is_real_function"):
+        return real_func(function) if function is not None else real_func()
     return _mark if function is None else _mark(function)
 
 
@@ -490,9 +492,41 @@ def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
     return _mark(adjoint)
 
 
-def real_func(function: Callable[_P, _R]) -> Func[_P, _R]:
-    """The same as `func`: the compiler decides what it inlines."""
-    return cast("Func[_P, _R]", _mark(function))
+@overload
+def real_func(function: Callable[_P, _R], /) -> Func[_P, _R]: ...
+@overload
+def real_func(*, max_depth: int = 32) -> Callable[[Callable[_P, _R]], Func[_P, _R]]: ...
+def real_func(function: Any = None, *, max_depth: int = 32) -> Any:
+    """Decorate a function that kernels call, and that may call itself: `func` with recursion.
+
+    The recursion ends by a condition at run time. For that, annotate all parameters with numbers,
+    vectors, matrices, structs, `types.ndarray()` or `ref`, and the result. A function that does not
+    call itself is inlined, as a `func` is.
+
+    Args:
+        function: the function.
+        max_depth: how many calls may be active at once, before a launch is an error. Each work item
+            has memory for so many. Of functions that call each other, the largest counts.
+
+    Raises:
+        ValueError: `max_depth` is no positive integer.
+
+    Example::
+
+        @qd.real_func
+        def fibonacci(n: qd.i32) -> qd.i32:
+            if n < 2:
+                return n
+            return fibonacci(n - 1) + fibonacci(n - 2)
+    """
+    if type(max_depth) is not int or max_depth < 1:
+        raise ValueError(f"`max_depth` is a positive integer, not {max_depth!r}")
+
+    def decorate(function: _Function) -> _Function:
+        function.octants_max_depth = max_depth  # type: ignore[attr-defined]
+        return _mark(function)
+
+    return decorate if function is None else decorate(function)
 
 
 def pyfunc(function: Callable[_P, _R]) -> Func[_P, _R]:

@@ -56,7 +56,6 @@ DIFFERENCES = {
     "structs_of_structs": "`to_dict` has numbers; there an object that reads the field",
     "assignment_to_a_literal_tuple": "there without effect",
     "static_prints": "there once more",
-    "recursion_at_run_time": "functions are inlined",
     # The types of Python that the host gets.
     "types_of_returned_numbers": "a u1 is a bool",
     "types_of_read_elements": "a u1 is a bool",

@@ -21,7 +21,12 @@ import numpy as np
 
 from octants.diagnostics.source_text import source_text
 from octants.hashing import blake2b
-from octants.lang.library_function_marks import home_of, marked_function, note_compiled
+from octants.lang.library_function_marks import (
+    home_of,
+    marked_function,
+    note_compiled,
+    recursion_depth,
+)
 from octants.types.compile_time_reads import ABSENT
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
@@ -170,6 +175,7 @@ def _add_function(digest: Digest, function: types.FunctionType) -> None:
     if adjoint is not None:
         digest.word("adjoint")
         digest.value(adjoint)
+    digest.word("depth", str(recursion_depth(function)))
     for name, annotation in function.__annotations__.items():
         digest.word(name)
         digest.value(resolve_annotation(function, annotation))

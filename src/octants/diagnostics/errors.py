@@ -378,8 +378,25 @@ class EndlessRecursion(UserError):
         "`{name}` calls itself, and no condition that is known at compile time ends the recursion"
     )
     label = "{depth} calls deep"
-    notes = ("functions are inlined, so a recursion must end at compile time",)
-    remedy = "end it by `if static(...)` on a template() argument, or write a loop"
+    notes = ("functions are inlined, but for a `real_func` with annotated parameters and result",)
+    remedy = (
+        "make it a `@qd.real_func` with annotations of numbers, vectors, matrices or structs, or"
+        " end it by `if static(...)` on a template() argument"
+    )
+
+
+class RecursiveArgument(UserError):
+    """An argument that a function with a recursion at run time cannot take."""
+
+    name: str
+    parameter: str
+    problem: str
+    code = "OCT127"
+    exception = OctantsTypeError
+    title = "`{name}` calls itself, and cannot take this argument for `{parameter}`"
+    label = "{problem}"
+    notes = ("its calls share their arrays; they get a copy of a variable, and copy it back",)
+    remedy = "pass a local variable in place of an element, and store it afterwards"
 
 
 class TooDeep(UserError):

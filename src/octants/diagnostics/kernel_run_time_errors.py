@@ -1,4 +1,4 @@
-"""What goes wrong while a kernel runs: OCT42x and OCT446."""
+"""What goes wrong while a kernel runs: OCT42x, OCT446 and OCT476."""
 
 from __future__ import annotations
 
@@ -47,6 +47,22 @@ class NotFinite(UserError):
     remedy = (
         "look for a division by zero, a root or a logarithm outside its domain, or an overflow in"
         " what leads to this line; in a gradient also for an infinite slope, as of `asin` at 1"
+    )
+
+
+class RecursionTooDeep(UserError):
+    """A call of a recursive function that exceeds the function's `max_depth`."""
+
+    kernel: str
+    text: str
+    item: int
+    code = "OCT476"
+    exception = OctantsAssertionError
+    title = "kernel `{kernel}`: {text}"
+    notes = ("in work item {item}, the first one that failed; the launch ended there",)
+    remedy = (
+        "allow more by `@qd.real_func(max_depth=...)`, if the recursion ends; each work item then"
+        " takes more memory"
     )
 
 

@@ -31,6 +31,7 @@ from octants.frontend import (
     ndarray_views,
     operator_functions,
     python_functions,
+    recursion,
     sparse_functions,
 )
 from octants.frontend.context import NOT_FOUND, Context
@@ -288,7 +289,20 @@ def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
             keywords(context, node)
         parameter = collected.named(str(keyword.arg))
         collected.values[parameter.name] = _argument(context, parameter, keyword.value)
-    return functions.inline(context, node, target, collected.complete(), by_reference)
+    return _build(context, node, target, collected.complete(), by_reference)
+
+
+def _build(
+    context: Context,
+    node: ast.Call,
+    function: Any,
+    values: dict[str, Any],
+    by_reference: frozenset[str],
+) -> Any:
+    """Build the call of a function, whose arguments are complete."""
+    if recursion.is_recursive(context, function):
+        return recursion.call(context, node, function, values)
+    return functions.inline(context, node, function, values, by_reference)
 
 
 def _begin_inlined(
@@ -313,7 +327,7 @@ def _inline(
     target, collected = _begin_inlined(context, node, function)
     by_reference = frozenset(collected.values)
     collected.add(args, named)
-    return functions.inline(context, node, target, collected.complete(), by_reference)
+    return _build(context, node, target, collected.complete(), by_reference)
 
 
 def _collect(context: Context, collected: functions.Arguments, arg: ast.expr) -> None:

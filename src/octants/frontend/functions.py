@@ -178,7 +178,7 @@ def _inline(
     if not is_ours:
         context.calls[text.inlined_at(scopes.frame.source.span(node))] = None
     with scopes.entered(FunctionScope(text, function, key, call=node)) as frame:
-        frame.returns = None if is_ours else _returns(function)
+        frame.returns = None if is_ours else declared_result(function)
         for parameter in parameters(context, function):
             is_reference = parameter.is_template or parameter.name in by_reference
             value = values[parameter.name]
@@ -187,17 +187,25 @@ def _inline(
                 value = _copied(context, parameter, value, text.tree)
             scopes.declare(parameter.name, value)
         completes = context.build(text.tree.body)
-    result = frame.result.value
-    if result is UNDEFINED:
-        if assignments.is_type(frame.returns):
-            context.fail(MissingReturn(function.__name__), node, Label(text.span(text.tree)))
-        return None
-    if completes or frame.returns_nothing:
-        context.fail(MissingReturn(function.__name__), node, Label(text.span(text.tree)))
-    return result
+    return returned(context, node, frame, completes)
 
 
-def _returns(function: types.FunctionType) -> Any:
+def returned(context: Context, node: ast.AST, scope: FunctionScope, completes: bool) -> Any:
+    """What a function returns whose body was built; None for one without a value.
+
+    `completes` says whether the end of the body can be reached.
+    """
+    result, text = scope.result.value, scope.source
+    is_missing = assignments.is_type(scope.returns)
+    if result is not UNDEFINED:
+        is_missing = completes or scope.returns_nothing
+    if is_missing:
+        name = scope.function.__name__
+        context.fail(MissingReturn(name), node, Label(text.span(text.tree)))
+    return None if result is UNDEFINED else result
+
+
+def declared_result(function: types.FunctionType) -> Any:
     """The annotation of what a function returns; a tuple of several, None without one."""
     annotation = _annotation(function, function.__annotations__.get("return"))
     if annotation is inspect.Parameter.empty:
@@ -235,6 +243,14 @@ def find_source(
         labels = error.diagnostic.labels if error.diagnostic is not None else ()
         definitions = [Label(label.span, "defined here") for label in labels]
         context.fail(NoSource(function.__name__), node, *definitions)
+
+
+def source_or_none(function: types.FunctionType) -> source.FunctionSource | None:
+    """The source of a function; None without one."""
+    try:
+        return source.find_source(function)
+    except NoSource.exception:
+        return None
 
 
 def _copied(context: Context, parameter: Parameter, value: Any, node: ast.AST) -> Any:

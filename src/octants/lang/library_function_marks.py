@@ -52,6 +52,13 @@ def marked_function(function: Any) -> Any:
     return mark if mark is own or getattr(function, "octants_is_kernel", False) else None
 
 
+def recursion_depth(function: Any) -> int | None:
+    """How many calls of a `real_func` may be active at once; None for other functions."""
+    is_own = getattr(function, "octants_function", None) is function
+    depth: int | None = getattr(function, "octants_max_depth", None)
+    return depth if is_own else None
+
+
 def note_compiled(function: Any) -> None:
     """Remember that a function is part of a compiled kernel: its adjoint cannot change any more."""
     if getattr(function, "octants_function", None) is function:

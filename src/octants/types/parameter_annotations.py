@@ -48,6 +48,17 @@ class Template:
 template = Template
 
 
+class Reference(Template):
+    """What `ref` gives; `dtype` is the type of the variable, as it was given."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return f"ref({self.dtype})"
+
+
 def ref(tp: Any) -> Template:
     """The annotation of a func's parameter that stands for a variable or element of the caller.
 
@@ -61,7 +72,7 @@ def ref(tp: Any) -> Template:
         TypeError: `tp` is no scalar type.
     """
     resolve(tp)
-    return Template()
+    return Reference(tp)
 
 
 if TYPE_CHECKING:

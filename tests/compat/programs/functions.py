@@ -286,6 +286,133 @@ def recursion_at_run_time(qd):
     return [f(n) for n in range(12)]
 
 
+def recursion_with_several_arguments(qd):
+    @qd.real_func
+    def ackermann(m: qd.i32, n: qd.i32) -> qd.i32:
+        if m == 0:
+            return n + 1
+        if n == 0:
+            return ackermann(m - 1, 1)
+        return ackermann(m - 1, ackermann(m, n - 1))
+
+    @qd.real_func
+    def divisor(a: qd.i32, b: qd.i32) -> qd.i32:
+        if b == 0:
+            return a
+        return divisor(b, a % b)
+
+    @qd.kernel
+    def f(n: qd.i32) -> qd.i32:
+        return ackermann(2, n) * 100 + divisor(n * 12, 18)
+
+    return [f(n) for n in range(1, 6)]
+
+
+def recursion_in_a_parallel_loop(qd):
+    x = qd.field(qd.f32, 8)
+
+    @qd.real_func
+    def power(a: qd.f32, n: qd.i32) -> qd.f32:
+        r = 1.0
+        if n > 0:
+            half = power(a, n // 2)
+            r = half * half
+            if n % 2 == 1:
+                r *= a
+        return r
+
+    @qd.kernel
+    def f():
+        for i in x:
+            x[i] = power(1.5, i)
+
+    f()
+    return x.to_numpy()
+
+
+def recursion_over_a_tree_in_fields(qd):
+    left, right = qd.field(qd.i32, 7), qd.field(qd.i32, 7)
+    weight, order, count = qd.field(qd.i32, 7), qd.field(qd.i32, 7), qd.field(qd.i32, ())
+    left.from_numpy(np.array([1, 3, -1, -1, 5, -1, -1], dtype=np.int32))
+    right.from_numpy(np.array([2, 4, -1, -1, 6, -1, -1], dtype=np.int32))
+    weight.from_numpy(np.arange(7, dtype=np.int32) * 3 + 1)
+
+    @qd.real_func
+    def total(node: qd.i32) -> qd.i32:
+        r = 0
+        if node >= 0:
+            r = total(left[node])
+            order[count[None]] = node
+            count[None] += 1
+            r += total(right[node]) + weight[node]
+        return r
+
+    @qd.kernel
+    def f() -> qd.i32:
+        return total(0)
+
+    return [f(), order.to_numpy()]
+
+
+def recursion_in_a_loop(qd):
+    @qd.real_func
+    def ways(n: qd.i32, largest: qd.i32) -> qd.i32:
+        r = 0
+        if n == 0:
+            r = 1
+        else:
+            k = 1
+            while k <= largest and k <= n:
+                r += ways(n - k, k)
+                k += 1
+        return r
+
+    @qd.kernel
+    def f(n: qd.i32) -> qd.i32:
+        return ways(n, n)
+
+    return [f(n) for n in range(10)]
+
+
+def recursion_of_two_functions(qd):
+    @qd.real_func
+    def even(n: qd.i32) -> qd.i32:
+        r = 1
+        if n > 0:
+            r = odd(n - 1)
+        return r
+
+    @qd.real_func
+    def odd(n: qd.i32) -> qd.i32:
+        r = 0
+        if n > 0:
+            r = even(n - 1)
+        return r
+
+    @qd.kernel
+    def f(n: qd.i32) -> qd.i32:
+        return even(n)
+
+    return [f(n) for n in range(6)]
+
+
+def recursion_with_vectors(qd):
+    vec = qd.types.vector(2, qd.f32)
+
+    @qd.real_func
+    def turn(v: vec, n: qd.i32) -> vec:
+        r = v
+        if n > 0:
+            r = turn(qd.Vector([v[1], -v[0]]) * 2.0, n - 1) + v
+        return r
+
+    @qd.kernel
+    def f(n: qd.i32) -> vec:
+        return turn(qd.Vector([1.0, 3.0]), n)
+
+    return [f(n) for n in range(4)]
+
+
 def data_oriented_classes(qd):
     @qd.data_oriented
     class A:

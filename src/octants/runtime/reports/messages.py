@@ -26,6 +26,7 @@ from octants.diagnostics.kernel_run_time_errors import (
     OutOfBounds,
     OutOfRecordMemory,
     RecordBufferOverflow,
+    RecursionTooDeep,
 )
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
@@ -45,6 +46,7 @@ _ERRORS: dict[str, type[Any]] = {
     "finite": NotFinite,
     "memory": OutOfRecordMemory,
     "overflow": RecordBufferOverflow,
+    "recursion": RecursionTooDeep,
 }
 
 
