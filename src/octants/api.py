@@ -499,9 +499,9 @@ def real_func(*, max_depth: int = 32) -> Callable[[Callable[_P, _R]], Func[_P, _
 def real_func(function: Any = None, *, max_depth: int = 32) -> Any:
     """Decorate a function that kernels call, and that may call itself: `func` with recursion.
 
-    The recursion ends by a condition at run time. For that, annotate all parameters with numbers,
-    vectors, matrices, structs, `types.ndarray()` or `ref`, and the result. A function that does not
-    call itself is inlined, as a `func` is.
+    The recursion ends by a condition at run time. For that, annotate the result, and all parameters
+    with types of numbers, vectors, matrices or structs, with `ref`, or with `types.ndarray()` or
+    `template` for arrays. A function that does not call itself is inlined, as a `func` is.
 
     Args:
         function: the function.

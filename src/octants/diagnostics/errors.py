@@ -386,7 +386,7 @@ class EndlessRecursion(UserError):
 
 
 class RecursiveArgument(UserError):
-    """An argument that a function with a recursion at run time cannot take."""
+    """An argument for a `ref` that a function with a recursion at run time cannot take."""
 
     name: str
     parameter: str
@@ -395,7 +395,7 @@ class RecursiveArgument(UserError):
     exception = OctantsTypeError
     title = "`{name}` calls itself, and cannot take this argument for `{parameter}`"
     label = "{problem}"
-    notes = ("its calls share their arrays; they get a copy of a variable, and copy it back",)
+    notes = ("its calls get a copy of the variable, and copy it back when they return",)
     remedy = "pass a local variable in place of an element, and store it afterwards"
 
 

@@ -300,8 +300,8 @@ def _build(
     by_reference: frozenset[str],
 ) -> Any:
     """Build the call of a function, whose arguments are complete."""
-    if recursion.is_recursive(context, function):
-        return recursion.call(context, node, function, values)
+    if recursion.is_recursive(context, function, values, by_reference):
+        return recursion.call(context, node, function, values, by_reference)
     return functions.inline(context, node, function, values, by_reference)
 
 

@@ -117,7 +117,7 @@ class Context:
         self.first_hidden = 0  # the position of the first hidden argument
         self.is_repeatable = True  # whether what is built depends on `reads` and no more
         self.parameters: dict[Any, list[Any]] = {}
-        self.recursive: dict[Any, bool] = {}  # by function; see `frontend.recursion`
+        self.recursive: dict[Any, bool] = {}  # by function and owner; see `frontend.recursion`
         self.recursion: Any = None  # the recursive functions that are being built
         self._expressions = expressions or {}
         self._statements = statements or {}

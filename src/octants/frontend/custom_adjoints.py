@@ -166,7 +166,8 @@ class CustomCall:
     def _check_effects(self, operations: list[Operation]) -> None:
         """Refuse a function that writes, or that reads what has a gradient, which would be lost."""
         for op in Block([], operations).walk():
-            if op.has_effects and not isinstance(op, ops.Yield):
+            is_bound = isinstance(op, ops.Assert) and op.kind == "recursion"
+            if op.has_effects and not is_bound and not isinstance(op, ops.Yield):
                 self._refuse(self.name, "has an adjoint, but has effects besides its result", op)
             if isinstance(op, ops.Load) and op.array.has(Companion.ADJOINT):
                 problem = f"has an adjoint, but reads `{op.array.name}`, which has a gradient"

@@ -3,7 +3,8 @@
 Such a function is built once, as a block of its parameters, for each call from outside; so are the
 functions that it calls and that call it. In these blocks, their calls are single operations;
 `recursion_to_loops` makes a loop of the whole. What it needs is that all values have known types: a
-function is inlined as others are if a parameter or the result is not annotated with one.
+function is inlined as others are if a parameter or the result is not annotated with one. Arrays,
+and the object of a method, are no values: a function is built for each combination of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from octants.frontend.expression_values import (
     StructValue,
     VariableReference,
     describe,
+    is_run_time,
 )
 from octants.frontend.recursion_to_loops import Recurse, RecursionLoop
 from octants.frontend.scope import UNDEFINED, FunctionScope
@@ -44,33 +46,79 @@ from octants.types.structs import StructType
 # -- which calls -----------------------------------------------------------------------------------
 
 
-def is_recursive(context: Context, function: types.FunctionType) -> bool:
-    """Whether a function is built with a stack: a `real_func` of values that reaches itself."""
-    known = context.recursive.get(function)
+def is_recursive(
+    context: Context,
+    function: types.FunctionType,
+    values: dict[str, Any],
+    by_reference: frozenset[str],
+) -> bool:
+    """Whether a call is built with a stack: that of a `real_func` of values that reaches itself.
+
+    `by_reference` names the object of a method among the arguments.
+    """
+    if recursion_depth(function) is None:
+        return False
+    owner = _owner(values, by_reference)
+    known = context.recursive.get((function, owner))
     if known is None:
         known = (
-            recursion_depth(function) is not None
-            and getattr(function, "octants_adjoint", None) is None
-            and function in _reached(function)
-            and _has_types(context, function)
+            getattr(function, "octants_adjoint", None) is None
+            and function in _reached(function, owner)
+            and _has_types(context, function, by_reference)
         )
-        context.recursive[function] = known
-    return known
+        context.recursive[function, owner] = known
+    return known and all(
+        _is_fixed(context.load(values[each.name]), each.name in by_reference)
+        for each in functions.parameters(context, function)
+        if _takes_fixed(each)
+    )
 
 
-def _reached(function: types.FunctionType) -> set[types.FunctionType]:
-    """The functions that a function names, those that they name, and so on."""
+def _owner(values: dict[str, Any], by_reference: frozenset[str]) -> type | None:
+    """The class of the object whose method is called."""
+    return next((type(values[name]) for name in by_reference), None)
+
+
+def _takes_fixed(parameter: functions.Parameter) -> bool:
+    """Whether a parameter stands for an array or an object, and not for run-time values."""
+    kind = parameter.annotation
+    is_object = kind is inspect.Parameter.empty or parameter.is_template
+    return isinstance(kind, NdarrayAnnotation) or (is_object and not isinstance(kind, Reference))
+
+
+def _is_fixed(value: Any, is_owner: bool) -> bool:
+    """Whether an argument is an array, a struct of arrays, or the object of a method.
+
+    There are only so many of them, so that functions are built for each.
+    """
+    if isinstance(value, StructValue):
+        return all(_is_fixed(member, is_owner=False) for member in value.members.values())
+    return isinstance(value, ArrayReference) or (is_owner and not is_run_time(value))
+
+
+def _identity(value: Any) -> Any:
+    """What tells arrays and objects apart."""
+    if isinstance(value, StructValue):
+        return tuple(map(_identity, value.members.values()))
+    return (value.array, value.companion) if isinstance(value, ArrayReference) else id(value)
+
+
+def _reached(function: types.FunctionType, owner: type | None) -> set[types.FunctionType]:
+    """The functions that a function names, those that they name, and so on.
+
+    `owner` is the class of the object whose method it is.
+    """
     found: set[types.FunctionType] = set()
     pending = [function]
     while pending:
-        for named in _named(pending.pop()):
+        for named in _named(pending.pop(), owner):
             if named not in found:
                 found.add(named)
                 pending.append(named)
     return found
 
 
-def _named(function: types.FunctionType) -> Iterator[types.FunctionType]:
+def _named(function: types.FunctionType, owner: type | None) -> Iterator[types.FunctionType]:
     """The Python functions that the source of a function names, without those of the library."""
     if is_library_function(function) or home_of(function).partition(".")[0] == "octants":
         return
@@ -80,30 +128,38 @@ def _named(function: types.FunctionType) -> Iterator[types.FunctionType]:
     scope = FunctionScope(text, function)
     for node in ast.walk(text.tree):
         if isinstance(node, (ast.Name, ast.Attribute)):
-            found = _python_object(scope, node)
+            found = _python_object(scope, node, owner)
             found = marked_function(found) or found
             if isinstance(found, types.FunctionType):
                 yield found
 
 
-def _python_object(scope: FunctionScope, node: ast.expr) -> Any:
-    """What a name, or a name in a module, means in Python; `UNDEFINED` for other expressions."""
+def _python_object(scope: FunctionScope, node: ast.expr, owner: type | None) -> Any:
+    """What a name, or a name in a module, means in Python; `UNDEFINED` for other expressions.
+
+    The first parameter means the class `owner`.
+    """
     if isinstance(node, ast.Name):
-        return scope.python_name(node.id)
+        is_owner = owner is not None and node.id in scope.function.__code__.co_varnames[:1]
+        return owner if is_owner else scope.python_name(node.id)
     if isinstance(node, ast.Attribute):
-        owner = _python_object(scope, node.value)
-        if isinstance(owner, (types.ModuleType, type)):
-            found = inspect.getattr_static(owner, node.attr, UNDEFINED)
+        holder = _python_object(scope, node.value, owner)
+        if isinstance(holder, (types.ModuleType, type)):
+            found = inspect.getattr_static(holder, node.attr, UNDEFINED)
             return found.__func__ if isinstance(found, staticmethod) else found
     return UNDEFINED
 
 
-def _has_types(context: Context, function: types.FunctionType) -> bool:
+def _has_types(
+    context: Context, function: types.FunctionType, by_reference: frozenset[str]
+) -> bool:
     """Whether the types of all parameters, and of what is returned, are known from annotations."""
-    annotations = [each.annotation for each in functions.parameters(context, function)]
-    values = [each for each in annotations if not isinstance(each, (Reference, NdarrayAnnotation))]
-    if not all(_prototype(context, each) is not None for each in values):
-        return False
+    for each in functions.parameters(context, function):
+        if each.annotation is inspect.Parameter.empty and each.name not in by_reference:
+            return False
+        has_type = isinstance(each.annotation, Reference) or _takes_fixed(each)
+        if not has_type and _prototype(context, each.annotation) is None:
+            return False
     returns = functions.declared_result(function)
     if returns is None:
         tree = functions.source_or_none(function)
@@ -134,12 +190,16 @@ def _prototype(context: Context, kind: Any) -> Any:
 
 
 def call(
-    context: Context, node: ast.AST, function: types.FunctionType, values: dict[str, Any]
+    context: Context,
+    node: ast.AST,
+    function: types.FunctionType,
+    values: dict[str, Any],
+    by_reference: frozenset[str],
 ) -> Any:
     """Build a call of a recursive function; gives what it returns."""
     group = context.recursion
     if group is None or not group.holds(function):
-        return _Group(context, node, function).start(values)
+        return _Group(context, node, function, _owner(values, by_reference)).start(values)
     return group.recurse(node, function, values)
 
 
@@ -158,30 +218,35 @@ class _Entry:
 class _Group:
     """A function that reaches itself, with those on its ways, for one call from outside."""
 
-    def __init__(self, context: Context, node: ast.AST, function: types.FunctionType) -> None:
+    def __init__(
+        self, context: Context, node: ast.AST, function: types.FunctionType, owner: type | None
+    ) -> None:
         self._context = context
         self._node = node
         self._first = function
-        self._entries: dict[types.FunctionType, _Entry] = {}
+        self._owner = owner
+        self._entries: dict[Any, _Entry] = {}  # by function, arrays and objects
         self._draws = False  # whether the work item's number of random draws is passed along
         self._key = (context.scopes.frame.key, node, tuple(context.scopes.iterations))
 
     def holds(self, function: types.FunctionType) -> bool:
         """Whether a function reaches the first one of the group, and the other way round."""
-        first = self._first
-        return function is first or (function in _reached(first) and first in _reached(function))
+        first, owner = self._first, self._owner
+        return function is first or (
+            function in _reached(first, owner) and first in _reached(function, owner)
+        )
 
     def start(self, values: dict[str, Any]) -> Any:
         """Build the call from outside."""
         context, builder = self._context, self._context.builder
-        entry = self._entry(self._first, values, self._node)
+        entry = self._entry(self._first, values)
         arguments = self._passed(entry, values, self._node)
         draw = context.number_of(context.draw)
         bodies = self._build_all()
         if any(isinstance(op, ops.Random) for body in bodies for op in body.walk()):
             self._draws = True
             bodies = self._build_all()
-        depth = max(recursion_depth(each) or 1 for each in self._entries)
+        depth = max(recursion_depth(each.function) or 1 for each in self._entries.values())
         loop = RecursionLoop(builder, bodies, self._first.__name__, depth)
         given = [*arguments, *([draw] if self._draws else [])]
         results = loop.build(given, [each.type for each in self._results(entry)])
@@ -190,7 +255,7 @@ class _Group:
     def recurse(self, node: ast.AST, function: types.FunctionType, values: dict[str, Any]) -> Any:
         """Build a call from inside."""
         context, builder = self._context, self._context.builder
-        entry = self._entry(function, values, node)
+        entry = self._entry(function, values)
         arguments = self._passed(entry, values, node)
         if self._draws:
             arguments.append(context.number_of(context.draw))
@@ -200,14 +265,19 @@ class _Group:
 
     # -- what is passed ----------------------------------------------------------------------------
 
-    def _entry(self, function: types.FunctionType, values: dict[str, Any], node: ast.AST) -> _Entry:
-        if function not in self._entries:
-            self._entries[function] = self._new_entry(function, values, node)
-        return self._entries[function]
+    def _entry(self, function: types.FunctionType, values: dict[str, Any]) -> _Entry:
+        context = self._context
+        fixed = {
+            each.name: context.load(values[each.name])
+            for each in functions.parameters(context, function)
+            if _takes_fixed(each)
+        }
+        key = function, tuple(map(_identity, fixed.values()))
+        if key not in self._entries:
+            self._entries[key] = self._new_entry(function, fixed)
+        return self._entries[key]
 
-    def _new_entry(
-        self, function: types.FunctionType, values: dict[str, Any], node: ast.AST
-    ) -> _Entry:
+    def _new_entry(self, function: types.FunctionType, fixed: dict[str, Any]) -> _Entry:
         context = self._context
         arguments: dict[str, Any] = {}
         references: dict[str, Value] = {}
@@ -217,14 +287,8 @@ class _Group:
                 dtype = assignments.scalar_type(context, kind.dtype)
                 assert dtype is not None
                 arguments[name] = references[name] = Value(dtype, name)
-            elif isinstance(kind, NdarrayAnnotation):
-                array = context.load(values[name])
-                if not isinstance(array, ArrayReference):
-                    problem = f"an array is expected, and not {describe(array)}"
-                    context.fail(RecursiveArgument(function.__name__, name, problem), node)
-                arguments[name] = array
             else:
-                arguments[name] = _prototype(context, kind)
+                arguments[name] = fixed[name] if name in fixed else _prototype(context, kind)
         returns = functions.declared_result(function)
         result = None
         if isinstance(returns, tuple):
@@ -241,14 +305,10 @@ class _Group:
             if isinstance(parameter.annotation, Reference):
                 passed.append(self._referred(entry, name, value, node))
                 continue
-            value = context.load(value)
-            if isinstance(parameter.annotation, NdarrayAnnotation):
-                if value != entry.arguments[name]:
-                    problem = "each call must pass the same array"
-                    context.fail(RecursiveArgument(entry.function.__name__, name, problem), node)
-                continue
-            given = assignments.as_kind(context, parameter.annotation, value, name, node)
-            passed += flattening.leaves(given)
+            if not _takes_fixed(parameter):
+                value = context.load(value)
+                given = assignments.as_kind(context, parameter.annotation, value, name, node)
+                passed += flattening.leaves(given)
         return passed
 
     def _referred(self, entry: _Entry, name: str, reference: Any, node: ast.AST) -> Value:
@@ -298,7 +358,7 @@ class _Group:
         text = functions.find_source(context, function, node)
         note_compiled(function)
         context.calls[text.inlined_at(scopes.frame.source.span(node))] = None
-        scope = FunctionScope(text, function, (*self._key, function), call=node)
+        scope = FunctionScope(text, function, (*self._key, entry.number), call=node)
         with context.region() as region, scopes.entered(scope):
             scope.returns = functions.declared_result(function)
             block = region.block

@@ -413,6 +413,48 @@ def recursion_with_vectors(qd):
     return [f(n) for n in range(4)]
 
 
+def recursion_of_methods(qd):
+    @qd.data_oriented
+    class A:
+        def __init__(self):
+            self.x = qd.field(qd.i32, 8)
+            for i in range(8):
+                self.x[i] = (i * 5 + 3) % 8
+
+        @qd.real_func
+        def follow(self, i: qd.i32, n: qd.i32) -> qd.i32:
+            r = i
+            if n > 0:
+                r = self.follow(self.x[i], n - 1) * 2 + i
+            return r
+
+        @qd.kernel
+        def f(self, i: qd.i32) -> qd.i32:
+            return self.follow(i, 5)
+
+    a = A()
+    return [a.f(i) for i in range(8)]
+
+
+def recursion_with_a_field_as_argument(qd):
+    x = qd.field(qd.i32, 4)
+    for i in range(4):
+        x[i] = i + 1
+
+    @qd.real_func
+    def g(x: qd.template(), n: qd.i32) -> qd.i32:
+        r = 0
+        if n > 0:
+            r = g(x, n - 1) * 2 + x[n]
+        return r
+
+    @qd.kernel
+    def f() -> qd.i32:
+        return g(x, 3)
+
+    return f()
+
+
 def data_oriented_classes(qd):
     @qd.data_oriented
     class A:
