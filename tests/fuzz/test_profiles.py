@@ -75,6 +75,7 @@ WANTED = {
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
     "statics": """static operand; static in a condition""",
+    "recursion": """recursion; recursion in a loop; func""",
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",
     "races": """plain store; update; guard; several elements of a work item;

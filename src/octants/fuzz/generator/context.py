@@ -180,7 +180,7 @@ class Productions:
 
     `declare` adds arrays to the program and gives the lines that make types and arrays. `kernel`
     changes the body of a kernel, its parameters and its arguments. `finish` gives the lines of all
-    functions and the launches their final form.
+    functions and the launches their final form. With `has_recursion`, funcs may call themselves.
     """
 
     floats: Table = ()
@@ -191,6 +191,7 @@ class Productions:
     declare: Callable[[Shared], list[str]] | None = None
     kernel: Callable[[Context, str, list[str], list[Any]], str] | None = None
     finish: Callable[[Shared, list[str], list[Any]], tuple[list[str], list[Any]]] | None = None
+    has_recursion: bool = False
 
 
 @dataclass

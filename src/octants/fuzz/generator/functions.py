@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from octants.fuzz.generator import structs, vectors
 from octants.fuzz.generator.bounded_expressions import fitting
-from octants.fuzz.generator.context import ArrayInfo, Context, Function, Role, Shared, Variable
+from octants.fuzz.generator.context import (
+    ArrayInfo,
+    Context,
+    Function,
+    Productions,
+    Role,
+    Shared,
+    Variable,
+    number,
+)
 
+RECURSION = Productions(has_recursion=True)
 PREFIXES = {"f": "a", "i": "c"}
 
 
@@ -18,6 +28,8 @@ def function(shared: Shared) -> list[str]:
     for array in shared.arrays:
         if array.constant and array.is_field:
             c.roles[array.name] = Role("read")
+    if any(one.has_recursion for one in shared.productions) and c.chance(0.8):
+        return _recursive(c)
     shape = c.pick([(), (), (), (3,), (2,), (2, 2)])
     parameters = [c.pick(_PARAMETERS) for _ in range(c.integer(1, 3))]
     shapes = [
@@ -46,6 +58,35 @@ def function(shared: Shared) -> list[str]:
         mark = "qd.real_func"
         c.note("real_func")
     return [f"@{mark}", head, *c.lines, ""]
+
+
+def _recursive(c: Context) -> list[str]:
+    """The lines of a func that calls itself as often as its first parameter says."""
+    shared = c.shared
+    parameters: list[tuple[str, tuple[int, ...]]] = [
+        ("i", ()),
+        *c.pick([[], [("f", ())], [("f", ()), ("i", ())]]),
+    ]
+    made = Function(shared.fresh("g"), parameters, "f", (), 0.0)
+    names = [_parameter(c, sort, ()).partition(":")[0] for sort, _ in parameters]
+    types = {"f": "FP", "i": "qd.i32"}
+    typed = [f"{name}: {types[sort]}" for name, (sort, _) in zip(names, parameters, strict=True)]
+    start, found = c.cost, c.declare("v", "f", made.low, made.high)
+    c.emit(f"{found.name} = {number(c.rng.uniform(-2, 2))}")
+    c.statements(c.integer(0, 2))
+    is_loop = c.chance(0.3)
+    c.note("recursion in a loop" if is_loop else "recursion")
+    index = shared.fresh("k")
+    head = f"for {index} in range(qd.min({names[0]}, 2)):" if is_loop else f"if {names[0]} > 0:"
+    with c.block(head, trips=2 if is_loop else 1):
+        c.statements(c.integer(0, 1))
+        others = [vectors.argument(c, *each) for each in parameters[1:]]
+        call = f"{made.name}({', '.join([f'{names[0]} - 1', *others])})"
+        c.emit(f"{found.name} = 0.5 * {found.name} + 0.5 * {call}")
+    _finish(c, made)
+    made.cost = (c.cost - start) * (63 if is_loop else 6)
+    shared.functions.append(made)
+    return ["@qd.real_func", f"def {made.name}({', '.join(typed)}) -> FP:", *c.lines, ""]
 
 
 _PARAMETERS: list[tuple[str, tuple[int, ...]]] = [

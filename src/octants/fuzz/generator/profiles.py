@@ -10,6 +10,7 @@ from octants.fuzz.generator import (
     custom_adjoints,
     data_oriented_classes,
     field_layouts,
+    functions,
     graphs,
     integer_widths,
     integer_wrapping,
@@ -92,6 +93,9 @@ PROFILES = {
     ),
     "adjoints": Profile(
         "funcs with adjoints of their own", (custom_adjoints.PRODUCTIONS,), (0, 0, 1)
+    ),
+    "recursion": Profile(
+        "funcs that call themselves", (functions.RECURSION, structs.PRODUCTIONS), funcs=(1, 2, 2)
     ),
     "races": Profile(
         "loops whose work items may race: such programs have to be refused (OCT303) or reported"

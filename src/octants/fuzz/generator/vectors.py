@@ -278,7 +278,7 @@ def call(c: Context, sort: str, shape: Shape) -> Expr | None:
     function = c.pick(options)
     c.note("func")
     c.cost += c.trips * function.cost
-    text = f"{function.name}({', '.join(_argument(c, *p) for p in function.parameters)})"
+    text = f"{function.name}({', '.join(argument(c, *p) for p in function.parameters)})"
     return Expr(text, function.low, function.high)
 
 
@@ -301,7 +301,8 @@ def _can_pass(c: Context, function: Function) -> bool:
     return all(passable(c, shape) for sort, shape in function.parameters if sort == "array")
 
 
-def _argument(c: Context, sort: str, shape: Shape) -> str:
+def argument(c: Context, sort: str, shape: Shape) -> str:
+    """An argument of a func for a parameter of a sort and a shape."""
     if sort == "array":
         c.note("array passed to a func")
         return c.pick(passable(c, shape))
