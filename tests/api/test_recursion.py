@@ -172,6 +172,53 @@ def test_the_text_of_the_error() -> None:
     check_golden("errors/OCT476_recursion", without_lines(text))
 
 
+def test_the_cache_knows_the_bound(tmp_path: Path) -> None:
+    def make(depth: int) -> Any:
+        @qd.real_func(max_depth=depth)
+        def count(n: qd.i32) -> qd.i32:
+            return 0 if n == 0 else count(n - 1) + 1
+
+        @qd.kernel
+        def run(n: qd.i32) -> qd.i32:
+            return count(n)
+
+        return run
+
+    options: Any = {"offline_cache": True, "offline_cache_file_path": str(tmp_path)}
+    for depth in (20, 5, 20, 5):
+        qd.init(arch=qd.cpu, log_level=qd.ERROR, **options)
+        run = make(depth)
+        if depth == 20:
+            assert run(9) == 9
+        else:
+            with pytest.raises(qd.OctantsAssertionError, match="OCT476"):
+                run(9)
+                qd.sync()
+
+
+def test_second_derivatives() -> None:
+    @qd.real_func
+    def halved(v: qd.f32, n: qd.i32) -> qd.f32:
+        if n == 0:
+            return v
+        return halved(v * v * 0.5, n - 1) * qd.sin(v)
+
+    @qd.kernel
+    def total(x: qd.types.ndarray(qd.f32), loss: qd.types.ndarray(qd.f32)):
+        for i in x:
+            loss[0] += halved(x[i], 3)
+
+    def by_hand(v: Any, n: int = 3) -> Any:
+        return v if n == 0 else by_hand(v * v * 0.5, n - 1) * np.sin(v)
+
+    points, direction, h = np.array([0.5, 0.9, 1.3]), np.array([1.0, 2.0, 3.0]), 1e-4
+    curvature = (by_hand(points + h) - 2 * by_hand(points) + by_hand(points - h)) / h**2
+    product = qd.ad.hvp(total, out={"loss": 1})
+    given = points.astype(np.float32)
+    _, _, found = product(given, direction={"x": direction.astype(np.float32)})
+    assert found["x"] == pytest.approx(curvature * direction, rel=1e-3, abs=1e-5)
+
+
 def test_the_bound_is_checked() -> None:
     for wrong in (0, -1, 2.5, True):
         with pytest.raises(ValueError, match="positive integer"):
