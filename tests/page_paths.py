@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import linecache
 import re
@@ -47,7 +48,8 @@ def resolve(name: str) -> Any:
 def calls_of(run: Callable[[], None]) -> list[str]:
     """The functions of Octants that are called, in the order of their first calls.
 
-    Generated functions have their names alone.
+    Generated functions have their names alone. No garbage is collected meanwhile: that would call
+    what ends the objects of other tests.
     """
     found: dict[str, None] = {}
 
@@ -61,11 +63,14 @@ def calls_of(run: Callable[[], None]) -> list[str]:
         elif frame.f_code.co_filename.endswith("<generated>"):
             found[name] = None
 
+    gc.collect()
+    gc.disable()
     sys.setprofile(note)
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return list(found)
 
 
