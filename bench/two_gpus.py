@@ -1,7 +1,8 @@
 """What two GPUs in one process give: ``python bench/two_gpus.py``.
 
-It measures copies from one GPU to the other, launches on each and in turns, and a gradient whose
-work items are on one GPU, or half of them on each. It needs two NVIDIA GPUs. It checks the results.
+It measures copies from one GPU to the other, launches on each and on both alternately, and a
+gradient whose work items are on one GPU, or half of them on each. It needs two NVIDIA GPUs. It
+checks the results.
 A number is the least of some runs, each run until all is done.
 """
 
@@ -87,7 +88,7 @@ def launches(calls: int) -> dict[str, tuple[float, str]]:
     found = {
         "launch while one GPU is in use": alone,
         "launch while two GPUs are in use": timed(lambda: increase(x), calls),
-        "launch on two GPUs in turns": timed(both, calls) / 2,
+        "launch on two GPUs, alternately": timed(both, calls) / 2,
     }
     return {name: (1e6 * seconds, "us") for name, seconds in found.items()}
 

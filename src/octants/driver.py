@@ -22,7 +22,7 @@ from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
 from octants.compile_profile import stage as timed
 from octants.data import host_access_events
-from octants.data.host_access_events import forget, observe_ends, observe_reads, observe_shared
+from octants.data.host_access_events import forget, observe_after_share, observe_ends, observe_reads
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.launch_errors import NoOtherDevice
@@ -184,7 +184,7 @@ class State:
 
 state = host_access_events.Clock.launches = State()
 observe_ends(state.forget_addresses)
-observe_shared(state.forget_kernels_of)
+observe_after_share(state.forget_kernels_of)
 
 
 def _watch_reads() -> None:

@@ -10,8 +10,8 @@
 # * `overwrite_ledger` saves and restores the contents (`needed_contents`) that reverse kernels
 #   need; `snapshot_report` says what was copied and why.
 # * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
-#   `snapshots` holds the state, `checkpointed_steps` runs the steps, `step_repeatability` checks
-#   that they repeat.
+#   `checkpoint_snapshots` holds the state, `checkpointed_steps` runs the steps,
+#   `step_repeatability` checks that they repeat.
 # * `implicit` differentiates what solvers find, by the equation that they solve.
 # * `forward_mode` computes tangents; `custom_gradients` has the decorators; `clear_gradients`
 #   zeroes gradients.

@@ -47,7 +47,7 @@ class Clock:
 _write_observers: list[Callable[[HostWrite], None]] = []
 _share_observers: list[Callable[[Any], None]] = []
 _read_observers: list[Callable[[Any], None]] = []
-_shared_observers: list[Callable[[Any], None]] = []
+_after_share_observers: list[Callable[[Any], None]] = []
 _allocation_observers: list[Callable[[], None]] = []
 _end_observers: list[Callable[[], None]] = []
 
@@ -67,9 +67,9 @@ def observe_shares(observer: Callable[[Any], None]) -> None:
     _share_observers.append(observer)
 
 
-def observe_shared(observer: Callable[[Any], None]) -> None:
+def observe_after_share(observer: Callable[[Any], None]) -> None:
     """Call ``observer`` with the array once others can see its memory, for the first time."""
-    _shared_observers.append(observer)
+    _after_share_observers.append(observer)
 
 
 def observe_allocations(observer: Callable[[], None]) -> None:
@@ -131,7 +131,7 @@ def before_share(array: Any) -> None:
 
 def after_share(array: Any) -> None:
     """Announce that others can see the memory of an array from now on."""
-    for observer in _shared_observers:
+    for observer in _after_share_observers:
         observer(array)
 
 

@@ -97,7 +97,7 @@ def _is_fixed(value: Any, is_owner: bool) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What tells arrays and objects apart."""
+    """A key that equal arrays and objects share."""
     if isinstance(value, StructValue):
         return tuple(map(_identity, value.members.values()))
     return (value.array, value.companion) if isinstance(value, ArrayReference) else id(value)
@@ -225,15 +225,15 @@ class _Group:
         self._node = node
         self._first = function
         self._owner = owner
+        self._reached = _reached(function, owner)
         self._entries: dict[Any, _Entry] = {}  # by function, arrays and objects
         self._draws = False  # whether the work item's number of random draws is passed along
         self._key = (context.scopes.frame.key, node, tuple(context.scopes.iterations))
 
     def holds(self, function: types.FunctionType) -> bool:
         """Whether a function reaches the first one of the group, and the other way round."""
-        first, owner = self._first, self._owner
-        return function is first or (
-            function in _reached(first, owner) and first in _reached(function, owner)
+        return function is self._first or (
+            function in self._reached and self._first in _reached(function, self._owner)
         )
 
     def start(self, values: dict[str, Any]) -> Any:

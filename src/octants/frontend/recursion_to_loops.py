@@ -375,21 +375,15 @@ class RecursionLoop:
             values[start : start + self._capacity]
             for start in range(2 + count, len(values), self._capacity)
         ]
-        tops = [self._extract(depth, vector) for vector in vectors]
+        tops = [component_access.extract(builder, depth, vector) for vector in vectors]
         returns = builder.compare("eq", segment, self._constants[RETURN])
         segment = builder.select(returns, tops[0], segment)
         state = _State(depth, segment, registers, tops)
         self._dispatch(self._numbered, segment, state)
         for vector, top in zip(vectors, state.tops, strict=True):
-            vector[:] = self._insert(depth, top, vector)
+            vector[:] = component_access.insert(builder, depth, top, vector)
         left = [state.depth, state.segment, *state.registers]
         return [*left, *(each for vector in vectors for each in vector)]
-
-    def _extract(self, depth: Value, vector: list[Value]) -> Value:
-        return component_access.extract(self._builder, depth, vector)
-
-    def _insert(self, depth: Value, top: Value, vector: list[Value]) -> list[Value]:
-        return component_access.insert(self._builder, depth, top, vector)
 
     def _dispatch(self, segments: list[_Segment], number: Value, state: _State) -> None:
         """Run the segment of a number."""
