@@ -166,6 +166,30 @@ serial @upper_0 {
     checked(module, processor, tmp_path, opt_level=level)
 
 
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u64"])
+def test_a_quotient_and_a_remainder(dtype: str, level: int, tmp_path: Path) -> None:
+    """LLVM ended the process at level 0 where both were of the same integers of 8 or 16 bits."""
+    module = parse(f"""\
+kernel @both
+array @return_0: {dtype}, 0, return, () [primal]
+array @return_1: {dtype}, 0, return, () [primal]
+array @x: {dtype}, 0, argument, () [primal]
+array @y: {dtype}, 0, argument, () [primal]
+serial @both_0 {{
+  %0: {dtype} = load<@x, primal>()
+  %1: {dtype} = load<@y, primal>()
+  %2: {dtype} = binary<quotient>(%0, %1)
+  %3: {dtype} = binary<remainder>(%0, %1)
+  store<@return_0, primal>(%2)
+  store<@return_1, primal>(%3)
+  yield()
+}}
+""")
+    for processor in PROCESSORS:
+        checked(module, processor, tmp_path, opt_level=level)
+
+
 def test_the_linker_refuses_what_it_does_not_know() -> None:
     kernel = "define amdgpu_kernel void @k() { call void @nowhere() ret void }"
     text = f"declare void @nowhere()\n{kernel}"

@@ -30,6 +30,9 @@ class Amdgpu(Gpu):
 
     by_value = 3072  # all parameters take at most 4096 bytes
     flags = (("amdhsa_code_object_version", 500),)
+    # At level 0 LLVM ends the process on what its own passes would have rewritten: on a quotient
+    # and a remainder of the same narrow integers.
+    least_level = 1
     subgroup = 32
     has_blocks = True
     shared_bytes = 48 * 1024
