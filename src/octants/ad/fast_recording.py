@@ -8,13 +8,20 @@ which finds out, and all other launches take the slow path of `ad.tape`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.overwrite_ledger import MemoryRows
 from octants.analysis.index_ranges import Accessed, rows_of
-from octants.launch.alias_free_launches import Identities, identities_of, positions_of
+from octants.functions_from_text import define
+from octants.launch.alias_free_launches import (
+    IdentityExpressions,
+    identities_of,
+    identity_expressions,
+    parameters_of,
+    positions_of,
+)
 from octants.launch.derivative_variants import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
@@ -23,6 +30,11 @@ from octants.runtime.arguments.parameters import StructAnnotation
 from octants.types.specialisation_signature import ScalarType
 
 _MAX_KEYS = 4096
+
+_SOURCE = """
+def known_touched({arguments}):
+    return known.get(({key})){condition}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +55,14 @@ class FastPath:
         "_positions",
         "_stepped",
         "freezes",
+        "known_touched",
         "may_race",
         "persistent",
         "step",
     )
 
     def __init__(
-        self, specialisation: Specialisation, identities: Identities, plan: TapePlan
+        self, specialisation: Specialisation, expressions: IdentityExpressions, plan: TapePlan
     ) -> None:
         (self.step,) = plan.steps
         self.persistent: PersistentLayout | None = plan.persistent if plan.persistent.size else None
@@ -59,12 +72,24 @@ class FastPath:
             or (isinstance(annotation, ScalarType) and annotation.element_shape)
             for annotation in specialisation.signature.annotations
         )
+        identities = identities_of(specialisation)
+        assert identities is not None
         self._identities = identities
         self._positions = positions_of(specialisation)
         # A kernel that steps through the rows of an array writes no row that it needs later. These
         # arguments select the rows.
         self._stepped = self.step.regions.named
         self._known: dict[tuple[int, ...], Touched] = {}
+        stepped = [f"a{position}" for position in self._stepped]
+        source = _SOURCE.format(
+            arguments=parameters_of(specialisation),
+            key="".join(f"{value}, " for value in (*expressions.values, *stepped)),
+            condition=_if_numbers(stepped),
+        )
+        self.known_touched: Callable[..., Touched | None] = define(
+            "known_touched", source, {**expressions.scope, "known": self._known}
+        )
+        """The arrays of a launch like an earlier one, given its arguments; None for others."""
 
     def touched(self, arguments: tuple[Any, ...]) -> Touched | None:
         """The arrays of a launch; None if it must take the slow path."""
@@ -77,7 +102,7 @@ class FastPath:
             if type(number) is not int:  # an array, whose shape selects the rows
                 return self._find(identities, self.step.accessed(arguments))
             key = (*key, number)
-        return self._known.get(key) or self._learn(key, identities, arguments)
+        return self._learn(key, identities, arguments)
 
     def _learn(
         self, key: tuple[int, ...], identities: tuple[int, ...], arguments: tuple[Any, ...]
@@ -105,6 +130,13 @@ class FastPath:
         )
 
 
+def _if_numbers(stepped: Sequence[str]) -> str:
+    """Where arguments select rows, the condition that they are integers, in generated code."""
+    if not stepped:
+        return ""
+    return f" if {' and '.join(f'type({each}) is int' for each in stepped)} else None"
+
+
 def find_fast_path(
     specialisation: Specialisation, plan: TapePlan, flow: GradientFlow
 ) -> FastPath | None:
@@ -115,13 +147,13 @@ def find_fast_path(
         plan: how a tape runs and reverses its launches.
         flow: the float arrays of the kernel.
     """
-    identities = identities_of(specialisation)
-    if identities is None or len(plan.steps) != 1 or flow.may_end:
+    expressions = identity_expressions(specialisation)
+    if expressions is None or len(plan.steps) != 1 or flow.may_end:
         return None
     step = plan.steps[0]
     if not _saves_nothing(step):
         return None
-    return FastPath(specialisation, identities, plan)
+    return FastPath(specialisation, expressions, plan)
 
 
 def _saves_nothing(step: ReverseStep) -> bool:

@@ -115,6 +115,8 @@ class OverwriteLedger:
         """Whether some rows of arrays hold nothing that is needed, as far as is known."""
         if self._has_foreign:
             return False
+        if not self._needed:
+            return True
         for key, rows in written.items():
             needed = self._needed.get(key, ())
             if needed is None or (needed and (rows is None or not needed.isdisjoint(rows))):
@@ -126,9 +128,8 @@ class OverwriteLedger:
 
         Its needs are resolved when some of these rows are about to be overwritten.
         """
-        if needed:
-            self._deferred.append(entry)
-            self._note_rows(needed)
+        self._deferred.append(entry)
+        self._note_rows(needed)
 
     def _note_rows(self, needed: MemoryRows) -> None:
         for key, rows in needed.items():

@@ -40,7 +40,7 @@ from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.race_checks import check_before_gradient, gradient_check, validate_launch
-from octants.launch.specialisation import Specialisation
+from octants.launch.specialisation import Held, Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,
     memories_of,
@@ -139,6 +139,7 @@ class Tape:
         self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._launches = 0
         self._fast_paths: dict[Specialisation, FastPath] = {}
+        self._held: dict[Specialisation, Held] = {}
         self._done = False
         self._entered = False
         self._observes = False
@@ -155,8 +156,7 @@ class Tape:
             A table when printed; as data, `saved` has an entry for each array, the kernel that was
             about to overwrite it, and the kernel whose reverse needs it.
         """
-        launches = self._launches if self._done else self._count()
-        return TapeExplanation(launches, self._ledger.account.entries())
+        return TapeExplanation(self._launches, self._ledger.account.entries())
 
     def argument_gradients(self, kernel: Any) -> list[dict[str, Any]]:
         """The gradients of the by-value float arguments of each launch of a kernel.
@@ -222,7 +222,6 @@ class Tape:
         for loss in self.losses:
             loss.seed(self._entries)
         self._requested.collect(self._entries)
-        self._launches = self._count()
         guard = _BackwardGuard(self._ledger)
         driver.state.recorder = guard
         observe_writes(guard.before_write)
@@ -235,6 +234,7 @@ class Tape:
             forget(guard.before_write)
             self._ledger.finish()
             self._entries.clear()
+            self._held.clear()
         if self._check is not None:
             self._check.run(entries)
 
@@ -242,10 +242,6 @@ class Tape:
 
         def __getattr__(self, name: str) -> Any:
             raise method_error("ad.Tape", name)
-
-    def _count(self) -> int:
-        """The launches that were recorded and are not reversed yet."""
-        return sum(isinstance(entry, LaunchEntry) and entry.is_first for entry in self._entries)
 
     # -- recording ------------------------------------------------------------------------------
 
@@ -255,10 +251,9 @@ class Tape:
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
         path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
-        if path is not None:
-            touched = path.touched(arguments)
-            may_overwrite = touched is not None and self._ledger.may_overwrite(touched.written)
-            if touched is not None and may_overwrite and not self._gradient_ends.holds:
+        if path is not None and not self._gradient_ends.holds:
+            touched = path.known_touched(*arguments) or path.touched(arguments)
+            if touched is not None and self._ledger.may_overwrite(touched.written):
                 return self._launch_on_fast_path(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments)
 
@@ -293,15 +288,18 @@ class Tape:
         results: tuple[Any, ...] = ()
         for memory in memories.values():
             self.touch(memory)
+        self._held[specialisation] = specialisation.holding()
         entries = [
-            LaunchEntry(specialisation, step, frozen, number, persistent, not position)
-            for position, step in enumerate(plan.steps)
+            LaunchEntry(specialisation, step, frozen, number, persistent) for step in plan.steps
         ]
+        for entry in entries[1:]:
+            entry.is_first = False
         phases = [phase for entry in entries for phase in entry.prepare(memories)]
         self._prepare_writes(f"kernel `{specialisation.signature.kernel}`", phases)
         for entry in entries:
             results = entry.run(self)
             self._entries.append(entry)
+            self._launches += entry.is_first
         if len(plan.steps) != 1 and persistent is not None:
             results = persistent.results(specialisation)
         return specialisation.wrap(results) if specialisation.returned else None
@@ -330,6 +328,7 @@ class Tape:
         path: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
         if path is not None:
             self._fast_paths[specialisation] = path
+            self._held[specialisation] = specialisation.holding()
         return path
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
@@ -344,18 +343,21 @@ class Tape:
         arguments: tuple[Any, ...],
     ) -> Any:
         """Run a launch that overwrites nothing that is needed."""
+        persistent = None
         if path.freezes:
             arguments = freeze(specialisation, arguments)
-        layout, device = path.persistent, specialisation.device
-        persistent = None if layout is None else PersistentStorage(layout, device)
+        if path.persistent is not None:
+            persistent = PersistentStorage(path.persistent, specialisation.device)
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
             self._check_races(specialisation, number, arguments)
         entry = LaunchEntry(specialisation, path.step, arguments, number, persistent)
         results = entry.run_unprepared()
-        self._ledger.note(entry, touched.needed)
+        if touched.needed:
+            self._ledger.note(entry, touched.needed)
         self._touched |= touched.every
         self._entries.append(entry)
+        self._launches += 1
         return specialisation.wrap(results) if results else None
 
     def _plan(self, specialisation: Specialisation) -> TapePlan:

@@ -55,22 +55,17 @@ class _Accesses:
 
 
 class LaunchEntry:
-    """A launch of a kernel, or of one of its tasks."""
+    """A launch of a kernel, or of one of its tasks.
 
-    __slots__ = (
-        "_accesses",
-        "_contents",
-        "_held",
-        "_log",
-        "_seed",
-        "_sums",
-        "arguments",
-        "is_first",
-        "number",
-        "persistent",
-        "specialisation",
-        "step",
-    )
+    The tape keeps the fields alive that it uses.
+    """
+
+    # Most launches change none of these.
+    is_first = True
+    _contents: Sequence[Content] = ()
+    _accesses: _Accesses | None = None
+    _sums: Sequence[int] = ()
+    _log: Logs = ()
 
     def __init__(
         self,
@@ -79,20 +74,13 @@ class LaunchEntry:
         arguments: tuple[Any, ...],
         number: int,
         persistent: PersistentStorage | None,
-        is_first: bool = True,
     ) -> None:
         self.specialisation = specialisation
-        self._held = specialisation.holding()
         self.step = step
         self.arguments = arguments
         self.number = number
         self.persistent = persistent
-        self.is_first = is_first
         self._seed = driver.state.seed
-        self._contents: Sequence[Content] = ()
-        self._accesses: _Accesses | None = None
-        self._sums: Sequence[int] = ()
-        self._log: Logs = ()
 
     @property
     def kernel(self) -> str:
@@ -125,7 +113,14 @@ class LaunchEntry:
 
     def run_unprepared(self) -> tuple[Any, ...]:
         """Run the launch without `prepare`; `resolve` finds what its reverse needs."""
-        return self._launch(self.step.forward)
+        persistent = self.persistent
+        results: tuple[Any, ...] = self.step.forward.launch(
+            self._seed,
+            self.number,
+            0 if persistent is None else persistent.address,
+            *self.arguments,
+        )
+        return results
 
     def resolve(self, ledger: OverwriteLedger) -> None:
         """Register the needs of the reverse; nothing has overwritten them since the launch."""
@@ -217,13 +212,25 @@ class LaunchEntry:
         step = self.step
         if step.backward is None:
             return
+        if self._accesses is not None or not ledger.saves:
+            self._restore_reads(ledger)
+        persistent = self.persistent
+        step.backward.launch(
+            self._seed,
+            self.number,
+            0 if persistent is None else persistent.address,
+            *self.arguments,
+            *self._log,
+        )
+
+    def _restore_reads(self, ledger: OverwriteLedger) -> None:
+        """Restore what the reverse kernel reads, and note what it rewrites."""
         if self._contents or not ledger.saves:
             ledger.restore(self._contents, self.kernel)
-        if step.fingerprint is not None:
-            self._check_reads(step.fingerprint)
+        if self.step.fingerprint is not None:
+            self._check_reads(self.step.fingerprint)
         for memory, region in self._accesses.rewritten if self._accesses is not None else ():
             ledger.note_change(memory, region)
-        self._launch(step.backward)
 
 
 class HostEntry:

@@ -14,9 +14,24 @@ from octants.data.array_base import Tensor
 from octants.functions_from_text import define
 from octants.ir.core import Space
 from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
 from octants.types.specialisation_signature import FieldSource
 
 Identities = Callable[..., tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityExpressions:
+    """The identities of a kernel's arrays in order, as Python expressions of its arguments.
+
+    The arguments are ``a0``, ``a1``, ...; `scope` has what else the expressions name. Arguments
+    `may_repeat` if some of the arrays are passed by the caller.
+    """
+
+    values: list[str]
+    scope: dict[str, Any]
+    may_repeat: bool
+
 
 _SOURCE = """
 def identities({arguments}):
@@ -36,6 +51,11 @@ def identities_of(specialisation: Specialisation) -> Identities | None:
     return found
 
 
+def parameters_of(specialisation: Specialisation) -> str:
+    """The parameters of a generated function that takes the arguments of a kernel."""
+    return "".join(f"a{k}, " for k in range(specialisation.count))
+
+
 def has_distinct_arrays(specialisation: Specialisation, arguments: Sequence[Any]) -> bool:
     """Whether a launch is alias-free."""
     identities = identities_of(specialisation)
@@ -48,7 +68,8 @@ def positions_of(specialisation: Specialisation) -> list[int]:
     return [k for k, array in enumerate(specialisation.arrays) if array.space in spaces]
 
 
-def _make(specialisation: Specialisation) -> Identities | None:
+def identity_expressions(specialisation: Specialisation) -> IdentityExpressions | None:
+    """The expressions of the identities; None if no launch of the kernel is alias-free."""
     scope: dict[str, Any] = {}
     values: list[str] = []
     fields: list[Any] = []
@@ -65,9 +86,16 @@ def _make(specialisation: Specialisation) -> Identities | None:
         values.append(f"{leaf.expression}.explicit_identity")
     if len(set(map(id, fields))) < len(fields) or not all(isinstance(x, Tensor) for x in fields):
         return None
+    return IdentityExpressions(values, scope, may_repeat=len(values) > len(fields))
+
+
+def _make(specialisation: Specialisation) -> Identities | None:
+    found = identity_expressions(specialisation)
+    if found is None:
+        return None
     text = _SOURCE.format(
-        arguments="".join(f"a{k}, " for k in range(specialisation.count)),
-        values="".join(f"{value}, " for value in values),
-        differ=f" and len({{*found}}) == {len(values)}" * (len(values) > len(fields)),
+        arguments=parameters_of(specialisation),
+        values="".join(f"{value}, " for value in found.values),
+        differ=f" and len({{*found}}) == {len(found.values)}" * found.may_repeat,
     )
-    return define("identities", text, scope)
+    return define("identities", text, found.scope)
