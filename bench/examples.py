@@ -1,15 +1,18 @@
 """Times the programs of examples/ beside other systems: ``python bench/examples.py``.
 
-Each program runs in each system with nothing but its import changed, in processes of its own, on
-one thread, in f32. The runs of the systems alternate, and the least time of all rounds counts
-(`--clock cpu` on a busy machine). The first call, with the set-up before it, compiles. A gradient
-that differs from Octants' by more than 1 % of its largest element is marked with the difference.
-The table goes to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
+Each program runs in each system with nothing but its import changed, in processes of its own, in
+f32: on one thread and on two of the CPU, and on Vulkan (`--on`). The runs of the systems alternate,
+and the least time of all rounds counts (`--clock cpu` on a busy machine; two threads always go by the wall clock). The start is the import
+of a system and `init`. The first call, with the set-up before it, compiles; in Octants it also
+imports the compiler. A gradient that differs from Octants' by more than 1 % of its largest element
+is marked with the difference.
+The tables go to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from machine import describe_machine
+from processes import with_bytecode
 from workers import outcome, report
 
 HERE = Path(__file__).parent
@@ -39,11 +43,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "taichi": {"offline_cache": False, "log_level": "error"},
 }
+DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "one thread": ("cpu", {"cpu_max_num_threads": 1}),
+    "two threads": ("cpu", {"cpu_max_num_threads": 2}),
+    "Vulkan": ("vulkan", {}),
+}
+"""The arch of each column group, and what `init` gets beside it."""
 TOLERANCE = 1e-2
 LIBRARIES = ("torch", "jax")
-"""What programs import while they run, and some systems when they start: not to be timed."""
+"""What some programs import while they run. The time is not that of a system, and Quadrants also
+imports torch when it starts, so torch is always there."""
 CLOCKS = "cpu: the time of the processes, for a busy machine"
-COLUMNS = ("first", "steady", "first gradient", "gradient")
+COLUMNS = ("start", "first", "steady", "first gradient", "gradient")
 
 
 def main() -> None:
@@ -52,6 +63,7 @@ def main() -> None:
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     parser.add_argument("names", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--on", nargs="+", choices=DEVICES, default=list(DEVICES))
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help=CLOCKS)
     parser.add_argument("--seconds", type=float, default=2.0, help="for repeated calls, each")
     parser.add_argument("--patience", type=float, default=400.0, help="for a program in a system")
@@ -63,12 +75,18 @@ def main() -> None:
     if options.worker:
         work(options.names[0], options.worker, options)
         return
-    results = {name: measure(name, options) for name in options.names}
-    found = {"machine": describe_machine(), "results": results}
+    results = {
+        device: {name: measure(name, device, options) for name in options.names}
+        for device in options.on
+    }
+    found = {"machine": describe_machine(), "clock": options.clock, "results": results}
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"examples-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     path.write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found, options.systems)
+    text = "\n\n".join(
+        f"### {device[0].upper()}{device[1:]}\n\n{table(each, options.systems)}"
+        for device, each in results.items()
+    )
     print(text)
     if options.docs:
         replace_table(text, path)
@@ -76,13 +94,15 @@ def main() -> None:
 
 def work(name: str, system: str, options: argparse.Namespace) -> None:
     """Run one program in one system; reports times and the gradient."""
-    qd = __import__(system)
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
     source = (EXAMPLES / f"{name}.py").read_text()
     for library in LIBRARIES:
-        if f"import {library}" in source:
-            __import__(library)
+        if library == "torch" or f"import {library}" in source:
+            with contextlib.suppress(ImportError):
+                __import__(library)
     changed = source.replace("import octants as qd", f"import {system} as qd")
+    if system != "octants":  # arrays in the words of the others
+        changed = re.sub(r"NDArray\[Any, Literal\[(\d)\]\]", r"ndarray(ndim=\1)", changed)
     if system == "taichi":  # it does not understand annotations that are text
         changed = changed.replace("from __future__ import annotations\n", "")
     with tempfile.TemporaryDirectory() as folder:
@@ -91,9 +111,12 @@ def work(name: str, system: str, options: argparse.Namespace) -> None:
         module = types.ModuleType(name)
         module.__file__ = str(file)
         sys.modules[name] = module
-        qd.init(arch=qd.cpu, default_fp=qd.f32, cpu_max_num_threads=1, **OPTIONS[system])
+        arch, more = DEVICES[options.on[0]]
+        begin = clock()
+        qd = __import__(system)
+        qd.init(arch=getattr(qd, arch), default_fp=qd.f32, **more, **OPTIONS[system])
+        result: dict[str, Any] = {"start": clock() - begin}
         exec(compile(changed, str(file), "exec", dont_inherit=True), module.__dict__)
-        result: dict[str, Any] = {}
         try:
             begin = clock()
             forward, backward = module.workload()  # type: ignore[attr-defined]
@@ -127,29 +150,30 @@ def best(function: Any, clock: Any, seconds: float) -> float:
     return min(times)
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def measure(name: str, device: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What each system took, and how far its gradient is from that of the first one."""
     found: dict[str, dict[str, Any]] = {system: {} for system in options.systems}
     for _ in range(options.rounds):
         for system in options.systems:
             if "error" not in found[system]:
-                found[system] = least(found[system], run(name, system, options))
+                found[system] = least(found[system], run(name, system, device, options))
     gradients = {system: np.array(one.pop("found", [])) for system, one in found.items()}
     reference = gradients[options.systems[0]]
     for system, gradient in gradients.items():
         if gradient.size and gradient.size == reference.size and gradient is not reference:
             largest = float(np.abs(reference).max())
             found[system]["difference"] = float(np.abs(gradient - reference).max()) / largest
-        print(f"  {name} in {system}: {found[system]}", flush=True)
+        print(f"  {name} in {system}, {device}: {found[system]}", flush=True)
     return found
 
 
-def run(name: str, system: str, options: argparse.Namespace) -> dict[str, Any]:
+def run(name: str, system: str, device: str, options: argparse.Namespace) -> dict[str, Any]:
     """What one process found."""
-    command = [sys.executable, __file__, name, "--worker", system]
-    command += ["--seconds", str(options.seconds), "--clock", options.clock]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return outcome(command, options.patience, environment)
+    command = [sys.executable, __file__, name, "--worker", system, "--on", device]
+    clock = "wall" if device == "two threads" else options.clock  # a thread that waits is busy
+    command += ["--seconds", str(options.seconds), "--clock", clock]
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return outcome(command, options.patience, with_bytecode() | environment)
 
 
 def least(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
@@ -158,13 +182,13 @@ def least(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     return {**before, **now, **times}
 
 
-def table(found: dict[str, Any], systems: list[str]) -> str:
-    """The results as a table of Markdown."""
+def table(results: dict[str, Any], systems: list[str]) -> str:
+    """The results of a device as a table of Markdown."""
     lines = [
         f"| program | system | {' | '.join(COLUMNS)} |",
         f"|---|---|{'---|' * len(COLUMNS)}",
     ]
-    for name, each in found["results"].items():
+    for name, each in results.items():
         for system in systems:
             one = each.get(system, {})
             cells = [cell(one, column) for column in COLUMNS]

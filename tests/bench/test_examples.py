@@ -25,15 +25,15 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_what_was_not_done_in_time_stands_in_its_column(examples: Any, tmp_path: Path) -> None:
-    late = {"first": 2.0, "steady": 0.01, "error": "> 60 s"}
-    failed = {"first": 2.0, "steady": 0.01, "error": "TypeError: no"}
-    no_gradient = {"first": 2.0, "steady": 0.01}
-    report = {"results": {"mpm": {"octants": late, "quadrants": failed, "taichi": no_gradient}}}
-    rows = examples.table(report, ["octants", "quadrants", "taichi"]).splitlines()[2:]
+    late = {"start": 0.5, "first": 2.0, "steady": 0.01, "error": "> 60 s"}
+    failed = {"start": 0.5, "first": 2.0, "steady": 0.01, "error": "TypeError: no"}
+    no_gradient = {"start": 0.5, "first": 2.0, "steady": 0.01}
+    results = {"mpm": {"octants": late, "quadrants": failed, "taichi": no_gradient}}
+    rows = examples.table(results, ["octants", "quadrants", "taichi"]).splitlines()[2:]
     assert rows == [
-        "| mpm | octants | 2.00 s | 10 ms | > 60 s | - |",
-        "|  | quadrants | 2.00 s | 10 ms | error | - |",
-        "|  | taichi | 2.00 s | 10 ms | - | - |",
+        "| mpm | octants | 500 ms | 2.00 s | 10 ms | > 60 s | - |",
+        "|  | quadrants | 500 ms | 2.00 s | 10 ms | error | - |",
+        "|  | taichi | 500 ms | 2.00 s | 10 ms | - | - |",
     ]
 
 
