@@ -2,10 +2,10 @@
 
 Each program runs in each system with nothing but its import changed, in processes of its own, in
 f32: on one thread and on two of the CPU, and on Vulkan (`--on`). The runs of the systems alternate,
-and the least time of all rounds counts (`--clock cpu` on a busy machine; two threads always go by the wall clock). The start is the import
-of a system and `init`. The first call, with the set-up before it, compiles; in Octants it also
-imports the compiler. A gradient that differs from Octants' by more than 1 % of its largest element
-is marked with the difference.
+and the least time of all rounds counts (`--clock cpu` on a busy machine; two threads always go by
+the wall clock). The start is the import of a system and `init`. The first call, with the set-up
+before it, compiles; in Octants it also imports the compiler. A gradient that differs from Octants'
+by more than 1 % of its largest element is marked with the difference.
 The tables go to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
 """
 

@@ -26,7 +26,7 @@ from systems import GPU_REFERENCE, ON_GPUS
 
 PARTS = ("launch", "start")
 # The systems whose starts are programs of starts.py.
-STARTED = ("octants", "quadrants", "taichi", "warp", "jax")
+STARTED = ("octants", "quadrants", "taichi", "warp", "jax", "drjit")
 STARTS = 2  # that count, of which the least is taken
 LAUNCHES = ("one array", "4 arrays and a scalar", "gradient step")
 # What is found for a row, by its section, subject, measure and unit.

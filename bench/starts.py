@@ -9,6 +9,7 @@ it is what the process has used.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 
@@ -84,7 +85,30 @@ def jax(_, cache: str, arch: str):
     return np.asarray(jax.jit(jax.grad(loss))(np.full(8, 0.5, np.float32)))
 
 
-PROGRAMS = {"octants": fields, "quadrants": fields, "taichi": fields, "warp": warp, "jax": jax}
+def drjit(_, cache: str, arch: str):
+    """Dr.Jit, whose cache is in the folder of the user."""
+    os.environ["HOME"] = cache
+    import drjit as dr
+
+    types = importlib.import_module(f"drjit.{'llvm' if arch == 'cpu' else arch}.ad")
+
+    x = dr.full(types.Float, 0.5, 8)
+    dr.enable_grad(x)
+    step = lambda t, v: (t + 1, dr.sin(v) * 0.95 + 0.01)  # noqa: E731
+    state = types.Int(0), +x
+    v = dr.while_loop(state, lambda t, v: t < STEPS, step, max_iterations=STEPS)[1]
+    dr.backward(dr.sum(v))
+    return x.grad.numpy()
+
+
+PROGRAMS = {
+    "octants": fields,
+    "quadrants": fields,
+    "taichi": fields,
+    "warp": warp,
+    "jax": jax,
+    "drjit": drjit,
+}
 
 
 def main() -> None:

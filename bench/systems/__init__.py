@@ -35,12 +35,13 @@ SYSTEMS = {
     "taichi": Entry("Taichi", "fields", "taichi"),
     "warp": Entry("Warp", "warp_arrays", "warp"),
     "jax": Entry("JAX", "jax_arrays", "jax"),
+    "drjit": Entry("Dr.Jit", "drjit_arrays", "drjit"),
     "numba": Entry("numba", "numba_arrays", "numba"),
     "cuda": Entry("CUDA by hand", "cuda", "numpy"),
     "torch": Entry("torch", "torch_arrays", "torch"),
 }
-ON_CPUS = ("octants", "c-simd", "c-scalar", "quadrants", "taichi", "warp", "jax", "numba")
-ON_GPUS = ("octants", "cuda", "quadrants", "taichi", "warp", "jax", "torch")
+ON_CPUS = ("octants", "c-simd", "c-scalar", "quadrants", "taichi", "warp", "jax", "drjit", "numba")
+ON_GPUS = ("octants", "cuda", "quadrants", "taichi", "warp", "jax", "drjit", "torch")
 # The references in double precision are what results are compared with; they are not timed.
 REFERENCE, GPU_REFERENCE = "c-double", "cuda-double"
 MODULES = {REFERENCE: "c", GPU_REFERENCE: "cuda"} | {n: e.module for n, e in SYSTEMS.items()}
