@@ -72,7 +72,7 @@ def run(folder: Path, seed: str, **more: str) -> list[Any]:
         "PYTHONHASHSEED": seed,
         **more,
     }
-    command = [sys.executable, "-W", "error", str(script)]
+    command = [sys.executable, "-W", "error", "-W", "ignore:OCT429:", str(script)]
     result = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=120
     )

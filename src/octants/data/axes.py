@@ -59,10 +59,10 @@ def check_axes(given: Any) -> Axes:
 
 
 def check_dimensions(what: str, found: Axes, dimensions: Any) -> tuple[int, ...]:
-    """One extent for each axis; a single integer stands for all of them."""
-    if is_integer(dimensions):
-        dimensions = (dimensions,) * len(found)
+    """One extent for each axis; a single one stands for all of them."""
     extents = check_shape(what, dimensions)
+    if len(extents) == 1:
+        extents *= len(found)
     if len(extents) != len(found):
         raise WrongAxes(f"{what}: {len(found)} axes, but {len(extents)} extents are given").at(None)
     return extents

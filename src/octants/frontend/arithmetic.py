@@ -226,6 +226,12 @@ def truth(context: Context, x: Any, node: ast.AST | None = None) -> Value:
     return result
 
 
+def both_or_either(context: Context, fn: str, x: MatrixValue, y: Any) -> RunTime:
+    """``x and y``, ``x or y`` of each element as u1; a scalar goes with all elements."""
+    a, b = truths(context, x), truths(context, operand(context, y))
+    return elementwise(context, fn, functools.partial(context.builder.binary, fn), a, b)
+
+
 # -- comparisons -----------------------------------------------------------------------------------
 
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

@@ -15,7 +15,8 @@ from octants.diagnostics.errors import (
 from octants.frontend import arithmetic, compile_time_evaluation, flattening
 from octants.frontend.context import Context
 from octants.frontend.control_flow_joins import Join
-from octants.frontend.expression_values import describe, is_number, is_run_time
+from octants.frontend.expression_values import MatrixValue, describe, is_number, is_run_time
+from octants.frontend.operands import operand
 from octants.frontend.scope import VariableRegion
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir import ops
@@ -135,7 +136,8 @@ def _joined(
 def boolean(context: Context, node: ast.BoolOp) -> Any:
     """``a and b``, ``a or b``: the right side only if the left one does not decide.
 
-    Gives the operand that decides, as Python does; a u1 where all operands are.
+    Gives the operand that decides, as Python does; a u1 where all operands are. A vector or matrix
+    on the left decides nothing: both sides are evaluated, and the result is a u1 of each element.
     """
     return _boolean(context, node.values, isinstance(node.op, ast.And), node)
 
@@ -145,6 +147,9 @@ def _boolean(context: Context, values: list[ast.expr], is_and: bool, node: ast.A
     left = context.evaluate(first)
     if not rest:
         return left
+    matrix = _matrix(context, left)
+    if matrix is not None:
+        return _of_elements(context, is_and, matrix, _boolean(context, rest, is_and, node))
     known = truth(context, left)
     if isinstance(known, bool):
         return _boolean(context, rest, is_and, node) if known is is_and else left
@@ -179,6 +184,20 @@ def either(
     return _joined(context, test, regions if is_and else regions[::-1], on_true, on_false, node)
 
 
+def _matrix(context: Context, value: Any) -> MatrixValue | None:
+    """A vector or matrix as a run-time value; None for anything else."""
+    if not (_is_computed(value) or isinstance(value, Matrix)):
+        return None
+    value = operand(context, value)
+    return value if isinstance(value, MatrixValue) else None
+
+
+def _of_elements(context: Context, is_and: bool, left: MatrixValue, right: Any) -> Any:
+    if _matrix(context, right) is None:
+        right = truth(context, right)
+    return arithmetic.both_or_either(context, "and" if is_and else "or", left, right)
+
+
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool) or (isinstance(value, Value) and value.type.is_bool)
 
@@ -209,6 +228,9 @@ def _chain(
     result = compare(context, op, left, right, node)
     if not rest:
         return result
+    matrix = _matrix(context, result)
+    if matrix is not None:
+        return _of_elements(context, True, matrix, _chain(context, right, rest, node))
     known = truth(context, result)
     if isinstance(known, bool):
         return _chain(context, right, rest, node) if known else False

@@ -1044,3 +1044,10 @@ def boundaries(qd):
     out = np.zeros(2)
     f(np.array([1.0, 2.0, 3.0]), out)
     return out
+
+
+def one_extent_in_a_list_for_several_axes(qd):
+    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    qd.root.dense(qd.ij, [3]).place(x)
+    qd.root.pointer(qd.ijk, [4]).dense(qd.ijk, (2,)).place(y)
+    return [x.shape, y.shape]

@@ -744,3 +744,41 @@ def vector_types_on_the_host(qd):
 
 def vector_type_of_too_few_numbers(qd):
     return qd.types.vector(3, qd.f32)(1, 2)
+
+
+def and_and_or_of_vectors(qd):
+    @qd.kernel
+    def f(x: qd.f32, out: qd.types.ndarray()):
+        v = qd.Vector([x, 0.2, 2.0])
+        between = v > 0.1 and v < 1.0 and v > 0.3
+        outside = v < 0.3 or v > 1.0
+        numbers = qd.Vector([1, 2, 0]) and qd.Vector([2, 0, 4])
+        scalar_on_the_right = v > 1.0 or x > 0.0
+        scalar_on_the_left = x < 0.0 or v > 1.0
+        for k in qd.static(range(3)):
+            out[0, k] = between[k]
+            out[1, k] = outside[k]
+            out[2, k] = numbers[k]
+            out[3, k] = scalar_on_the_right[k]
+            out[4, k] = scalar_on_the_left[k]
+
+    out = np.zeros((5, 3), np.int32)
+    f(0.5, out)
+    return out
+
+
+def chained_comparisons_of_vectors(qd):
+    @qd.kernel
+    def f(x: qd.f32, out: qd.types.ndarray()):
+        v = qd.Vector([x, 0.2, 2.0])
+        below = 0.1 < v < qd.Vector([0.4, 0.3, 5.0])
+        for k in qd.static(range(3)):
+            out[k] = below[k]
+        out[3] = all(0.1 <= v <= 2.0)
+        out[4] = not all(0.1 <= v <= 1.1)
+        if any(0.1 <= v <= 0.3):
+            out[5] = 1
+
+    out = np.zeros(6, np.int32)
+    f(0.5, out)
+    return out
