@@ -81,6 +81,7 @@ PROGRAMS: dict[str, str] = {
     "OCT122_python": "y = CONSTANTS[5] + n",
     "OCT123_object": "f = half\nif n > 1:\n    f = 'text'\nx[0] = f(a)",
     "OCT124_recursion": "@func\ndef f(y):\n    return f(y - 1)\n\ndef kernel(x, n, a):\n    f(n)",
+    "OCT163_bound": "for i in range(2**63 - 2, 2**63 + 2):\n    x[0] = 1.0",
     "OCT125_number": "y = 123456789012345678901234567890 + n",
     # types
     "OCT130_vector": "v = Vector([1.0, a])\nv = Vector([1.0, 2.0, a])",

@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants.types.scalars import DType, convert, i64, integer_range
 from tests.codegen.on_emulated_gpu import emulated_gpu
-from tests.devices import ON_GPU
+from tests.devices import ON_GPU, on_cpu
 
 _FEW = 40
 """Iterations: longer ranges are left out."""
@@ -186,3 +186,66 @@ def test_gradients_through_wide_ranges(step: int) -> None:
         value, slope = value * value * factor, slope * 2 * value * factor
     np.testing.assert_allclose(y.to_numpy(), value, rtol=1e-12)
     np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-12)
+
+
+@on_cpu
+def test_loops_beyond_2_63_iterations_begin() -> None:
+    """They never end, unless an assertion ends them."""
+    qd.init(arch=qd.cpu, debug=True, log_level="error")
+    count = qd.field(qd.i64, ())
+
+    @qd.kernel
+    def narrow(n: qd.i32, m: qd.i32, k: qd.i32):
+        for _ in qd.grouped(qd.ndrange(n, m, k)):
+            count[None] += 1
+            assert count[None] < 3
+
+    @qd.kernel
+    def wide(low: qd.i64, high: qd.i64, m: qd.i64):
+        for _ in qd.grouped(qd.ndrange((low, high), m)):
+            count[None] += 1
+            assert count[None] < 3
+
+    @qd.kernel
+    def known():
+        for _ in qd.grouped(qd.ndrange(1 << 22, 1 << 22, 1 << 22)):
+            count[None] += 1
+            assert count[None] < 3
+
+    @qd.kernel
+    def unsigned(high: qd.u64):
+        for _ in range(high):
+            count[None] += 1
+            assert count[None] < 3
+
+    last = 2**63 - 1
+    launches = [
+        *((narrow, (1 << a, 1 << b, 1 << 22)) for a, b in [(19, 22), (20, 21), (22, 22), (30, 30)]),
+        *((wide, (0, 1 << a, 1 << b)) for a, b in [(31, 32), (32, 32), (62, 1), (60, 60)]),
+        *((wide, (low, last, 1)) for low in (0, -1, -last - 1)),
+        (known, ()),
+        *((unsigned, (high,)) for high in (2**63, 2**64 - 1)),
+    ]
+    for kernel, arguments in launches:
+        count.fill(0)
+        with pytest.raises(qd.OctantsAssertionError):
+            kernel(*arguments)
+    for arguments in [(1 << 30, 1 << 30, 0), (0, 1 << 30, 1 << 30), (1 << 30, -1, 1 << 30)]:
+        narrow(*arguments)
+    wide(last, -last, last)
+
+
+@pytest.mark.usefixtures("arch")
+def test_ndrange_of_three_run_time_extents_needs_no_atomics() -> None:
+    """The number of work items is known to be a product, although one that cannot wrap."""
+    x = qd.ndarray(qd.f64, (2, 3, 4))
+
+    @qd.kernel
+    def add(n: qd.i32, m: qd.i32, k: qd.i32, x: qd.types.ndarray()):
+        for i, j, l in qd.ndrange(n, m, k):
+            x[i, j, l] += i + 0.1 * j + 0.01 * l
+
+    assert "atomic" not in add.inspect(2, 3, 4, x).stages["finish"]
+    add(2, 3, 4, x)
+    i, j, k = np.indices((2, 3, 4))
+    np.testing.assert_allclose(x.to_numpy(), i + 0.1 * j + 0.01 * k)

@@ -24,6 +24,7 @@ from octants.analysis.affine_analysis import (
     Interval,
 )
 from octants.ir import ops
+from octants.ir.capped_products import uncapped_product
 from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import integer_range
@@ -197,14 +198,15 @@ class InBounds(AffineExpressions):
     # -- sizes -----------------------------------------------------------------------------------
 
     def source(self, value: Value) -> Value:
-        """A value before conversions that have not changed it."""
+        """A value before conversions that have not changed it, and the cap of a product."""
         op = self.definitions.get(value)
         while isinstance(op, ops.Cast) and op.x.type in INDEX_TYPES:
             if op.result.type.bits < op.x.type.bits and not self._preserves(op):
                 return value
             value = op.x
             op = self.definitions.get(value)
-        return value
+        product = uncapped_product(op, self.definitions)
+        return value if product is None else product
 
     def _preserves(self, op: ops.Cast) -> bool:
         """Whether the range of a value shows that a narrowing conversion preserves it."""

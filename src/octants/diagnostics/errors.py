@@ -505,6 +505,18 @@ class NotIterable(UserError):
     remedy = "loop over range(...), ndrange(...), a field, an array, or a static(...) sequence"
 
 
+class LoopBoundTooLarge(UserError):
+    """A literal bound of a loop that its counter cannot hold."""
+
+    number: str
+    code = "OCT163"
+    exception = OctantsTypeError
+    title = "a loop cannot count to {number}"
+    label = "too large"
+    notes = ("loops count in i64, from -2^63 to 2^63 - 1",)
+    remedy = "count from 0, and add the first number in the loop: `qd.u64(first) + i`"
+
+
 class WrongLoopTargets(UserError):
     """The number of a loop's indices does not match what it runs over."""
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from octants.diagnostics.errors import NotIterable
+from octants.diagnostics.errors import LoopBoundTooLarge, NotIterable
 from octants.frontend import indexing
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
@@ -23,6 +23,7 @@ from octants.frontend.expression_values import (
     is_view,
 )
 from octants.frontend.flattening import common_type
+from octants.ir.capped_products import FAR, build_capped_product
 from octants.ir.core import Value
 from octants.lang import directives
 from octants.lazy_dataclass import dataclass
@@ -36,13 +37,15 @@ class Domain:
     """A nest of counted loops: bounds of each, outermost first, and the indices of an iteration.
 
     `indices` takes the counters, of the types of the bounds. `grouped`: one vector for all.
-    `rank` is the number of indices, if it is not that of the levels.
+    `rank` is the number of indices, if it is not that of the levels. `is_in_memory`: memory holds
+    an element for each iteration, so that there are fewer than 2^63.
     """
 
     levels: list[tuple[Value, Value]]
     indices: Indices
     grouped: bool = False
     rank: int | None = None
+    is_in_memory: bool = False
 
     @property
     def targets(self) -> int:
@@ -67,7 +70,8 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
         return product(context, [(0, value.members["size"])])
     array = _array_of(value)
     if array is not None:
-        return product(context, [_span(context, array, k) for k in range(array.array.rank)])
+        nest = product(context, [_span(context, array, k) for k in range(array.array.rank)])
+        return dataclasses.replace(nest, is_in_memory=True)
     return None
 
 
@@ -179,9 +183,15 @@ def _is_wide(dtype: DType) -> bool:
 
 
 def _convert(context: Context, bound: Any, dtype: DType) -> Value:
+    """A bound in the type of the counter: 2^63 - 1 for a u64 that is larger."""
+    builder, last = context.builder, integer_range(i64)[1]
     if is_number(bound):
-        return context.builder.constant(bound, dtype)
-    return context.builder.cast(bound, dtype)
+        if bound > last:
+            context.fail(LoopBoundTooLarge(str(bound)))
+        return builder.constant(bound, dtype)
+    if bound.type is u64:
+        bound = builder.binary("min", bound, builder.constant(last, u64))
+    return builder.cast(bound, dtype)
 
 
 def from_zero(context: Context, nest: Domain) -> Domain:
@@ -192,7 +202,7 @@ def from_zero(context: Context, nest: Domain) -> Domain:
     whole = linear(context, nest)
     ((low, high),) = whole.levels
     known = context.known(low)
-    if low.type is not i64 or (is_number(known) and abs(known) < _FAR):
+    if low.type is not i64 or (is_number(known) and abs(known) < FAR):
         return whole
     bounds = _trips(context, low, high, 1)
 
@@ -201,8 +211,6 @@ def from_zero(context: Context, nest: Domain) -> Domain:
 
     return dataclasses.replace(whole, levels=[bounds], indices=indices)
 
-
-_FAR = 1 << 62
 
 # -- ndrange, fields, arrays -----------------------------------------------------------------------
 
@@ -245,9 +253,14 @@ def linear(context: Context, nest: Domain) -> Domain:
     fits = all(is_number(x) for x in known) and math.prod(known) < 1 << 31
     dtype = i32 if fits else i64
     wide = [context.builder.cast(extent, dtype) for extent in extents]
-    total = wide[0]
-    for extent in wide[1:]:
-        total = context.builder.binary("mul", total, extent)
+    total, most = wide[0], _largest_extent(context, *nest.levels[0])
+    for extent, bounds in zip(wide[1:], nest.levels[1:], strict=True):
+        largest = _largest_extent(context, *bounds)
+        most *= largest
+        if most <= integer_range(i64)[1] or nest.is_in_memory:
+            total = context.builder.binary("mul", total, extent)
+        else:
+            total = build_capped_product(context.builder, total, extent, largest)
 
     def indices(counters: list[Value]) -> list[Value]:
         return nest.indices(_split(context, counters[0], nest.levels, wide))
@@ -260,8 +273,21 @@ def _extent(context: Context, low: Value, high: Value) -> Value:
     builder = context.builder
     if context.known(low) == 0:
         return high if _cannot_be_negative(context, high) else builder.binary("max", high, low)
+    is_wide = low.type is i64
     low, high = builder.cast(low, i64), builder.cast(high, i64)
-    return builder.binary("sub", builder.binary("max", high, low), low)
+    distance = builder.binary("sub", builder.binary("max", high, low), low)
+    if not is_wide:
+        return distance
+    far = builder.constant(FAR, i64)  # instead of a distance that wraps
+    is_far = builder.compare("lt", distance, builder.constant(0, i64))
+    return builder.select(is_far, far, distance)
+
+
+def _largest_extent(context: Context, low: Value, high: Value) -> int:
+    """The most values that an index can take, as far as its bounds are known."""
+    least, most = integer_range(low.type)
+    first, last = context.known(low), context.known(high)
+    return max(0, (last if is_number(last) else most) - (first if is_number(first) else least))
 
 
 def _cannot_be_negative(context: Context, value: Value) -> bool:
