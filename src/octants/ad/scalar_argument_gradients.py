@@ -41,10 +41,10 @@ class ArgumentGradients:
 
     def __init__(self, requested: Any) -> None:
         self._all = requested is True
-        several = requested if isinstance(requested, (list, tuple)) else [requested]
-        self._requested = (
-            [] if requested in (True, False) else [_as_requested(kernel) for kernel in several]
-        )
+        self._requested: list[_RequestedKernel] = []
+        if requested is not True and requested is not False:
+            several = requested if isinstance(requested, (list, tuple)) else [requested]
+            self._requested = [_as_requested(kernel) for kernel in several]
         self._launches: list[_Launch] = []
 
     def wants(self, kernel: Any) -> bool:

@@ -185,8 +185,9 @@ class Tape:
             refuse("a tape cannot check its gradients", "check them persistent of the capture")
         self._entered = True
         self.thread = threading.get_ident()
-        losses = [loss.array for loss in self.losses if loss.array is not None]
-        clear(*[Companion.ADJOINT] * self.clear_gradients, and_arrays=losses)
+        losses = [array for loss in self.losses if (array := loss.array) is not None]
+        cleared = (Companion.ADJOINT,) if self.clear_gradients else ()
+        clear(*cleared, and_arrays=losses)
         for loss in self.losses:
             loss.reset()
         driver.state.recorder = self
@@ -199,26 +200,29 @@ class Tape:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._stop()
         if kind is None:
-            self.grad()
+            self._propagate()
 
     def _stop(self) -> None:
         if driver.state.recorder is self:
             driver.state.recorder = None
         if self._observes:
             self._observes = False
-            forget(self.before_write)
-            forget(self.before_share)
+            forget(self.before_write, self.before_share)
 
     @shortens_tracebacks
     def grad(self) -> None:
-        """Propagate the adjoints back; the end of the body calls this, and only one call acts."""
+        """Propagate the adjoints back; the end of the body does so too, and only one call acts."""
+        self._propagate()
+
+    def _propagate(self) -> None:
         if self._done:
             return
         self._done = True
         self._stop()
         for loss in self.losses:
-            if loss.array is not None:
-                self._overlaps.see_loss(loss.array)
+            array = loss.array
+            if array is not None:
+                self._overlaps.see_loss(array)
         for loss in self.losses:
             loss.seed(self._entries)
         self._requested.collect(self._entries)

@@ -199,16 +199,16 @@ def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
 
 
 def _make_loss(loss: Any, seed: Any) -> Loss:
-    if isinstance(loss, OuterLoss):
-        if seed is not None:
-            raise WrongAdjointSeed("a loss of another library", "scale the loss itself").at(None)
-        return loss
+    if isinstance(loss, StoredArray) and loss.companion is Companion.PRIMAL:
+        return ArrayLoss(loss, seed)
     if isinstance(loss, BoundKernel):
         return KernelLoss(loss.kernel, seed)
     if isinstance(loss, Kernel):
         return KernelLoss(loss, seed)
-    if isinstance(loss, StoredArray) and loss.companion is Companion.PRIMAL:
-        return ArrayLoss(loss, seed)
+    if isinstance(loss, OuterLoss):
+        if seed is not None:
+            raise WrongAdjointSeed("a loss of another library", "scale the loss itself").at(None)
+        return loss
     if is_torch(type(loss)):
         return TensorLoss(loss, seed)
     raise WrongLoss(f"cannot be a {type(loss).__name__}").at(None)

@@ -137,6 +137,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def _reopen(self) -> HostWindow:
         self.require_alive()
         self._opened = self._open()
+        current_runtime.note_change()
         return self._opened
 
     @property
@@ -155,6 +156,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Give up the memory; any later use is an error."""
         self._opened = self._tensor = self._exported = None
         self._end = self._end or reason
+        current_runtime.note_change()
 
     @internal
     def describe(self) -> str:
@@ -371,6 +373,13 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             OctantsRuntimeTypeError: it is no numpy array of numbers.
             OctantsValueError: it has another shape.
         """
+        if (
+            isinstance(arr, np.ndarray)
+            and arr.dtype == self.dtype.numpy
+            and arr.shape == self.window().shape
+        ):
+            self.write(arr)
+            return
         what = f"from_numpy() of {self.describe()}"
         if not isinstance(arr, np.ndarray):
             advice = "use `numpy.asarray(...)`, or `from_torch` for a tensor"
@@ -599,9 +608,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Write back what `snapshot` gave; observers are not notified."""
         self.window().restore(snapshot)
 
-    def far_range(self) -> tuple[Device, int, int] | None:
-        """See `StoredArray.far_range`."""
-        return self.window().far_range()
+    def contiguous_range(self) -> tuple[Device, int, int] | None:
+        """See `StoredArray.contiguous_range`."""
+        return self.window().contiguous_range()
 
     def clear(self, region: ElementRange = ()) -> None:
         """Set elements to zero; observers are not notified."""

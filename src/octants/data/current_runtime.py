@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from octants import options
 from octants.runtime.device import Device
 from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.types.companions import Companion
+
+RangesByDevice = tuple[tuple[Device, tuple[tuple[int, int], ...]], ...]
+"""The addresses and bytes of ranges of memory, for each device."""
 
 
 class Mortal(Protocol):
@@ -37,6 +40,10 @@ class Runtime:
         self.generation = next(self._numbers)
         self.lock = threading.RLock()  # held while trees change or get their memory
         self.open_trees: dict[int, Any] = {}  # those being described, by the numbers of devices
+        self.changes = 0
+        """Counts arrays that were made, and arrays that got memory or lost it."""
+        self.clears: dict[Any, tuple[tuple[int, ...], RangesByDevice]] = {}
+        """Belongs to `ad.clear_gradients`: the memory of arrays, and the version it is of."""
         self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
             companion: weakref.WeakValueDictionary() for companion in Companion
         }
@@ -44,6 +51,7 @@ class Runtime:
     def register(self, array: Mortal) -> None:
         """Let an array end with this runtime."""
         self._arrays[array.companion][id(array)] = array
+        self.changes += 1
 
     def arrays(self, *companions: Companion) -> Iterator[Any]:
         """The arrays that are alive: all, or those that are one of some companions of theirs."""
@@ -52,6 +60,12 @@ class Runtime:
                 array = reference()
                 if array is not None:
                     yield array
+
+    def version_of(self, companions: Iterable[Companion]) -> tuple[int, ...]:
+        """Numbers that differ from earlier ones if there are other arrays, or they have other
+        memory.
+        """
+        return (self.changes, *[len(self._arrays[companion]) for companion in companions])
 
 
 _runtime: Runtime | None = None
@@ -79,6 +93,12 @@ def runtime() -> Runtime:
     if _runtime is None:
         options.begin_with_defaults()
     return _runtime or runtime()
+
+
+def note_change() -> None:
+    """Note that an array got memory, or lost it."""
+    if _runtime is not None:
+        _runtime.changes += 1
 
 
 def device() -> Device:

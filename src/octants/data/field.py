@@ -247,6 +247,7 @@ class Field(Tensor[E], FieldHandle):
     def settle(self, window: HostWindow, layout: Layout) -> None:
         """Take the memory that `allocate` gives."""
         self._opened, self._layout = window, layout
+        current_runtime.note_change()
         self._is_sparse = self.sparsity is not None
 
     @internal

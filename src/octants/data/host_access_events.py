@@ -77,11 +77,13 @@ def observe_allocations(observer: Callable[[], None]) -> None:
     _allocation_observers.append(observer)
 
 
-def forget(observer: Callable[[Any], None]) -> None:
-    """End the observations by ``observer``; nothing happens if there are none."""
+def forget(*ended: Callable[[Any], None]) -> None:
+    """End the observations by some observers; nothing happens if there are none."""
     for observers in (_write_observers, _share_observers, _read_observers):
-        if observer in observers:
-            observers.remove(observer)
+        if observers:
+            for observer in ended:
+                if observer in observers:
+                    observers.remove(observer)
 
 
 def observe_ends(observer: Callable[[], None]) -> None:

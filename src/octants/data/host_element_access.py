@@ -39,7 +39,7 @@ class HostWindow:
     of the array, the (divisor, extent) of each.
     """
 
-    __slots__ = ("_parts", "_splits", "offset", "rank", "shape", "storage")
+    __slots__ = ("_is_packed", "_parts", "_splits", "offset", "rank", "shape", "storage")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class HostWindow:
     def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
         """Make the array of the parts, of which an extent and a stride stand for each axis."""
         self._parts: Array = np.ndarray(extents, dtype, self.storage.bytes, self.offset, strides)
+        self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
 
     # -- whole arrays and regions ---------------------------------------------------------------
 
@@ -90,8 +91,10 @@ class HostWindow:
         if capture is not None:
             capture.wrote(self._parts, 0)
 
-    def far_range(self) -> tuple[Device, int, int] | None:
-        """See `StoredArray.far_range`."""
+    def contiguous_range(self) -> tuple[Device, int, int] | None:
+        """See `StoredArray.contiguous_range`."""
+        if self._is_packed and not captures:
+            return self.storage.device, self.address, self._parts.nbytes
         return None
 
     def item(self, index: ElementRange) -> Any:
@@ -202,13 +205,13 @@ class FarWindow(HostWindow):
     What is written most, one element or all of them, is written by addresses alone.
     """
 
-    __slots__ = ("_is_packed",)
-
-    def _describe(self, extents: Sequence[int], dtype: Any, strides: Sequence[int]) -> None:
-        super()._describe(extents, dtype, strides)
-        self._is_packed = self._parts.flags.c_contiguous and self._parts.size > 0
+    __slots__ = ()
 
     def read(self, region: ElementRange = ()) -> Array:
+        if self._is_packed and not region:
+            elements = np.empty(self._parts.nbytes, np.uint8)
+            self.parts.device.read(self.address, elements)
+            return elements.view(self._parts.dtype).reshape(self.shape)
         shape = self.shape[len(region) :]
         return self.parts.read(self._at(region)).reshape(shape)
 
@@ -218,6 +221,9 @@ class FarWindow(HostWindow):
             if packed is not None:
                 self.parts.fill(packed[0], values, self._parts.dtype, packed[1])
                 return
+        if not region and not captures and self._are_packed_elements(values):
+            self.parts.device.write(self.address, values)
+            return
         part = self._at(region)
         if isinstance(values, Saved):
             self.parts.restore(part, values)
@@ -225,6 +231,16 @@ class FarWindow(HostWindow):
         if not is_scalar(values):
             values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
         self.parts.write(part, values)
+
+    def _are_packed_elements(self, values: Any) -> bool:
+        """Whether values are all elements, as they are in memory."""
+        return (
+            self._is_packed
+            and isinstance(values, np.ndarray)
+            and values.dtype == self._parts.dtype
+            and values.shape == self.shape
+            and values.flags.c_contiguous
+        )
 
     def _packed(self, index: ElementRange) -> tuple[int, int] | None:
         """The address and the number of the elements at an index of `_parts`; None with gaps."""
@@ -240,11 +256,6 @@ class FarWindow(HostWindow):
             self.parts.device.clear(self.address, self._parts.nbytes)
         else:
             self.parts.clear(self._parts)
-
-    def far_range(self) -> tuple[Device, int, int] | None:
-        if self._is_packed and not captures:
-            return self.parts.device, self.address, self._parts.nbytes
-        return None
 
     @property
     def parts(self) -> DeviceParts:
@@ -286,6 +297,9 @@ class LateWindow(FarWindow):
         return object.__getattribute__(self, name)
 
     def write(self, values: Any, region: ElementRange = ()) -> None:
+        if self.storage.is_ready:
+            super().write(values, region)
+            return
         small = isinstance(values, np.ndarray) and values.nbytes <= _MOST_PUT_OFF
         if small or is_number(values):
             kept = values.copy() if small else values
@@ -294,11 +308,11 @@ class LateWindow(FarWindow):
         super().write(values, region)
 
     def clear(self) -> None:
-        if not self.storage.puts_off(self.clear):
+        if self.storage.is_ready or not self.storage.puts_off(self.clear):
             super().clear()
 
-    def far_range(self) -> tuple[Device, int, int] | None:
-        return None if self.storage.is_late else super().far_range()
+    def contiguous_range(self) -> tuple[Device, int, int] | None:
+        return super().contiguous_range() if self.storage.is_ready else None
 
 
 def make_window(

@@ -91,11 +91,11 @@ class StoredArray(ABC):
         """Set the elements at ``region`` to zero: all, or those with these first indices."""
 
     @internal
-    def far_range(self) -> tuple[Device, int, int] | None:
+    def contiguous_range(self) -> tuple[Device, int, int] | None:
         """The device, address and bytes of all elements, if `Device.clear_each` can clear them.
 
-        None where the host shares the memory, or while there is none, or in a capture, or where
-        other bytes lie between the elements.
+        None while there is no memory, or in a capture, or where other bytes lie between the
+        elements.
         """
         return None
 

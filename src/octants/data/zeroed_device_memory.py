@@ -30,10 +30,11 @@ class Storage:
     `bytes` only describes it where the host shares no memory; see `runtime.memory.array_access`.
     """
 
-    __slots__ = ("address", "bytes", "nbytes", "parts")
+    __slots__ = ("address", "bytes", "device", "nbytes", "parts")
 
     def __init__(self, device: Device, nbytes: int, what: str) -> None:
         allocation = _allocate(device, max(1, nbytes), what)
+        self.device = device
         self.address = allocation.address
         self.nbytes = nbytes
         self.bytes: Array = describe_bytes(allocation.address, nbytes, allocation)
@@ -43,7 +44,7 @@ class Storage:
     def of_others(cls, device: Device, part: DlpackView, nbytes: int) -> Storage:
         """Memory of an array of another library, which it keeps alive."""
         made = cls.__new__(cls)
-        made.address, made.nbytes = part.address, nbytes
+        made.address, made.nbytes, made.device = part.address, nbytes, device
         made.bytes = describe_bytes(part.address, nbytes, part.owner)
         made.parts = parts_of(device)
         return made
@@ -56,13 +57,15 @@ class LateStorage(Storage):
     its fields, but when it launches something, which has to be compiled first.
     """
 
-    __slots__ = ("_device", "_lock", "_what", "_writes")
+    __slots__ = ("_lock", "_what", "_writes", "is_ready")
 
     def __init__(self, device: Device, nbytes: int, what: str) -> None:
         self.nbytes = nbytes
         self.parts = parts_of(device)
-        self._device, self._what = device, what
+        self.device, self._what = device, what
         self._writes: list[Callable[[], None]] | None = []
+        self.is_ready = False
+        """Whether there is memory, and what was put off is in it."""
         self._lock = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
@@ -73,18 +76,14 @@ class LateStorage(Storage):
             if self._writes is not None:
                 writes, self._writes = self._writes, None
                 try:
-                    super().__init__(self._device, self.nbytes, self._what)
+                    super().__init__(self.device, self.nbytes, self._what)
                 except BaseException:
                     self._writes = writes
                     raise
                 for write in writes:
                     write()
+                self.is_ready = True
         return object.__getattribute__(self, name)
-
-    @property
-    def is_late(self) -> bool:
-        """Whether there is no memory yet."""
-        return self._writes is not None
 
     def puts_off(self, write: Callable[[], None]) -> bool:
         """Whether a write was put off, since there is no memory yet."""

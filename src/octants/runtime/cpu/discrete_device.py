@@ -145,6 +145,9 @@ class DiscreteMemory(HostMemory):
     def clear(self, address: int, nbytes: int) -> None:
         super().clear(self.host_address(address, nbytes), nbytes)
 
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        super().clear_each(tuple((self.host_address(*each), each[1]) for each in ranges))
+
 
 class DiscreteDevice(DiscreteMemory, CpuDevice):
     """The CPU with discrete memory, created as a `CpuDevice`.

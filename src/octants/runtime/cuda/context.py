@@ -134,13 +134,19 @@ class Context:
 
     def call_here(self, name: str, *arguments: Any) -> None:
         """Like `call`, for functions that need the context; fast if the context is current."""
-        current = self._current
-        self.library.cuCtxGetCurrent(current.reference)
-        if current.handle.value == self._handle:
-            self.call(name, *arguments)
-        else:
+        if not self.is_current():
             with self.active():
                 self.call(name, *arguments)
+            return
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise self.error(name, status)
+
+    def is_current(self) -> bool:
+        """Whether the context exists, works, and is current in this thread."""
+        current = self._current
+        self.library.cuCtxGetCurrent(current.reference)
+        return current.handle.value == self._handle and self.lost is None
 
     def call_quickly(self, name: str, *arguments: Any) -> None:
         """Like `call`, for functions that fail unless the context is current; mostly it is."""
@@ -238,17 +244,20 @@ class _Active:
     of another library is restored.
     """
 
-    __slots__ = ("_context", "_is_pushed", "_previous")
+    __slots__ = ("_context", "_is_pushed")
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._previous = c_void_p()
         self._is_pushed = False
 
     def __enter__(self) -> None:
-        context = self._context
-        context.call("cuCtxGetCurrent", byref(self._previous))
-        current = self._previous.value
+        if not self._context.is_current():
+            self._make_current()
+
+    def _make_current(self) -> None:
+        context, previous = self._context, c_void_p()
+        context.call("cuCtxGetCurrent", byref(previous))
+        current = previous.value
         if current != context.handle:
             is_pushed = not context.replaces(current)
             context.call("cuCtxPushCurrent" if is_pushed else "cuCtxSetCurrent", context.handle)
@@ -256,7 +265,7 @@ class _Active:
 
     def __exit__(self, *_: object) -> None:
         if self._is_pushed:
-            self._context.library.cuCtxPopCurrent(byref(self._previous))
+            self._context.library.cuCtxPopCurrent(byref(c_void_p()))
 
 
 def context_of(library: Library, ordinal: int) -> Context:

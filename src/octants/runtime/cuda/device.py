@@ -13,6 +13,7 @@ from octants.artifact import Artifact
 from octants.deferred_import import Deferred
 from octants.runtime.capture import (
     Command,
+    captures,
     noted,
     refuse_read,
 )
@@ -81,10 +82,12 @@ class CudaDevice(LaunchContext):
         Raises:
             OctantsError: a launch failed.
         """
-        refuse_read()
-        self.replays.settle()
-        self.streams.leave(self.streams.current.stream)
-        self.streams.settle()
+        if captures:
+            refuse_read()
+        if self.streams.is_busy:
+            self.replays.settle()
+            self.streams.leave(self.streams.current.stream)
+            self.streams.settle()
         self.streams.default.transfers.read(address, into, self.synchronize)
 
     def copy_from(self, target: int, device: Any, source: int, nbytes: int) -> None:
@@ -127,8 +130,7 @@ class CudaDevice(LaunchContext):
         if graph is None:
             super()._queue_clears(ranges)
         else:
-            with self.context.active():
-                graph.launch(self.streams.here())
+            graph.launch_here(self.streams.here())
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:

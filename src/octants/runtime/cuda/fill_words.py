@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 FILLS = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}
 """The driver's fill functions, by the size of a word in bytes."""
 _FEW = 2  # so many different words are set one by one
@@ -9,6 +11,7 @@ _FEW = 2  # so many different words are set one by one
 Words = tuple[int, tuple[int, ...], int]
 
 
+@functools.lru_cache(maxsize=256)
 def words_of(element: bytes, count: int) -> Words | None:
     """Split a fill with ``count`` elements into fills with words.
 

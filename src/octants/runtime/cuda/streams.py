@@ -235,7 +235,7 @@ class Streams:
         """
         self._settle: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._others: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._others: set[weakref.ref[Stream]] = set()
 
     def create(self, handle: int | None = None) -> Stream:
         """A new stream, or one for launches in a stream of another library.
@@ -250,7 +250,7 @@ class Streams:
             if ordinal != self.context.ordinal:
                 raise OtherStream(f"GPU {ordinal}", repr(self.context)).at(None)
         stream = Stream(self, handle)
-        self._others.add(stream)
+        self._others.add(weakref.ref(stream, self._others.discard))
         return stream
 
     def foreign(self, handle: int) -> Stream:
@@ -261,7 +261,12 @@ class Streams:
 
     def all(self) -> list[Stream]:
         """The default stream, and all others that kernels may run in."""
-        return [self.default, *self._others]
+        return [self.default, *self._live_others()] if self._others else [self.default]
+
+    def _live_others(self) -> list[Stream]:
+        """The streams besides the default one."""
+        found = [reference() for reference in tuple(self._others)]
+        return [stream for stream in found if stream is not None]
 
     # -- several GPUs ---------------------------------------------------------------------------
 
@@ -350,7 +355,7 @@ class Streams:
             self.wait()
         self.leave(self.current.stream)
         self.settle()
-        for stream in self._others:
+        for stream in self._live_others():
             if not stream.is_foreign:
                 self._wait_in(self.default, stream)
 
@@ -368,6 +373,8 @@ class Streams:
 
     def queue(self) -> Transfers:
         """The thread's stream as a queue of copies; replays are settled first."""
+        if not self.is_busy:
+            return self.default.transfers
         self.here()
         return self.current.stream.transfers
 
@@ -399,24 +406,26 @@ class Streams:
 
     def wait(self) -> None:
         """Wait for all work in all streams."""
-        self.leave(self.current.stream)
-        self.settle()
+        if self.is_busy:
+            self.leave(self.current.stream)
+            self.settle()
         with self.context.active():
             for stream in self.all():
                 if not stream.is_foreign:
                     self.context.wait_for_stream(stream.handle)
-            self._destroy_dropped()
+            if self.dropped or self.dropped_events:
+                self._destroy_dropped()
 
     def close(self) -> None:
         """Destroy all streams of Octants."""
-        for stream in list(self._others):
+        for stream in self._live_others():
             stream.destroy()
         with self.context.active():
             self._destroy_dropped()
 
     def destroy(self, stream: Stream) -> None:
         """Destroy a stream; the default stream waits for its work."""
-        self._others.discard(stream)
+        self._others.discard(weakref.ref(stream))
         with self.context.active():
             self._wait_in(self.default, stream)
             self.context.call("cuStreamDestroy", stream.handle)

@@ -124,8 +124,7 @@ class GpuDevice:
     def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """Queue a fill with zeros of several ranges: addresses and bytes. Not in a capture."""
         if self.versions.watches:
-            for address, nbytes in ranges:
-                self._will_write(address, nbytes)
+            self.versions.wrote_each(ranges)
         self._queue_clears(ranges)
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:

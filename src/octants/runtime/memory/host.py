@@ -90,9 +90,9 @@ class HostMemory:
         ctypes.memset(address, 0, nbytes)
 
     def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Set several ranges to zero: addresses and bytes."""
+        """Set several ranges to zero: addresses and bytes. Not in a capture."""
         for address, nbytes in ranges:
-            self.clear(address, nbytes)
+            ctypes.memset(address, 0, nbytes)
 
     def set_elements(self, address: int, element: bytes, count: int) -> None:
         """Fill ``count`` contiguous elements with the bytes of one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from octants.artifact import MemoryRange
 from octants.lazy_dataclass import dataclass
@@ -39,6 +40,7 @@ class Versions:
         self._lock = threading.Lock()
         self._by_range: dict[tuple[int, int], WatchedRange] = {}
         self._exported: set[Range] = set()
+        self._last_ranges: tuple[Any, list[WatchedRange]] = None, []
         self.changes = 0
         """Changes whenever `watches` does."""
         self.watches: list[WatchedRange] = []
@@ -77,6 +79,17 @@ class Versions:
         """Report queued work that may write ``nbytes`` at an address; 0: the whole allocation."""
         self._renew(self._reached(address, nbytes))
 
+    def wrote_each(self, ranges: tuple[Range, ...]) -> None:
+        """Report queued work that writes ranges, each an address and bytes; fast if repeated."""
+        now = ranges, self.changes
+        known, reached = self._last_ranges
+        if now != known:
+            found = [self._reached(*each) for each in ranges if each[1]]
+            reached = [watch for some in found for watch in some]
+            self._last_ranges = now, reached
+        if reached:
+            self._renew(reached)
+
     def _reached(self, address: int, nbytes: int) -> list[WatchedRange]:
         found = []
         for watch in tuple(self.watches):
@@ -101,16 +114,17 @@ class Versions:
             return _nothing
         read = slots.reader({memory_range.slot for memory_range in ranges})
         order = sorted({memory_range.slot for memory_range in ranges})
-        known: tuple[tuple[int, ...], int] | None = None
-        reached: list[WatchedRange] = []
+        last: tuple[Any, list[WatchedRange]] = None, []  # one object, since threads share it
 
         def report(view: memoryview[int]) -> None:
-            nonlocal known, reached
+            nonlocal last
             now = read(view), self.changes
+            known, reached = last
             if now != known:
                 at = dict(zip(order, now[0], strict=True))
                 found = (self._reached(at[each.slot], each.nbytes) for each in ranges)
-                known, reached = now, [watch for some in found for watch in some]
+                reached = [watch for some in found for watch in some]
+                last = now, reached
             if reached:
                 self._renew(reached)
 

@@ -53,6 +53,10 @@ class DriverGraph:
         """Queue the graph in the stream with a handle."""
         self._machine.context.call("cuGraphLaunch", self.handle, c_void_p(stream))
 
+    def launch_here(self, stream: int) -> None:
+        """Queue the graph like `launch`, whichever context is current."""
+        self._machine.context.call_here("cuGraphLaunch", self.handle, c_void_p(stream))
+
 
 def graph_of(
     machine: LaunchContext, steps: Iterable[PreparedDispatch], *, is_counted: bool = False
