@@ -18,7 +18,7 @@ from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
-from octants.launch.race_checks import check_before_gradient
+from octants.launch.race_checks import check_before_gradient, gradient_check
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.taped_memory import memories_of, memory_at
@@ -125,7 +125,8 @@ class Gradient(Generic[P]):
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
         kernel, chosen = self.kernel, self._options
         arguments = kernel.bind((*self._first, *arguments), named)
-        key = chosen.argument_gradients, chosen.trusts
+        trusts = chosen.trusts
+        key = chosen.argument_gradients, trusts
         reversal = kernel.warm_gradients.find(key, arguments)
         if reversal is None:
             arguments = import_arguments(kernel.leaves, arguments)
@@ -138,8 +139,11 @@ class Gradient(Generic[P]):
                 found, given = with_constants(specialisation, specialisation.complete(arguments))
                 found.number = specialisation.number
                 return self._launch(given[len(self._first) :], {})
+            if not trusts:
+                check = gradient_check(reversal.merged, effects=False)
+                reversal = reversal._replace(may_race=check.program is not None)
             kernel.warm_gradients.add(key, kernel.generation, reversal, arguments)
-        return self._run(reversal, reversal.specialisation.complete(arguments))
+        return self._run(reversal, reversal.specialisation.complete(arguments), trusts=trusts)
 
     def _reversal(self, arguments: tuple[Any, ...]) -> Reversal:
         """The reversal for arguments."""
@@ -155,25 +159,30 @@ class Gradient(Generic[P]):
         operands = OperandCheck(specialisation, reverse.needed)
         return Reversal(specialisation, merged, reverse, operands)
 
-    def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
+    def _run(
+        self, reversal: Reversal, arguments: tuple[Any, ...], *, trusts: bool
+    ) -> dict[str, Any] | None:
         """Launch the reverse."""
-        chosen = self._options
-        specialisation, merged, reverse, operands = reversal
-        layout = reverse.persistent
-        if not chosen.trusts:
+        specialisation, merged, reverse, operands, may_race = reversal
+        number = specialisation.number
+        if not trusts:
             operands.check(arguments)
-            always, number = options.current().in_debug_mode, specialisation.number
-            check_before_gradient(merged, number, arguments, always=always, effects=False)
-        persistent = PersistentStorage(layout, merged.device) if layout.size else None
-        if persistent is not None:
-            persistent.seed(merged, chosen.seed)
-        address = persistent.address if persistent is not None else 0
-        memories = [memory_at(merged, k, arguments) for k in reverse.rewritten]
-        kept = [(memory, memory.snapshot()) for memory in memories]
-        reverse.program.launch(driver.state.seed, specialisation.number, address, *arguments)
+            if may_race:
+                always = options.current().in_debug_mode
+                check_before_gradient(merged, number, arguments, always=always, effects=False)
+        persistent, address = None, 0
+        if reverse.persistent.size:
+            persistent = PersistentStorage(reverse.persistent, merged.device)
+            persistent.seed(merged, self._options.seed)
+            address = persistent.address
+        kept = []
+        for position in reverse.rewritten:
+            memory = memory_at(merged, position, arguments)
+            kept.append((memory, memory.snapshot()))
+        reverse.program.launch(driver.state.seed, number, address, *arguments)
         for memory, contents in kept:
             memory.restore(contents)
-        if not chosen.argument_gradients:
+        if not self._options.argument_gradients:
             return None
         return argument_gradients(merged, persistent)
 

@@ -39,13 +39,15 @@ def recognise({arguments}):
 class Reversal(NamedTuple):
     """What a bare gradient runs: the kernel, the kernel with aliased arrays merged, its reverse.
 
-    `operands` checks that memory holds what that reads.
+    `operands` checks that memory holds what that reads. `may_race` if the derivative may depend on
+    which work item comes first, so that launches are checked.
     """
 
     specialisation: Specialisation
     merged: Specialisation
     reverse: BareReverse
     operands: OperandCheck
+    may_race: bool = True
 
 
 class WarmGradients:

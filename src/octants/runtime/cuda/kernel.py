@@ -37,6 +37,7 @@ class CudaKernel(GpuKernel):
             module = machine.module(artifact)
             actions = [CudaAction(dispatch, module) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
+        self._report = machine.versions.reporter(artifact.writes, self.slots)
         self._frames: list[LaunchState] = []
         computed = any(action.is_computed for action in actions)
         by_pointer = bool(parameter_bytes(artifact))
@@ -140,15 +141,20 @@ class CudaKernel(GpuKernel):
             frame = self._make_frame()
         with self._machine.context.active():
             streams = self._machine.streams
-            streams.here()
-            stream = streams.current.stream
+            stream = streams.default
+            if streams.is_busy:
+                streams.here()
+                stream = streams.current.stream
             if frame.stream is not stream:
                 frame.move(stream)
             frame.take(block)
             self._machine.context.launched.append(self.name)
-            slots = self.slots_at(block)
-            self._machine.versions.launched(self.artifact.writes, slots)
+            view = self.slots.view(block)
+            if self._machine.versions.watches:
+                self._report(view)
+            slots = self.slots.unpack(view)
             for step in frame.steps:
                 self.run(step, slots)
-            streams.release()
+            if streams.is_busy:
+                streams.release()
         self._frames.append(frame)

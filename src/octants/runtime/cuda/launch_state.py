@@ -61,6 +61,7 @@ class PreparedDispatch:
         "is_empty",
         "known",
         "least_block",
+        "repeat",
         "words",
     )
 
@@ -77,6 +78,7 @@ class PreparedDispatch:
         self.configured: Any = byref(self.configuration)
         self.known: Bounds | None = None  # the bounds that the configuration is for
         self.is_empty = False
+        self.repeat: Any = None
         if action.fixed is not None:
             self.resize(action.fixed)
 

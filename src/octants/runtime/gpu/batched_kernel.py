@@ -35,6 +35,7 @@ class PreparedDispatch:
         self.launches = 0
         self.known: Bounds | None = None
         self.is_empty = False
+        self.repeat: Any = None
         self._kernel = kernel
         self._data = b""
         self.pushed: Any = kernel.machine.new_push_constants()
@@ -87,6 +88,7 @@ class BatchedKernel(GpuKernel):
         self.machine = machine
         actions = [_action(dispatch, machine.fill) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
+        self._report = machine.versions.reporter(artifact.writes, self.slots)
         self._program = machine.program(artifact)
         pipelines = self._program.pipelines
         self.steps = [
@@ -159,7 +161,8 @@ class BatchedKernel(GpuKernel):
                 machine.messages.put(self.artifact, buffer)
                 data = buffer.memory.address.to_bytes(8, "little") + data[8:]
             slots = self.slots.unpack(data)
-            machine.versions.launched(self.artifact.writes, slots)
+            if machine.versions.watches:
+                self._report(self.slots.view(block))
             for step in self.steps:
                 step.take(data, machine.bounds.address)
                 self.run(step, slots)

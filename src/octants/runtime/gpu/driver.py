@@ -73,8 +73,11 @@ class PreparedDispatch(Protocol):
     """A loaded dispatch with its launch words.
 
     `fill` blocks of `block` threads occupy the whole GPU; the dispatch also runs with blocks of
-    `least_block` threads. `words` are the launch words of `abi`.
+    `least_block` threads. `words` are the launch words of `abi`. `repeat` belongs to
+    `record_buffer_growth`.
     """
+
+    repeat: Any
 
     @property
     def fill(self) -> int: ...
