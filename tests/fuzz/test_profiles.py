@@ -95,7 +95,7 @@ WANTED = {
         a divisor that may be zero or negative; large: remainder; large: product;
         large: quotient; large: bits; large: shift; large: least; element by an index that wraps;
         row of a work item in an array of one axis; range that spans more than 2^31;
-        work items with numbers near the ends""",
+        work items with numbers near the ends; work items with numbers of 64 bits""",
 }
 
 

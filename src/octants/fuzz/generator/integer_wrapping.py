@@ -229,15 +229,40 @@ def _wide_range(c: Context) -> bool | None:
 
 
 _HEADER = re.compile(r"^    for (i\d+) in range\((\d+)\):$", re.MULTILINE)
+_PAIRS = re.compile(r"^    for (i\d+), (i\d+) in qd\.ndrange\((\d+), (\d+)\):$", re.MULTILINE)
+_WIDE_STARTS = (_LAST, _LAST - 1, _FIRST - 2, _WHOLE - 2, -_WHOLE - 1, 1 << 40, -(1 << 62))
 
 
-def _move_items(c: Context, body: str, _: list[str], __: list[Any]) -> str:
+def _move_items(c: Context, body: str, parameters: list[str], values: list[Any]) -> str:
     """Let work items of parallel loops have numbers near the ends, or far from each other."""
+
+    def wide(name: str, count: int) -> tuple[str, str]:
+        """Bounds in i64 that are beyond 2^31, or pass it, and the number of a work item."""
+        start = c.pick([*_WIDE_STARTS, (1 << 63) - 1 - count])
+        first, last = f"({start})", str(start + count)
+        if c.chance(0.5):  # known at run time only
+            first = f"{name}_first"
+            last = f"{first} + {count}"
+            parameters.append(f"{first}: qd.i64")
+            values.append(start)
+        c.note("work items with numbers of 64 bits")
+        return f"{first}, {last}", f"{name} = qd.i32({name}_far - {first})"
+
+    def moved_pair(match: re.Match[str]) -> str:
+        if not c.chance(0.5):
+            return match[0]
+        one, other = wide(match[1], int(match[3])), wide(match[2], int(match[4]))
+        bounds = f"({one[0]}), ({other[0]})"
+        header = f"    for {match[1]}_far, {match[2]}_far in qd.ndrange({bounds}):"
+        return f"{header}\n        {one[1]}\n        {other[1]}"
 
     def moved(match: re.Match[str]) -> str:
         name, count = match[1], int(match[2])
-        if not c.chance(0.5):
+        if not c.chance(0.7):
             return match[0]
+        if c.chance(0.5):
+            bounds, number = wide(name, count)
+            return f"    for {name}_far in range({bounds}):\n        {number}"
         c.note("work items with numbers near the ends")
         far = f"{name}_far"
         start = c.pick([_FIRST, _LAST - count, 1 << 30])
@@ -258,7 +283,7 @@ def _move_items(c: Context, body: str, _: list[str], __: list[Any]) -> str:
             f"        {name} = qd.i32((qd.i64({far}) + {-_FIRST}) // {step})"
         )
 
-    return _HEADER.sub(moved, body)
+    return _HEADER.sub(moved, _PAIRS.sub(moved_pair, body))
 
 
 def _declare(shared: Shared) -> list[str]:
