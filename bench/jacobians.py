@@ -1,9 +1,9 @@
 """Products with Jacobians and Hessians: ``python bench/jacobians.py``.
 
-How long a direction of forward mode takes if a launch propagates 1, 2, 4, 8 or 16 of them, an
-adjoint of reverse mode, and a product with the Hessian: relative to a call of the function, and to
-a gradient. Rounds alternate. The least time counts, and it is that of the process: a busy machine
-does not change it. The tables go to the screen and to bench/results.
+How long a tangent and an adjoint take if a launch propagates 1, 2, 4, 8 or 16 of them, and a
+product with the Hessian: relative to a call of the function, and to a gradient. Rounds alternate.
+The least time counts, and it is that of the process: a busy machine does not change it. The tables
+go to the screen and to bench/results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import octants as qd
-from octants.ad import batched_tangents
+from octants.ad import batched_directions
 from octants.ad.array_function import ArrayFunction
 from octants.ad.numpy_array_library import NumpyArrays
 
@@ -159,7 +159,7 @@ def least(runs: dict[Any, Callable[[], Any]], rounds: int) -> tuple[dict[Any, fl
 
 def with_at_once(most: int, run: Callable[[], Any]) -> Callable[[], Any]:
     def changed() -> None:
-        batched_tangents.AT_ONCE = most
+        batched_directions.AT_ONCE = most
         run()
 
     return changed
@@ -168,27 +168,25 @@ def with_at_once(most: int, run: Callable[[], Any]) -> Callable[[], Any]:
 def measure(case: Case, rounds: int, most: int) -> tuple[list[str], list[str]]:
     """The rows of a case in both tables."""
     (argument,) = set(case.out.values())
+    modes = "tangents", "adjoints"
     rng = np.random.default_rng(1)
     forward, backward = (each(case.function, out=case.out) for each in (qd.ad.jvp, qd.ad.vjp))
     directions = rng.normal(size=(most, *case.point.shape))
-    adjoints = directions[: min(most, 8)]
     made = ArrayFunction(case.function, case.out, (), NumpyArrays())
     runs: dict[Any, Callable[[], Any]] = {"value": lambda: made.value({argument: case.point})}
 
-    def along(count: int) -> Callable[[], Any]:
-        given = {argument: directions[0] if count == 1 else directions[:count]}
-        return lambda: forward(case.point, tangents=given)
+    def along(mode: str, count: int) -> Callable[[], Any]:
+        given = directions[0] if count == 1 else directions[:count]
+        if mode == "adjoints":
+            return lambda: backward(case.point, adjoints=given)
+        return lambda: forward(case.point, tangents={argument: given})
 
-    counts = [count for count in COUNTS if count <= most]
-    runs |= {(1, 1): along(1)}
+    sizes = [(n, size) for n in COUNTS if n <= most for size in AT_ONCE if size <= n]
     runs |= {
-        (count, size): with_at_once(size, along(count))
-        for count in counts[1:]
-        for size in AT_ONCE
-        if size <= count
+        (mode, count, size): with_at_once(size, along(mode, count))
+        for count, size in sizes
+        for mode in modes
     }
-    runs |= {"adjoint": lambda: backward(case.point, adjoints=adjoints[0])}
-    runs |= {"adjoints": lambda: backward(case.point, adjoints=adjoints)}
     gradient = qd.ad.value_and_grad(case.loss, out={"loss": ()}, by="x")
     product = qd.ad.hvp(case.loss, out={"loss": ()}, by="x")
     runs |= {"gradient": lambda: gradient(case.point)}
@@ -196,19 +194,17 @@ def measure(case: Case, rounds: int, most: int) -> tuple[list[str], list[str]]:
     first, found = least(runs, rounds)
     unit = found["value"]
     table = []
-    for count in counts:
-        for size in AT_ONCE:
-            if (count, size) in found:
-                each = found[count, size] / count
-                alone = found[1, 1]
-                table.append(
-                    f"| {case.name} | {count} | {size} | {each * 1e3:.3f} | {each / unit:.2f} |"
-                    f" {each / alone:.2f} | {first[count, size] - found[count, size]:.2f} |"
-                )
+    for mode in modes:
+        for count, size in sizes:
+            key = mode, count, size
+            each, alone = found[key] / count, found[mode, 1, 1]
+            table.append(
+                f"| {case.name} | {mode} | {count} | {size} | {each * 1e3:.3f} |"
+                f" {each / unit:.2f} | {each / alone:.2f} | {first[key] - found[key]:.2f} |"
+            )
     second = (
-        f"| {case.name} | {unit * 1e3:.3f} | {found['adjoint'] / unit:.2f} |"
-        f" {found['adjoints'] / len(adjoints) / unit:.2f} |"
-        f" {found['gradient'] * 1e3:.3f} | {found['product'] / found['gradient']:.2f} |"
+        f"| {case.name} | {unit * 1e3:.3f} | {found['gradient'] * 1e3:.3f} |"
+        f" {found['product'] / found['gradient']:.2f} |"
     )
     return table, [second]
 
@@ -230,12 +226,12 @@ def main() -> None:
         offline_cache=False,
     )
     one = [
-        "| program | directions | at once | ms / direction | / value | / alone | compile / s |",
-        "|---|---|---|---|---|---|---|",
+        "| program | of | number | at once | ms each | / value | / alone | compile / s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     two = [
-        "| program | value / ms | adjoint / value | of 8 / value | gradient / ms | hvp / it |",
-        "|---|---|---|---|---|---|",
+        "| program | value / ms | gradient / ms | hvp / gradient |",
+        "|---|---|---|---|",
     ]
     for case in cases(options.scale):
         rows, more = measure(case, options.rounds, options.directions)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from octants.analysis.lanes.choose_loops import choose, may_run
+from octants.autodiff import batched_adjoints
+from octants.autodiff.batched_adjoints import BatchedReverse
 from octants.autodiff.forward import forward, with_tangent_arrays
 from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
@@ -331,6 +333,15 @@ def differentiate_forward(module: Module, stage: Stage) -> Module:
         result = forward(module, contracts=stage.capabilities.contracts)
         note.gives(result.size)
     stage.see("forward", result)
+    return result
+
+
+def batch_adjoints(module: Module, count: int, stage: Stage) -> BatchedReverse:
+    """A reverse module for several adjoints, simplified."""
+    with timed("batch adjoints", module.name, module.size) as note:
+        result = batched_adjoints.batch_adjoints(module, count)
+        note.gives(result.module.size)
+    stage.see("batch adjoints", result.module)
     return result
 
 

@@ -36,6 +36,31 @@ PROGRAMS = {
         given = f.grad.using(argument_gradients=True)(2.0, qd.Vector([3.0, 4.0]))
         result = [given["a"], given["v"].to_list()]
         """,
+    "several adjoints": """
+        import numpy as np
+        vec = qd.types.ndarray(qd.f32, 1)
+        @qd.kernel
+        def f(a: qd.f32, x: vec, y: vec) -> qd.f32:
+            total = 0.0
+            for i in x:
+                y[i] = a * qd.sin(x[i])
+            for i in x:
+                qd.atomic_max(y[0], a * x[i])
+                total += x[i]
+            return total
+        @qd.kernel
+        def logged(x: vec, y: vec, count: qd.types.ndarray(qd.i32, 0)):
+            for i in x:
+                k = qd.atomic_add(count[None], 1)
+                y[k] = x[i] * x[i]
+        given, rows = np.linspace(0.1, 0.7, 4).astype(np.float32), np.eye(4)
+        result = []
+        seeds = [rows, np.arange(4.0)], [np.ones((3, 4)) * [[1.0], [2.0], [3.0]], None]
+        outs = {"y": "x"}, {"y": "x", "count": ((), np.int32)}
+        for kernel, more, seed, out in zip((f, logged), ([0.5], []), seeds, outs):
+            _, found = qd.ad.vjp(kernel, out=out)(*more, given, adjoints=seed)
+            result.append({name: each.tolist() for name, each in found.items()})
+        """,
     "returned value": """
         x = qd.field(qd.f32, shape=3, needs_grad=True)
         @qd.kernel

@@ -20,6 +20,8 @@ import numpy as np
 
 from octants.ad.array_function_signature import RETURNED, ArraySignature
 from octants.ad.array_library_protocol import Shaped
+from octants.ad.batched_gradients import BatchedGradients
+from octants.ad.batched_tape import BatchedTape
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.data import current_runtime
@@ -51,7 +53,12 @@ class ArrayFunction(ArraySignature):
 
     A call returns the outputs in the order of the parameters, then the number that a kernel
     returns; one result alone is not in a tuple. See `ArraySignature` for the arguments.
+
+    Attributes:
+        is_one_by_one: Whether several adjoints have turned out to need a run for each.
     """
+
+    is_one_by_one = False
 
     def value(self, bound: Mapping[str, Any]) -> list[Any]:
         """The results for arguments."""
@@ -69,7 +76,8 @@ class ArrayFunction(ArraySignature):
 
         Returns:
             The results, and the gradients by name: an array, or a number for a number. The
-            gradients of other fields and ndarrays that the kernels use are overwritten.
+            gradients of other fields and ndarrays that the kernels use are overwritten; several
+            adjoints leave them as they are, or overwrite them if they go one after the other.
 
         Raises:
             OctantsTypeError: there is no derivative by one of the arguments.
@@ -117,10 +125,12 @@ class ArrayFunction(ArraySignature):
             adjoints: one for each result; None stands for zeros; None for all: nothing goes back.
             adjoints_of_tangents: one for each result; None stands for zeros.
             wanted: the names of the arguments to differentiate by.
-            directions: how many tangents each argument has. If there are several, the tangents of
-                arguments and results have a first axis for them, and nothing goes back.
+            directions: how many tangents each argument has, or adjoints each result. If there are
+                several, these and what is found have a first axis for them, and there are either
+                tangents or adjoints.
 
         Raises:
+            OneByOne: several adjoints must be propagated one after the other.
             OctantsTypeError: there is no derivative by one of the arguments.
             OctantsRuntimeError: for gradients of tangents, if the function calls one with a
                 gradient of its own.
@@ -154,7 +164,10 @@ def _evaluate(
     arrays = _with_outputs(function, bound)
     if tangents is not None:
         arrays = _without_overlaps(function, arrays)
-    run = _Run(function, arrays, adjoints, (*wanted, *(tangents or ())))
+    active = (*wanted, *(tangents or ()))
+    if adjoints is not None and directions > 1:
+        return _pull_back(function, arrays, adjoints, wanted, directions)
+    run = _Run(function, arrays, adjoints, active)
     duals = None if tangents is None else _Duals(run, tangents, directions, adjoints_of_tangents)
     if adjoints is None:
         with _around(run, duals, None):
@@ -181,6 +194,56 @@ def _evaluate(
             for name in wanted
         },
     )
+
+
+def _pull_back(
+    function: ArraySignature,
+    arrays: Mapping[str, Any],
+    adjoints: Sequence[Any],
+    wanted: Sequence[str],
+    count: int,
+) -> Evaluated:
+    """Propagate several adjoints of the results back, all in each reverse launch.
+
+    Args:
+        function: what is called.
+        arrays: its arguments and outputs.
+        adjoints: one for each result, with a first axis for them; None stands for zeros.
+        wanted: the names of the arguments to differentiate by.
+        count: how many adjoints there are.
+
+    Raises:
+        OneByOne: they must be propagated one after the other.
+    """
+    library = function.library
+    run = _Run(function, arrays, [None] * len(adjoints), wanted)
+    gradients = BatchedGradients(count)
+    for name, adjoint in zip(function.outputs, adjoints, strict=False):
+        if adjoint is not None and function.is_float(name, arrays):
+            made = library.ndarray(library.copy(adjoint), function.element_dim(name), False)
+            gradients.add(run.passed[name], made, name)
+    numbers = [name for name in wanted if not function.is_array(name, arrays[name])]
+    requested: Any = function.function if numbers else False
+    loss, seed = _loss(function, adjoints)
+    with BatchedTape(gradients, loss, seed=seed, argument_gradients=requested) as tape:
+        returned = function.function(*run.passed.values())
+        for name in function.outputs:
+            tape.untracked.check(memory_of(run.passed[name], name))
+    found = dict(*tape.argument_gradients(function.function)) if numbers else {}
+    for name in wanted:
+        if name not in numbers:
+            found[name] = _batched_gradient(run, name, gradients)
+    return run.evaluated(returned, None, {name: found[name] for name in wanted})
+
+
+def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
+    """The gradients by an argument, as an array with a first axis for the adjoints."""
+    library, array = run.function.library, run.arrays[name]
+    found = gradients.find(run.passed[name])
+    if found is not None:
+        return library.of_ndarray(found, array)
+    what = library.shaped(array)
+    return library.zeros(Shaped((gradients.count, *what.shape), what.dtype), [array])
 
 
 class _Run:
@@ -373,12 +436,13 @@ def _without_overlaps(function: ArraySignature, arrays: Mapping[str, Any]) -> di
     return found
 
 
-def _loss(function: ArraySignature, adjoints: Sequence[Any]) -> tuple[Any, float | None]:
+def _loss(function: ArraySignature, adjoints: Sequence[Any]) -> tuple[Any, Any]:
     """The loss of the tape, and its adjoint: the number that a kernel returns, if it counts."""
     kinds = function.returns()
     if not kinds or not kinds[0].is_float or adjoints[-1] is None:
         return None, None
-    return function.function, float(adjoints[-1])
+    seed = adjoints[-1]
+    return function.function, seed.tolist() if hasattr(seed, "tolist") else seed
 
 
 def _clear_gradients_between(tape: Tape, ours: Iterable[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.ad.batched_tangents import FORWARD_OVER_REVERSE
+from octants.ad.batched_directions import FORWARD_OVER_REVERSE
 from octants.ad.linear_operators import Array, Product
 from octants.diagnostics.kernel_as_function_errors import WrongSparsity
 from octants.diagnostics.optional_dependencies import import_optional

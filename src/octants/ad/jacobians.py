@@ -9,10 +9,9 @@ import numpy as np
 
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import Shaped
-from octants.ad.batched_tangents import FORWARD_OVER_REVERSE, push_forward
+from octants.ad.batched_directions import FORWARD_OVER_REVERSE, pull_back, push_forward
 from octants.ad.jvp_vjp_hvp import HessianProduct
 from octants.ad.linear_operators import Product
-from octants.ad.repeated_runs import run_each
 from octants.ad.value_and_gradient import Array, LossFunction, differentiated, wanted_of
 from octants.ad.value_and_gradient import bind_arrays as bind
 from octants.deferred_import import Deferred
@@ -37,8 +36,8 @@ def jacobian(
 ) -> Callable[..., dict[str, Any]]:
     """A function of numpy arrays that returns the Jacobian of its results.
 
-    Forward mode takes one run for up to 8 elements of the arguments, reverse mode one for each
-    element of the results. Example::
+    Forward mode takes one run for up to 8 elements of the arguments, reverse mode one for up to 8
+    elements of the results. Example::
 
         stiffness_matrix = qd.ad.jacobian(spring_forces, out={"force": "x"}, by="x")
         matrix = stiffness_matrix(x, 10.0)["x"]  # the shape of force, then that of x
@@ -53,7 +52,7 @@ def jacobian(
         by: the arguments to differentiate by; by default all floats and arrays of floats.
         inout: parameters that the function updates in place; the call passes it copies.
         mode: "forward", "reverse", or "auto", which takes the cheaper one: an adjoint takes about
-            as long as four tangents.
+            as long as two tangents.
         sparsity: which elements of the Jacobian may differ from zero, for one result and one
             argument: a matrix of numpy or scipy with a row for each element of the result, and a
             column for each of the argument. "probe" computes the whole Jacobian in the first call,
@@ -121,12 +120,11 @@ class _Point:
         return _joined(found, self._outputs, len(vectors))
 
     def _back(self, vectors: Array) -> Array:
-        return np.concatenate(run_each(self._back_along, _each(vectors, self._outputs)))
-
-    def _back_along(self, given: Mapping[str, Array]) -> Array:
+        given = _parts(vectors, self._outputs)
         adjoints = [given.get(name) for name in self._function.results]
-        _, gradients = self._function.pullback(self._bound, adjoints, list(self._inputs))
-        return _joined(gradients, self._inputs)
+        wanted, count = list(self._inputs), len(vectors)
+        _, gradients = pull_back(self._function, self._bound, adjoints, wanted, count)
+        return _joined(gradients, self._inputs, count)
 
     def dense(self, mode: str) -> dict[str, Any]:
         """The Jacobian as arrays."""
@@ -240,12 +238,6 @@ def _parts(vectors: Array, kinds: Mapping[str, Shaped]) -> dict[str, Any]:
     }
 
 
-def _each(vectors: Array, kinds: Mapping[str, Shaped]) -> Iterator[dict[str, Any]]:
-    """The parts of each vector as arrays."""
-    parts = _parts(vectors, kinds)
-    return ({name: each[k] for name, each in parts.items()} for k in range(len(vectors)))
-
-
-def _joined(by_name: Mapping[str, Any], kinds: Mapping[str, Shaped], count: int = 1) -> Array:
-    """The elements of arrays, behind an axis for vectors if there are several, as vectors."""
+def _joined(by_name: Mapping[str, Any], kinds: Mapping[str, Shaped], count: int) -> Array:
+    """The elements of arrays, behind an axis for vectors, as vectors."""
     return np.concatenate([np.reshape(by_name[name], (count, -1)) for name in kinds], axis=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.batched_tangents import push_forward
+from octants.ad.batched_directions import pull_back, push_forward
 from octants.ad.repeated_runs import run_each
 from octants.ad.value_and_gradient import (
     Array,
@@ -97,8 +97,8 @@ def vjp(
     Returns:
         A function of the other parameters, and of ``adjoints``: that of the only result, or a
         sequence with one for each result; None stands for zeros. With a first axis more, the same
-        for all of them, there are several adjoints of each result, which are propagated one after
-        the other. It returns the results - several are a tuple - and the gradients, with that axis
+        for all of them, there are several adjoints of each result: a launch propagates up to 8 of
+        them. It returns the results - several are a tuple - and the gradients, with that axis
         first, a dictionary by the names of the arguments.
 
     Raises:
@@ -111,17 +111,12 @@ def vjp(
     def backward(*arguments: Any, adjoints: Any, **named: Any) -> tuple[Any, dict[str, Any]]:
         bound = bind_arrays(made, arguments, named)
         wanted = wanted_of(made, chosen, bound)
-        names, seeds, batch = _adjoints(made, bound, adjoints)
+        seeds, batch = _adjoints(made, bound, adjoints)
         if not batch:
             results, found = made.pullback(bound, seeds, wanted)
             return _alone(results), found
-        known = {name: seed for name, seed in zip(names, seeds, strict=True) if seed is not None}
-        runs = run_each(
-            lambda each: made.pullback(bound, [each.get(name) for name in names], wanted),
-            _each(batch, known),
-        )
-        rows = {name: _stacked(batch, [found[name] for _, found in runs]) for name in wanted}
-        return _alone(runs[0][0]), rows
+        results, rows = pull_back(made, bound, seeds, wanted, *batch)
+        return _alone(results), rows
 
     return backward
 
@@ -256,8 +251,8 @@ def directions_of(
 
 def _adjoints(
     function: ArrayFunction, bound: Mapping[str, Any], given: Any
-) -> tuple[list[str], list[Any], tuple[int, ...]]:
-    """The names of the results, their adjoints in their shapes and dtypes, and the batch."""
+) -> tuple[list[Any], tuple[int, ...]]:
+    """The adjoints of the results, in their shapes and dtypes, and the batch."""
     names, shapes = function.results, function.output_shapes(bound)
     several = [given] if len(shapes) == 1 else list(given)
     if len(several) != len(shapes):
@@ -272,7 +267,7 @@ def _adjoints(
         if numbers is not None and numbers.shape != expected:
             raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
         found.append(numbers)
-    return names, found, batch
+    return found, batch
 
 
 def _check_mapping(function: ArrayFunction, what: str, given: Any) -> None:

@@ -37,9 +37,15 @@ class _Launch:
 
 
 class ArgumentGradients:
-    """The kernels for which a tape computes argument gradients, and their launches in order."""
+    """The kernels for which a tape computes argument gradients, and their launches in order.
 
-    def __init__(self, requested: Any) -> None:
+    Args:
+        requested: the kernels; True for all.
+        adjoints: how many adjoints the tape propagates.
+    """
+
+    def __init__(self, requested: Any, adjoints: int = 1) -> None:
+        self._adjoints = adjoints
         self._all = requested is True
         self._requested: list[_RequestedKernel] = []
         if requested is not True and requested is not False:
@@ -74,7 +80,7 @@ class ArgumentGradients:
         if not self.wants(requested.kernel):
             raise ArgumentGradientsNotRequested(requested.kernel.name).at(None)
         return [
-            argument_gradients(launch.specialisation, launch.persistent)
+            argument_gradients(launch.specialisation, launch.persistent, self._adjoints)
             for launch in self._launches
             if launch.is_of(requested)
         ]

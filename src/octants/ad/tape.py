@@ -99,6 +99,7 @@ class Tape:
     """
 
     _uses_fast_path = True
+    _adjoints = 1
 
     @shortens_tracebacks
     def __init__(
@@ -337,7 +338,7 @@ class Tape:
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
         """The options of a tape on which the fast path of a kernel depends."""
-        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust"
+        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust", self._adjoints
 
     def _launch_on_fast_path(
         self,
@@ -371,6 +372,7 @@ class Tape:
             arguments=self.wants_arguments_of(specialisation),
             trusts=self.on_overwrite == "trust",
             validates=self.validation,
+            adjoints=self._adjoints,
         )
 
     def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants import driver
+from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
@@ -57,11 +58,13 @@ class _Accesses:
 class LaunchEntry:
     """A launch of a kernel, or of one of its tasks.
 
-    The tape keeps the fields alive that it uses.
+    The tape keeps the fields alive that it uses. `gradients` has the adjoints if the tape
+    propagates several.
     """
 
     # Most launches change none of these.
     is_first = True
+    gradients: BatchedGradients | None = None
     _contents: Sequence[Content] = ()
     _accesses: _Accesses | None = None
     _sums: Sequence[int] = ()
@@ -220,8 +223,18 @@ class LaunchEntry:
             self.number,
             0 if persistent is None else persistent.address,
             *self.arguments,
-            *self._log,
+            *(self._log if self.gradients is None else self._arguments_behind(self.gradients)),
         )
+
+    def _arguments_behind(self, gradients: BatchedGradients) -> list[Any]:
+        """What the reverse kernel for several adjoints takes behind the arguments."""
+        memories = memories_of(self.specialisation, self.arguments)
+        arrays, device = self.specialisation.arrays, self.specialisation.device.number
+        adjoints = [
+            gradients.of(memories[k], arrays[k].dtype, arrays[k].element_shape, device)
+            for k in self.step.adjoints
+        ]
+        return [*self._log, *adjoints]
 
     def _restore_reads(self, ledger: OverwriteLedger) -> None:
         """Restore what the reverse kernel reads, and note what it rewrites."""
@@ -237,8 +250,10 @@ class HostEntry:
     """A host write: the adjoint of what it overwrote ends there.
 
     If the values came from another array, the adjoint is added to that one. `ends` says whether an
-    earlier event may still read the adjoint.
+    earlier event may still read the adjoint. `gradients` has the adjoints if there are several.
     """
+
+    gradients: BatchedGradients | None = None
 
     def __init__(self, write: HostWrite, *, ends: bool) -> None:
         self.write = write
@@ -246,10 +261,18 @@ class HostEntry:
         self._active = None if write.region or write.is_done else write.array.active_elements()
 
     def reverse(self, _: OverwriteLedger) -> None:
-        adjoint = adjoint_of(self.write.array)
+        array, source = self.write.array, self.write.source
+        if self.gradients is None:
+            self._reverse(adjoint_of(array), adjoint_of(source))
+            return
+        targets = self.gradients.each_of(array)
+        for target, origin in zip(targets, self.gradients.each_of(source), strict=True):
+            self._reverse(target, origin)
+
+    def _reverse(self, adjoint: Any, source: Any) -> None:
+        """Propagate one adjoint."""
         if adjoint is None:
             return
-        source = adjoint_of(self.write.source)
         if source is not None:
             refuse(
                 "the gradient of `copy_from` cannot go back, since the host adds it up",

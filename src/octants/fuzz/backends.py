@@ -18,17 +18,20 @@ from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423")
+REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OneByOne")
 """Codes of documented errors of autodiff: an overwritten value, an operation without a rule, a
 write to memory that a kernel knows as two arrays, a kernel without an array that has a gradient,
-and a record of a forced size that is too small."""
+and a record of a forced size that is too small; and what says that several adjoints must be
+propagated one after the other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
+_MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
 MULTIPLES = 1.0, -2.0, 0.5
-"""What a program's direction is multiplied by, for launches that propagate several tangents."""
+"""What a program's direction and adjoints are multiplied by, for launches that propagate several.
+"""
 THREADS = 4
 """Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
 FAST_SLACK = 64.0
@@ -43,9 +46,9 @@ class Actual:
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
     loss", and `VALIDATED` for programs that may race. In the first and the third the adjoint of a
     returned float is one. `multiples` has tangents along each of `MULTIPLES` of the program's
-    direction. `second` has the derivatives of the gradient along the direction. What raised is in
-    `refusals` if it is a documented error of autodiff, else in `errors`; both are keyed by the
-    mode.
+    direction, `adjoint_multiples` gradients for each of `MULTIPLES` of its adjoints. `second` has
+    the derivatives of the gradient along the direction. What raised is in `refusals` if it is a
+    documented error of autodiff, else in `errors`; both are keyed by the mode.
     """
 
     primal: Arrays | None = None
@@ -54,6 +57,7 @@ class Actual:
     tangent: Arrays | None = None
     second: Arrays | None = None
     multiples: list[Arrays] = field(default_factory=list)
+    adjoint_multiples: list[Arrays] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
@@ -69,7 +73,7 @@ class RunConfiguration:
     all_modes: bool = False  # a tape for every program, and none over a loss that is returned
     forward: bool = True  # whether tangents are computed
     second: bool = False  # whether second derivatives are computed
-    multiples: bool = False  # whether launches propagate several tangents
+    multiples: bool = False  # whether launches propagate several tangents, or several adjoints
 
 
 class Backend(Protocol):
@@ -132,6 +136,7 @@ class PackageBackend:
             _attempt(actual, "forward", lambda: session.forward(actual))
         if configuration.multiples:
             _attempt(actual, "multiples", lambda: session.multiples(actual))
+            _attempt(actual, "adjoint multiples", lambda: session.adjoint_multiples(actual))
         if configuration.second:
             _attempt(actual, "second", lambda: session.second(actual))
         return actual
@@ -182,7 +187,7 @@ def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         code = next((code for code in REFUSALS if code in text), None)
-        if code is not None and mode in ("bare", "tape", "forward", "second", "multiples"):
+        if code is not None and mode in _MAY_REFUSE:
             actual.refusals[mode] = code
         else:
             actual.errors[mode] = text
@@ -285,10 +290,13 @@ class Session:
 
     def _gradients(self, actual: Actual, mode: str, after: Arrays) -> None:
         """Read the gradients; the primal arrays must be as the forward run left them."""
+        self._require_unchanged(mode, after)
+        actual.gradients[mode] = {name: _read(a.grad) for name, a in self.differentiable.items()}
+
+    def _require_unchanged(self, mode: str, after: Arrays) -> None:
         for name, array in self.arrays.items():
             if not np.array_equal(_read(array), after[name]):
                 raise AssertionError(f"{mode} reverse run changes {name}")
-        actual.gradients[mode] = {name: _read(a.grad) for name, a in self.differentiable.items()}
 
     def forward(self, actual: Actual) -> None:
         """Tangents of all inputs at once; read before the mode ends, which clears parameters."""
@@ -308,6 +316,35 @@ class Session:
         found = {name: _read(tangent) for name, tangent in made.items()}
         for k in range(len(MULTIPLES)):
             actual.multiples.append({name: values[k] for name, values in found.items()})
+
+    def adjoint_multiples(self, actual: Actual) -> None:
+        """Gradients for several multiples of the adjoints at once."""
+        self._reset()
+        module = f"{self.qd.__name__}.ad.batched_tape"
+        batched = importlib.import_module(module)
+        gradients = batched.BatchedGradients(len(MULTIPLES))
+        with batched.BatchedTape(gradients):
+            self._launches()
+            after = {name: _read(array) for name, array in self.arrays.items()}
+            made = {name: self._seeds(name, array) for name, array in self.differentiable.items()}
+            for name, array in self.differentiable.items():
+                gradients.add(array, made[name], name)
+        self._require_unchanged("adjoint multiples", after)
+        found = {name: _read(each) for name, each in made.items()}
+        for k in range(len(MULTIPLES)):
+            actual.adjoint_multiples.append({name: values[k] for name, values in found.items()})
+
+    def _seeds(self, name: str, array: Any) -> Any:
+        """Multiples of the adjoint of an array; what is inactive in a sparse field has none."""
+        if name in self.program.sparse:
+            array.grad.fill(0.0)
+        _write(array.grad, self.program.weights[name])
+        seed = array.grad.to_numpy()
+        made = self._tangents().make_ndarray(
+            array.dtype, (len(MULTIPLES), *array.shape), element_shape=array.element_shape
+        )
+        made.from_numpy(np.stack([np.asarray(each * seed, seed.dtype) for each in MULTIPLES]))
+        return made
 
     def _tangents(self) -> Any:
         return importlib.import_module(f"{self.qd.__name__}.ad.tangents")

@@ -168,6 +168,9 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
     for multiple, tangents in zip(MULTIPLES, actual.multiples, strict=False):
         scaled = {name: values / multiple for name, values in tangents.items()}
         yield from _differences(f"1/{multiple} tangent", outcome.tangent, scaled, allowance)
+    for multiple, gradients in zip(MULTIPLES, actual.adjoint_multiples, strict=False):
+        scaled = {name: values / multiple for name, values in gradients.items()}
+        yield from _differences(f"1/{multiple} gradient", outcome.gradient, scaled, allowance)
 
 
 @dataclass(frozen=True)

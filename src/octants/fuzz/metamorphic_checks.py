@@ -67,7 +67,7 @@ class Check:
     forward: bool = True  # whether the other run computes tangents
     of_first: Callable[[Program, Actual], Iterator[str]] | None = None  # checks the first run alone
     second: bool = False  # whether the first run computes second derivatives
-    multiples: bool = False  # whether it propagates several tangents in each launch
+    multiples: bool = False  # whether it propagates several tangents, or adjoints, in each launch
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -124,7 +124,9 @@ CHECKS: dict[str, Check] = {
     "adjoint": Check(
         "<v, J u> = <J^T v, u> of reverse and forward mode", of_first=adjoint_identity
     ),
-    "directions": Check("three tangents in each launch, against the oracle", multiples=True),
+    "directions": Check(
+        "three tangents, then three adjoints, in each launch, against the oracle", multiples=True
+    ),
     "hessian": Check(
         "second derivatives against differences of the oracle's gradient",
         of_first=second_differences,

@@ -34,7 +34,7 @@ from octants.slow_compiles import compiling
 
 if TYPE_CHECKING:
     from octants import pipeline
-    from octants.autodiff import atomic_logs, errors, races, reverse
+    from octants.autodiff import atomic_logs, batched_adjoints, errors, races, reverse
     from octants.autodiff.reverse import Reversed
     from octants.ir import cloning, ops
 else:
@@ -45,6 +45,7 @@ else:
         Deferred("octants.autodiff.atomic_logs"),
     )
     races, reverse = Deferred("octants.autodiff.races"), Deferred("octants.autodiff.reverse")
+    batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -62,6 +63,8 @@ class ReverseStep:
     run. `regions` maps the arguments to the elements that the forward run writes and the backward
     run reads. `fingerprint` checks what was read, where the tape trusts memory. `log` records what
     atomics return, for both runs. If `is_ordered`, the results depend on the order of work items.
+    Where `backward` propagates several adjoints, it takes those of the arrays at the positions
+    `adjoints` as additional arguments.
     """
 
     forward: BoundKernelCode
@@ -74,6 +77,7 @@ class ReverseStep:
     fingerprint: ReadFingerprint | None = None
     log: LogPlan | None = None
     is_ordered: bool = False
+    adjoints: tuple[int, ...] = ()
 
     @functools.cached_property
     def needed_before(self) -> tuple[int, ...]:
@@ -159,7 +163,8 @@ def bare_reverse(
         needed = tuple(module.arrays.index(array) for array in result.needed)
         position = {array: number for number, array in enumerate(result.module.arrays)}
         rewritten = tuple(position[array] for array in written_arrays(result.module))
-        return BareReverse(_backward(specialisation, result, layout), layout, needed, rewritten)
+        backward, _ = _backward(specialisation, result, layout)
+        return BareReverse(backward, layout, needed, rewritten)
 
     return specialisation.remember(("bare", arguments, trusts), make)
 
@@ -170,6 +175,7 @@ def tape_plan(
     arguments: bool = False,
     trusts: bool = False,
     validates: bool = False,
+    adjoints: int = 1,
 ) -> TapePlan:
     """Compile the launches of a kernel under a tape.
 
@@ -179,33 +185,42 @@ def tape_plan(
         trusts: Whether memory is taken to hold what the kernel read. Then there is one step, and
             the tape restores nothing for it.
         validates: Whether a trusting tape checks a fingerprint of what the launch read.
+        adjoints: How many adjoints a reverse launch propagates.
 
     Raises:
         OctantsCompilationError: the kernel cannot be differentiated.
+        CannotBatch: it has no reverse kernel for several adjoints (see
+            `autodiff.batched_adjoints`).
     """
 
     def make() -> TapePlan:
         races.refuse_races(specialisation.module)
-        plan = _plan_on_trust(specialisation, arguments, validates) if trusts else None
-        return plan or _whole(specialisation, arguments) or _parts(specialisation, arguments)
+        layout = _persistent_adjoints(specialisation.module, arguments, adjoints)
+        plan = _plan_on_trust(specialisation, layout, arguments, validates) if trusts else None
+        if plan is None:
+            plan = _whole(specialisation, layout, arguments)
+        return plan or _parts(specialisation, layout, arguments)
 
-    return specialisation.remember(("tape", arguments, trusts, trusts and validates), make)
+    key = "tape", arguments, trusts, trusts and validates
+    return specialisation.remember(key if adjoints == 1 else (*key, adjoints), make)
 
 
 def plan_with_modules(specialisation: Specialisation) -> TapePlan:
     """The launches of a kernel under a tape, with the modules that they were compiled from."""
     plan = tape_plan(specialisation)
     if any(program is not None and program.module is None for program in plan.programs):
-        plan = _whole(specialisation, False) or _parts(specialisation, False)
+        layout = _persistent_adjoints(specialisation.module, False)
+        plan = _whole(specialisation, layout, False) or _parts(specialisation, layout, False)
     return plan
 
 
-def _plan_on_trust(specialisation: Specialisation, arguments: bool, validates: bool) -> TapePlan:
+def _plan_on_trust(
+    specialisation: Specialisation, layout: PersistentLayout, arguments: bool, validates: bool
+) -> TapePlan:
     """The kernel as one step, reversed on whatever memory holds then."""
     module = specialisation.module
     result = _reverse(specialisation, module, before_launch=False, split=False, arguments=arguments)
     _refuse(module, result, trusts=True)
-    layout = _persistent_adjoints(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
     if not validates:
         return TapePlan((dataclasses.replace(step, needed=()),), layout)
@@ -216,21 +231,21 @@ def _plan_on_trust(specialisation: Specialisation, arguments: bool, validates: b
     return TapePlan((dataclasses.replace(step, needed=needed, fingerprint=fingerprint),), layout)
 
 
-def _whole(specialisation: Specialisation, arguments: bool) -> TapePlan | None:
+def _whole(
+    specialisation: Specialisation, layout: PersistentLayout, arguments: bool
+) -> TapePlan | None:
     """The kernel as one step; None if it can only be reversed task by task."""
     module = specialisation.module
     result = _reverse_on_memory(specialisation, module, split=False, arguments=arguments)
     if result.hazards:
         return None
-    layout = _persistent_adjoints(module, arguments)
     step = _step(specialisation, specialisation.primal, module, result, layout)
     return TapePlan((step,), layout)
 
 
-def _parts(specialisation: Specialisation, arguments: bool) -> TapePlan:
+def _parts(specialisation: Specialisation, layout: PersistentLayout, arguments: bool) -> TapePlan:
     """The tasks of the kernel as steps."""
     module = specialisation.module
-    layout = _persistent_adjoints(module, arguments)
     layout.add(module, (Space.TEMPORARY, Space.RETURN), PRIMAL)
     layout.add(module, (Space.TEMPORARY,), ADJOINT)
     steps = []
@@ -300,9 +315,9 @@ def _reverse_with_repeated_stores(
     return None if result.hazards else result
 
 
-def _persistent_adjoints(module: Module, arguments: bool) -> PersistentLayout:
+def _persistent_adjoints(module: Module, arguments: bool, adjoints: int = 1) -> PersistentLayout:
     """A layout for the adjoints of what a kernel takes and returns by value."""
-    layout = PersistentLayout(module.arrays)
+    layout = PersistentLayout(module.arrays, adjoints)
     layout.add(module, (Space.RETURN,), ADJOINT)
     if arguments:
         layout.add(module, (Space.ARGUMENT,), ADJOINT)
@@ -378,7 +393,7 @@ def _step(
     regions = specialisation.make_regions(module, reads)
     if not any(task.body.ops[:-1] for task in result.module.tasks):
         return ReverseStep(forward, None, result.state, (), written, (), regions)
-    backward = _backward(specialisation, result, layout)
+    backward, adjoints = _backward(specialisation, result, layout)
     again = _written_temporaries(result.module) if kept else []
     rewritten = [
         result.module.arrays.index(array) for array in [*written_arrays(result.module), *again]
@@ -386,17 +401,32 @@ def _step(
     rewritten = [number for number in rewritten if number in written]
     needed = dict.fromkeys([*(position[array] for array in result.needed), *rewritten])
     return ReverseStep(
-        forward, backward, result.state, tuple(needed), written, tuple(rewritten), regions
+        forward,
+        backward,
+        result.state,
+        tuple(needed),
+        written,
+        tuple(rewritten),
+        regions,
+        adjoints=adjoints,
     )
 
 
 def _backward(
     specialisation: Specialisation, result: Reversed, layout: PersistentLayout
-) -> BoundKernelCode:
-    array_offsets = layout.array_offsets(result.module)
-    return BoundKernelCode(
-        specialisation, result.module, (), array_offsets, noalias=specialisation.noalias
-    )
+) -> tuple[BoundKernelCode, tuple[int, ...]]:
+    """The reverse kernel, and the positions of the arrays whose adjoints it takes as arguments."""
+    noalias = specialisation.noalias
+    if layout.adjoints == 1:
+        offsets = layout.array_offsets(result.module)
+        code = BoundKernelCode(specialisation, result.module, (), offsets, noalias=noalias)
+        return code, ()
+    stage = driver.stage_of(specialisation.options)
+    batched = pipeline.batch_adjoints(result.module, layout.adjoints, stage)
+    owner = specialisation.with_adjoints(batched.outer)
+    offsets = layout.array_offsets(batched.module, batched.inner)
+    code = BoundKernelCode(owner, batched.module, (), offsets, noalias=noalias)
+    return code, batched.outer
 
 
 def _written_temporaries(module: Module) -> list[Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -24,9 +24,13 @@ PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 @dataclass
 class PersistentLayout:
-    """Offsets in persistent storage, by the position of an array in the module."""
+    """Offsets in persistent storage, by the position of an array in the module.
+
+    With several `adjoints`, those of an array are one after the other.
+    """
 
     arrays: list[Array]
+    adjoints: int = 1
     offsets: dict[tuple[int, Companion], int] = field(default_factory=dict)
     size: int = 0
 
@@ -39,15 +43,36 @@ class PersistentLayout:
     def put(self, position: int, companion: Companion) -> None:
         """Assign an offset to an array, or to its adjoint."""
         self.offsets[position, companion] = self.size
-        self.size += -(-_bytes(self.arrays[position]) // 16) * 16
+        count = self.adjoints if companion is ADJOINT else 1
+        self.size += count * self._step(position)
 
-    def array_offsets(self, module: Module) -> dict[ArrayRef, int]:
-        """The offsets by array, for a module that is parallel to the layout's."""
-        return {
+    def _step(self, position: int) -> int:
+        """The bytes from one adjoint of an array to the next."""
+        return -(-_bytes(self.arrays[position]) // 16) * 16
+
+    def offset(self, position: int, companion: Companion, number: int = 0) -> int:
+        """The offset of an array, or of one of its adjoints."""
+        return self.offsets[position, companion] + number * self._step(position)
+
+    def array_offsets(
+        self, module: Module, adjoints: Mapping[int, Sequence[Array]] | None = None
+    ) -> dict[ArrayRef, int]:
+        """The offsets by array, for a module that is parallel to the layout's.
+
+        ``adjoints`` has the arrays of the adjoints of an array, if there are several.
+        """
+        found = {
             ArrayRef(module.arrays[position], companion): offset
             for (position, companion), offset in self.offsets.items()
             if module.arrays[position].has(companion)
         }
+        for position, arrays in (adjoints or {}).items():
+            if (position, ADJOINT) in self.offsets:
+                found |= {
+                    ArrayRef(array, ADJOINT): self.offset(position, ADJOINT, number)
+                    for number, array in enumerate(arrays)
+                }
+        return found
 
 
 class PersistentStorage:
@@ -60,23 +85,31 @@ class PersistentStorage:
         self.address = self._memory.address
         self.parts = parts_of(device)
 
-    def part(self, position: int, companion: Companion = PRIMAL) -> Part:
-        """The memory of the array at a position, as a part of `runtime.memory.array_access`."""
-        start = self.layout.offsets[position, companion]
+    def part(self, position: int, companion: Companion = PRIMAL, number: int = 0) -> Part:
+        """The memory of the array at a position, as a part of `runtime.memory.array_access`.
+
+        ``number`` is that of the adjoint, if there are several.
+        """
+        start = self.layout.offset(position, companion, number)
         array = self.layout.arrays[position]
         memory = describe_bytes(self.address, self.layout.size, self._memory)
         return memory[start : start + _bytes(array)].view(array.dtype.numpy)
 
-    def numbers(self, position: int, companion: Companion = PRIMAL) -> np.ndarray[Any, Any]:
+    def numbers(
+        self, position: int, companion: Companion = PRIMAL, number: int = 0
+    ) -> np.ndarray[Any, Any]:
         """The elements of the array at a position."""
-        return self.parts.read(self.part(position, companion))
+        return self.parts.read(self.part(position, companion, number))
 
     def clear(self) -> None:
         """Zero all of it."""
         self._device.clear(self.address, self.layout.size)
 
     def seed(self, specialisation: Specialisation, seed: Any = None) -> None:
-        """Set the adjoints of what the kernel returns: to one, or to a seed for each value."""
+        """Set the adjoints of what the kernel returns: to one, or to a seed for each value.
+
+        If there are several adjoints, a seed has a first axis for them.
+        """
         arrays, positions = specialisation.arrays, specialisation.returned
         if seed is None:
             seeds = [1.0] * len(positions)
@@ -89,8 +122,12 @@ class PersistentStorage:
         for position, given in zip(positions, seeds, strict=True):
             if (position, ADJOINT) in self.layout.offsets:
                 shape = arrays[position].element_shape
+                count = self.layout.adjoints
+                if count > 1:
+                    shape = (count, *shape)
                 values = adjoint_seed(f"what kernel `{kernel}` returns", given, shape)
-                self.parts.write(self.part(position, ADJOINT), values.reshape(-1))
+                for number, each in enumerate(values.reshape(count, -1)):
+                    self.parts.write(self.part(position, ADJOINT, number), each)
 
     def results(self, specialisation: Specialisation) -> tuple[Any, ...]:
         """The flat results of a kernel, which its steps have stored here."""
@@ -117,12 +154,12 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
 
 
 def argument_gradients(
-    specialisation: Specialisation, persistent: PersistentStorage | None
+    specialisation: Specialisation, persistent: PersistentStorage | None, adjoints: int = 1
 ) -> dict[str, Any]:
     """The gradients of float arguments that are passed by value, by the names of the parameters.
 
     They are numbers, vectors or matrices of the arguments' types; a member of a struct has the name
-    ``struct.member``.
+    ``struct.member``. If there are several adjoints, they are arrays with a first axis for them.
     """
     driver.state.synchronize()
     sources = enumerate(specialisation.sources)
@@ -132,11 +169,20 @@ def argument_gradients(
         kind = leaf.annotation
         is_hidden = leaf.position >= len(specialisation.signature.names)
         if isinstance(kind, ScalarType) and kind.dtype.is_float and not is_hidden:
-            numbers = [0.0] * math.prod(kind.element_shape)
-            if (
-                persistent is not None
-                and (array_offsets.get(path, -1), ADJOINT) in persistent.layout.offsets
-            ):
-                numbers = persistent.numbers(array_offsets[path], ADJOINT).tolist()
-            found[leaf.name] = make_value(kind, numbers)
+            found[leaf.name] = _argument_gradient(
+                kind, array_offsets.get(path, -1), persistent, adjoints
+            )
     return found
+
+
+def _argument_gradient(
+    kind: ScalarType, position: int, persistent: PersistentStorage | None, adjoints: int
+) -> Any:
+    """The gradient of an argument at a position of the module's arrays; zero if it has none."""
+    found = []
+    for number in range(adjoints):
+        numbers = [0.0] * math.prod(kind.element_shape)
+        if persistent is not None and (position, ADJOINT) in persistent.layout.offsets:
+            numbers = persistent.numbers(position, ADJOINT, number).tolist()
+        found.append(make_value(kind, numbers))
+    return found[0] if adjoints == 1 else np.stack(found)

@@ -74,6 +74,7 @@ else:
     accessed_regions = Deferred("octants.analysis.accessed_regions")
 
 LOG_ARGUMENTS = ("bounds", "starts", "words")
+_WITH_ADJOINTS = " with adjoints "
 _Made = TypeVar("_Made")
 
 
@@ -411,15 +412,27 @@ class Specialisation:
         if value is self:
             return "kernel"
         if isinstance(value, Specialisation):
-            return "kernel with log" if value is self.__dict__.get("with_log") else None
+            names = ((name, known) for name, known in self._clones() if known is value)
+            return next(names, (None,))[0]
         is_primal = isinstance(value, BoundKernelCode) and value is self.programs.get(("primal",))
         return "primal" if is_primal else None
 
     def _object(self, name: str) -> Any:
         """The object with such a name."""
-        return {"kernel": lambda: self, "kernel with log": lambda: self.with_log}.get(
-            name, lambda: self.primal
-        )()
+        if name == "primal":
+            return self.primal
+        of_kernel, _, positions = name.partition(_WITH_ADJOINTS)
+        found = self if of_kernel == "kernel" else self.with_log
+        return found.with_adjoints(tuple(map(int, positions.split()))) if positions else found
+
+    def _clones(self) -> Iterator[tuple[str, Specialisation]]:
+        """The clones that code in the cache may belong to, with their names there."""
+        clones = {"kernel": self, "kernel with log": self.__dict__.get("with_log")}
+        for name, clone in clones.items():
+            if clone is not None:
+                yield name, clone
+                for positions, batched in clone._with_adjoints.items():
+                    yield name + _WITH_ADJOINTS + " ".join(map(str, positions)), batched
 
     @functools.cached_property
     def primal(self) -> BoundKernelCode:
@@ -462,7 +475,7 @@ class Specialisation:
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
         """A clone for another module over the same arrays, which is made on demand."""
         clone = copy.copy(self)
-        for name in ("module", "primal", "launch", "regions", "with_log"):
+        for name in ("module", "primal", "launch", "regions", "with_log", "_with_adjoints"):
             clone.__dict__.pop(name, None)
         clone._make_module = make
         clone._prefix = (*self._prefix, *key)
@@ -475,10 +488,32 @@ class Specialisation:
     def with_log(self) -> Specialisation:
         """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
+        clone.__dict__.pop("_with_adjoints", None)
         kind: ArrayKind = "numpy" if self.device.shares_memory else "octants"
         added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], kind)
         clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
         return clone
+
+    @functools.cached_property
+    def _with_adjoints(self) -> dict[tuple[int, ...], Specialisation]:
+        """The clones of `with_adjoints`, by the positions."""
+        return {}
+
+    def with_adjoints(self, positions: tuple[int, ...]) -> Specialisation:
+        """A clone whose launches are passed ndarrays with the adjoints of the arrays at positions.
+
+        It owns reverse kernels for several adjoints.
+        """
+        if not positions:
+            return self
+        found = self._with_adjoints.get(positions)
+        if found is None:
+            clone = found = self._with_adjoints[positions] = copy.copy(self)
+            clone.__dict__.pop("_with_adjoints")
+            names = [f"adjoints of {self.arrays[k].name}" for k in positions]
+            added = clone._append_arguments(names, "octants")
+            clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
+        return found
 
     def with_arrays(
         self, key: tuple[Any, ...], make: Callable[[], Module], names: Sequence[str]
