@@ -46,22 +46,28 @@ def resolve(name: str) -> Any:
 
 
 def calls_of(run: Callable[[], None]) -> list[str]:
-    """The functions of Octants that are called, in the order of their first calls.
+    """The functions of Octants that are called, in the order of their first calls."""
+    return list(dict.fromkeys(all_calls_of(run)))
 
-    Generated functions have their names alone. No garbage is collected meanwhile: that would call
-    what ends the objects of other tests.
+
+def all_calls_of(run: Callable[[], None]) -> list[str]:
+    """The calls of functions of Octants, in order.
+
+    Generated functions have their names alone. Comprehensions are left out, since some versions of
+    Python call functions for them. No garbage is collected meanwhile: that would call what ends the
+    objects of other tests.
     """
-    found: dict[str, None] = {}
+    found: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event != "call":
+        if event != "call" or frame.f_code.co_name.startswith("<"):
             return
         module = frame.f_globals.get("__name__", "")
         name = getattr(frame.f_code, "co_qualname", "")
         if module.startswith("octants."):
-            found[f"{module.removeprefix('octants.')}.{name}"] = None
+            found.append(f"{module.removeprefix('octants.')}.{name}")
         elif frame.f_code.co_filename.endswith("<generated>"):
-            found[name] = None
+            found.append(name)
 
     gc.collect()
     gc.disable()
@@ -71,7 +77,7 @@ def calls_of(run: Callable[[], None]) -> list[str]:
     finally:
         sys.setprofile(None)
         gc.enable()
-    return list(found)
+    return found
 
 
 def check_path(path: list[str], called: list[str]) -> None:

@@ -129,18 +129,20 @@ class OverwriteLedger:
         Its needs are resolved when some of these rows are about to be overwritten.
         """
         self._deferred.append(entry)
-        self._note_rows(needed)
-
-    def _note_rows(self, needed: MemoryRows) -> None:
         for key, rows in needed.items():
-            if rows is None:
-                self._needed[key] = None
-                continue
-            known = self._needed.get(key, ())
-            if known:
+            known = self._needed.get(key)
+            if known and rows is not None:
                 known.update(rows)
-            elif known is not None:
-                self._needed[key] = set(rows)
+            else:
+                self._note_rows(key, rows)
+
+    def _note_rows(self, key: Any, rows: Rows) -> None:
+        """Note that some rows of an array are needed; None: all of them."""
+        known = self._needed.get(key, ())
+        if rows is None or known is None:
+            self._needed[key] = None
+        else:
+            self._needed[key] = {*known, *rows}
 
     def resolve(self) -> None:
         """Resolve the needs of deferred entries, before any of it is overwritten."""
@@ -169,7 +171,7 @@ class OverwriteLedger:
         self._register(memory)
         if not memory.has_regions:
             region = None
-        self._note_rows({memory.key: rows_of(region)})
+        self._note_rows(memory.key, rows_of(region))
         live = self._live[memory.key]
         content = live.get(region)
         if content is not None and memory.is_foreign and not content.is_intact():

@@ -348,16 +348,18 @@ class Tape:
         arguments: tuple[Any, ...],
     ) -> Any:
         """Run a launch that overwrites nothing that is needed."""
-        persistent = None
+        persistent, address = None, 0
         if path.freezes:
             arguments = freeze(specialisation, arguments)
         if path.persistent is not None:
             persistent = PersistentStorage(path.persistent, specialisation.device)
+            address = persistent.address
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
             self._check_races(specialisation, number, arguments)
-        entry = LaunchEntry(specialisation, path.step, arguments, number, persistent)
-        results = entry.run_unprepared()
+        step = path.step
+        entry = LaunchEntry(specialisation, step, arguments, number, persistent)
+        results = step.forward.launch(entry.seed, number, address, *arguments)
         if touched.needed:
             self._ledger.note(entry, touched.needed)
         self._touched |= touched.every

@@ -56,7 +56,7 @@ class _Accesses:
 
 
 class LaunchEntry:
-    """A launch of a kernel, or of one of its tasks.
+    """A launch of a kernel, or of one of its tasks, with the `seed` of its random numbers.
 
     The tape keeps the fields alive that it uses. `gradients` has the adjoints if the tape
     propagates several.
@@ -83,7 +83,7 @@ class LaunchEntry:
         self.arguments = arguments
         self.number = number
         self.persistent = persistent
-        self._seed = driver.state.seed
+        self.seed = driver.state.seed
 
     @property
     def kernel(self) -> str:
@@ -114,19 +114,11 @@ class LaunchEntry:
         self._contents = contents
         return results
 
-    def run_unprepared(self) -> tuple[Any, ...]:
-        """Run the launch without `prepare`; `resolve` finds what its reverse needs."""
-        persistent = self.persistent
-        results: tuple[Any, ...] = self.step.forward.launch(
-            self._seed,
-            self.number,
-            0 if persistent is None else persistent.address,
-            *self.arguments,
-        )
-        return results
-
     def resolve(self, ledger: OverwriteLedger) -> None:
-        """Register the needs of the reverse; nothing has overwritten them since the launch."""
+        """Register the needs of the reverse of a launch that ran without `prepare`.
+
+        Nothing has overwritten them since the launch.
+        """
         memories = memories_of(self.specialisation, self.arguments)
         needs = [region for needed, _ in self.prepare(memories) for region in needed]
         self._contents = [ledger.need(*region, self.kernel) for region in needs]
@@ -164,7 +156,7 @@ class LaunchEntry:
     def _launch(self, program: Any) -> tuple[Any, ...]:
         address = 0 if self.persistent is None else self.persistent.address
         results: tuple[Any, ...] = program.launch(
-            self._seed, self.number, address, *self.arguments, *self._log
+            self.seed, self.number, address, *self.arguments, *self._log
         )
         return results
 
@@ -173,13 +165,13 @@ class LaunchEntry:
         if fingerprint is None:
             return self._launch(self.step.forward)
         results, self._sums = fingerprint.run(
-            fingerprint.launch, self._seed, self.number, self.arguments
+            fingerprint.launch, self.seed, self.number, self.arguments
         )
         return results
 
     def _check_reads(self, fingerprint: ReadFingerprint) -> None:
         """Raise an error if the reverse kernel would read other values than the launch did."""
-        _, sums = fingerprint.run(fingerprint.check, self._seed, self.number, self.arguments)
+        _, sums = fingerprint.run(fingerprint.check, self.seed, self.number, self.arguments)
         for name, seen, now in zip(fingerprint.names, self._sums, sums, strict=True):
             if seen != now:
                 raise ChangedSinceLaunch(name, self.kernel).at(None)
@@ -219,7 +211,7 @@ class LaunchEntry:
             self._restore_reads(ledger)
         persistent = self.persistent
         step.backward.launch(
-            self._seed,
+            self.seed,
             self.number,
             0 if persistent is None else persistent.address,
             *self.arguments,

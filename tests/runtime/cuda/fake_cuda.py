@@ -164,6 +164,8 @@ class FakeCuda:
     init_status: int = 0
     kernels: dict[str, Callable[[Call], None]] = field(default_factory=lambda: dict(STOPPABLE))
     calls: Counter[str] = field(default_factory=Counter)
+    order: list[str] = field(default_factory=list)
+    """The functions that were called, in order."""
     launches: list[Call] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     lost: int = 0
@@ -226,6 +228,7 @@ class FakeCuda:
         def function(*arguments: Any) -> int:
             with self._lock:
                 self.calls[name] += 1
+                self.order.append(name)
                 try:
                     return self._refusal(name) or implementation(*arguments) or 0
                 except Trap as trap:

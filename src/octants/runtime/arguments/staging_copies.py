@@ -1,15 +1,17 @@
 """Copies arrays of the host to a device with discrete memory for a launch, and back after it.
 
-Small copies are retained for the next launch. Arrays that the kernel may write are copied back also
-when the launch fails, so that they are as the kernel left them. An array that is passed twice is
-copied once.
+Small copies are retained for the next launch. If all arrays of a launch are small, their copies lie
+next to each other, so that one copy in each direction serves all of them. Arrays that the kernel
+may write are copied back also when the launch fails, so that they are as the kernel left them. An
+array that is passed twice is copied once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.conversions import check_extents, torch_companion, with_gradient
 from octants.runtime.arguments.native_format_copies import identity
 from octants.runtime.arguments.parameters import Leaf
-from octants.runtime.capture import refuse
-from octants.runtime.device import Device
+from octants.runtime.capture import captures, refuse
+from octants.runtime.device import Allocation, Device
 from octants.runtime.memory.host import overlaps_itself, shares_memory
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 from octants.types.companions import Companion
@@ -27,6 +29,9 @@ from octants.types.companions import Companion
 NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]
 _SMALL = 1 << 20  # the most bytes of a copy that is retained for the next launch
+_JOINED = 1 << 14  # the most bytes of copies that lie next to each other
+_MOST_JOINED = 8  # of these for arrays of other shapes
+_ALIGNMENT = 64
 
 
 class DeviceArray:
@@ -38,16 +43,23 @@ class DeviceArray:
     __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "rank", "shape")
 
     def __init__(
-        self, device: Device, shape: tuple[int, ...], dtype: Any, rank: int | None = None
+        self,
+        device: Device,
+        shape: tuple[int, ...],
+        dtype: Any,
+        rank: int | None = None,
+        within: tuple[Allocation, int] | None = None,
     ) -> None:
+        """Allocate the array; or use the memory at an offset ``within`` an allocation."""
         self.dtype = np.dtype(dtype)
         self.shape, self.rank = shape, rank
         self.nbytes = self.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         self._device = device
-        self._allocation = device.allocate(max(1, self.nbytes))
+        self._allocation, offset = within or (device.allocate(max(1, self.nbytes)), 0)
         extents = shape if rank is None else shape[:rank]
-        self.head = struct.pack(f"<{len(extents)}qQ", *extents, self._allocation.address)
-        self._addresses = {Companion.PRIMAL: self._allocation.address}
+        address = self._allocation.address + offset
+        self.head = struct.pack(f"<{len(extents)}qQ", *extents, address)
+        self._addresses = {Companion.PRIMAL: address}
 
     def address(self, companion: Companion) -> int:
         return self._addresses[companion]
@@ -66,7 +78,7 @@ class DeviceArray:
         """Copy the elements to an array of the host, of the same shape."""
         if target.flags.c_contiguous and target.dtype == self.dtype:
             if target.size:
-                self._device.read(self._allocation.address, target.reshape(-1).view(np.uint8))
+                self._device.read(self.address(Companion.PRIMAL), target.reshape(-1).view(np.uint8))
         else:
             target[...] = self.read()
 
@@ -75,7 +87,7 @@ class DeviceArray:
         if not (values.flags.c_contiguous and values.dtype == self.dtype):
             values = np.ascontiguousarray(values, self.dtype)
         if values.size:
-            self._device.write(self._allocation.address, values)
+            self._device.write(self.address(Companion.PRIMAL), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +105,120 @@ class StagedLeaf:
 
 @dataclass(slots=True)
 class _Piece:
-    """Memory of the host, as the ``number``-th array of a launch, and its staging copy."""
+    """Memory of the host, as the ``number``-th array of a launch, and its staging copy.
+
+    It has the shape and the type of the copy; `rank` of its axes are indexed. Several arrays of a
+    launch may be the same piece.
+    """
 
     leaf: Leaf
     number: int
-    copy: DeviceArray
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rank: int
     is_written: bool
+    copy: DeviceArray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the copy."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+class _JoinedCopies:
+    """Copies next to each other in device memory, those that are written first.
+
+    They are sent from `host`, and `parts` has the elements in it, by the numbers of the arrays. The
+    kernel may write the first of them: `written`.
+    """
+
+    def __init__(self, device: Device, pieces: Sequence[_Piece]) -> None:
+        order = sorted(pieces, key=lambda piece: not piece.is_written)
+        offsets = [0]
+        for piece in order:
+            offsets.append(offsets[-1] + -(-piece.nbytes // _ALIGNMENT) * _ALIGNMENT)
+        self._device, self._allocation = device, device.allocate(max(1, offsets[-1]))
+        self.host = np.zeros(offsets[-1], np.uint8)
+        self.parts: list[tuple[int, NumpyArray]] = []
+        for piece, offset in zip(order, offsets, strict=False):
+            elements = self.host[offset : offset + piece.nbytes].view(piece.dtype)
+            self.parts.append((piece.number, elements.reshape(piece.shape)))
+            within = self._allocation, offset
+            piece.copy = DeviceArray(device, piece.shape, piece.dtype, piece.rank, within)
+        count = sum(piece.is_written for piece in pieces)
+        self.written = self.parts[:count]
+        self._written_bytes = self.host[: offsets[count]]
+
+    def send(self, arrays: Sequence[NumpyArray]) -> None:
+        """Copy the arrays of the host to the device."""
+        for number, elements in self.parts:
+            elements[...] = arrays[number]
+        if self.host.size:
+            self._device.write(self._allocation.address, self.host)
+
+    def fetch(self, arrays: Sequence[NumpyArray]) -> None:
+        """Copy the arrays that were written back."""
+        if not self._written_bytes.size:
+            return
+        try:
+            self._device.read(self._allocation.address, self._written_bytes)
+        finally:  # where the read reports a failure of the launch
+            for number, elements in self.written:
+                arrays[number][...] = elements
+
+
+class _SeparateCopies:
+    """Copies each in memory of its own."""
+
+    def __init__(
+        self, device: Device, pieces: Sequence[_Piece], retained: list[DeviceArray]
+    ) -> None:
+        self._pieces = pieces
+        for piece in pieces:
+            form = piece.shape, piece.dtype, piece.rank
+            piece.copy = _take_retained_copy(retained, *form) or DeviceArray(device, *form)
+
+    def send(self, arrays: Sequence[NumpyArray]) -> None:
+        """Copy the arrays of the host to the device."""
+        for piece in self._pieces:
+            assert piece.copy is not None
+            piece.copy.write(arrays[piece.number])
+
+    def fetch(self, arrays: Sequence[NumpyArray]) -> None:
+        """Copy the arrays that were written back."""
+        for piece in self._pieces:
+            if piece.is_written and piece.copy is not None:
+                piece.copy.read_into(arrays[piece.number])
 
 
 @dataclass(slots=True)
 class _Plan:
-    """How the arrays of a launch are copied: `copies` of them all, and each memory once."""
+    """How the arrays of a launch are copied: `copies` of them all, and each memory once.
+
+    `arguments` are the copies that stand for arguments; the others are gradients of these.
+    """
 
     identities: tuple[Any, ...]
     copies: list[DeviceArray]
+    arguments: list[DeviceArray]
     pieces: list[_Piece]
+    memory: _JoinedCopies | _SeparateCopies | None
 
     def retained(self) -> _Plan:
         """The plan for a later launch; without large copies one for other arrays."""
+        if isinstance(self.memory, _JoinedCopies):
+            return self
         small = [copy for copy in self.copies if copy.nbytes <= _SMALL]
-        return self if len(small) == len(self.copies) else _Plan((), small, [])
+        return self if len(small) == len(self.copies) else _Plan((), small, [], [], None)
+
+    def fits(self, identities: tuple[Any, ...]) -> bool:
+        """Whether it serves other arrays of the same form, none of them passed twice."""
+        if not isinstance(self.memory, _JoinedCopies) or len(self.pieces) != len(identities):
+            return False
+        forms = zip(self.identities, identities, strict=True)
+        return all(own[1:] == other[1:] for own, other in forms) and len({*identities}) == len(
+            identities
+        )
 
 
 def launch_on_staging_copies(
@@ -130,29 +236,32 @@ def launch_on_staging_copies(
         replace: Returns the arguments with another value for one leaf.
     """
     spare = ParameterBlockPool()
+    has_structs = any(sent.leaf.path for sent in leaves)
+    positions = [sent.leaf.position for sent in leaves]
 
     def launch_on_copies(
         seed: int, number: int, persistent: int, *arguments: Any
     ) -> tuple[Any, ...]:
-        if leaves:
+        if captures and leaves:
             refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
         arrays = _arrays(leaves, arguments)
         plans = device.blocks_of(spare)
         plan = _plan(leaves, arrays, device, plans)
         replaced: Sequence[Any] = arguments
-        copies = iter(plan.copies)
-        for sent in leaves:
-            replaced = replace(replaced, sent.leaf, next(copies))
-            if sent.has_gradient:
-                next(copies)
-        for piece in plan.pieces:
-            piece.copy.write(arrays[piece.number])
+        if has_structs:
+            for sent, copy in zip(leaves, plan.arguments, strict=True):
+                replaced = replace(replaced, sent.leaf, copy)
+        else:
+            replaced = given = list(arguments)
+            for position, copy in zip(positions, plan.arguments, strict=True):
+                given[position] = copy
+        memory = plan.memory
+        assert memory is not None
+        memory.send(arrays)
         try:
             return launch(seed, number, persistent, *replaced)
         finally:
-            for piece in plan.pieces:
-                if piece.is_written:
-                    piece.copy.read_into(arrays[piece.number])
+            memory.fetch(arrays)
             plans.append(plan.retained())
 
     return launch_on_copies
@@ -188,42 +297,75 @@ def _plan(
             others.append(known)
         plans += others
         return known
-    # An array that was passed twice has one copy.
-    kept = list(dict.fromkeys(copy for each in others for copy in each.copies))
-    plan = _Plan(identities, [], [])
-    pieces: dict[Any, _Piece] = {}
-    for sent in leaves:
-        copy = _copy(plan, pieces, sent, arrays, device, sent.is_written, kept)
-        if sent.has_gradient:
-            copy.join(Companion.ADJOINT, _copy(plan, pieces, sent, arrays, device, True, kept))
-    plan.pieces = list(pieces.values())
-    _check_overlaps(plan.pieces, arrays)
-    return plan
+    similar = next((each for each in others if each.fits(identities)), None)
+    joined = [each for each in others if isinstance(each.memory, _JoinedCopies)]
+    plans += [each for each in joined if each is not similar][:_MOST_JOINED]
+    if similar is None:
+        return _new_plan(leaves, arrays, identities, device, others)
+    _check_overlaps(similar.pieces, arrays)
+    similar.identities = identities
+    return similar
 
 
-def _copy(
-    plan: _Plan,
-    pieces: dict[Any, _Piece],
-    sent: StagedLeaf,
+def _new_plan(
+    leaves: Sequence[StagedLeaf],
     arrays: list[NumpyArray],
+    identities: tuple[Any, ...],
     device: Device,
+    others: Sequence[_Plan],
+) -> _Plan:
+    """A new plan, which takes retained copies from others."""
+    found: dict[Any, _Piece] = {}
+    pieces = [
+        _add_piece(found, leaf, rank, number, arrays[number], identities[number], is_written)
+        for number, (leaf, rank, is_written) in enumerate(_staged_arrays(leaves))
+    ]
+    each = list(found.values())
+    for piece in each:
+        check_extents(piece.leaf, piece.shape[: piece.rank])
+    _check_overlaps(each, arrays)
+    memory: _JoinedCopies | _SeparateCopies
+    if sum(piece.nbytes for piece in each) <= _JOINED:
+        memory = _JoinedCopies(device, each)
+    else:
+        # An array that was passed twice has one copy.
+        separate = [plan for plan in others if not isinstance(plan.memory, _JoinedCopies)]
+        retained = list(dict.fromkeys(copy for plan in separate for copy in plan.copies))
+        memory = _SeparateCopies(device, each, retained)
+    copies = [piece.copy for piece in pieces if piece.copy is not None]
+    arguments, rest = [], iter(copies)
+    for sent in leaves:
+        arguments.append(next(rest))
+        if sent.has_gradient:
+            arguments[-1].join(Companion.ADJOINT, next(rest))
+    return _Plan(identities, copies, arguments, each, memory)
+
+
+def _staged_arrays(leaves: Sequence[StagedLeaf]) -> Iterator[tuple[Leaf, int, bool]]:
+    """The leaf, the rank, and whether it is written, of each array: arguments and gradients."""
+    for sent in leaves:
+        yield sent.leaf, sent.rank, sent.is_written
+        if sent.has_gradient:
+            yield sent.leaf, sent.rank, True
+
+
+def _add_piece(
+    pieces: dict[Any, _Piece],
+    leaf: Leaf,
+    rank: int,
+    number: int,
+    elements: NumpyArray,
+    identity: Any,
     is_written: bool,
-    kept: list[DeviceArray],
-) -> DeviceArray:
-    """Add the staging copy of the next array: of this launch, a retained one, or a new one."""
-    number = len(plan.copies)
-    elements, key = arrays[number], (plan.identities[number], sent.rank)
-    piece = pieces.get(key)
+) -> _Piece:
+    """The piece of an array of a launch, which other arrays may share."""
+    piece = pieces.get((identity, rank))
     if piece is None:
         dtype = elements.dtype.newbyteorder("=")
-        copy = _take_retained_copy(kept, elements.shape, dtype, sent.rank)
-        if copy is None:
-            check_extents(sent.leaf, elements.shape[: sent.rank])
-            copy = DeviceArray(device, elements.shape, dtype, sent.rank)
-        piece = pieces[key] = _Piece(sent.leaf, number, copy, is_written)
+        piece = _Piece(leaf, number, elements.shape, dtype, rank, is_written)
+        pieces[identity, rank] = piece
     piece.is_written |= is_written
-    plan.copies.append(piece.copy)
-    return piece.copy
+    return piece
 
 
 def _take_retained_copy(

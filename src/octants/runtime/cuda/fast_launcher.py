@@ -53,6 +53,7 @@ class _Launches:
         self._machine, self._view, self._slots = machine, view, slots
         actions = [step.action for step in frame.steps]
         bounds = [action.dispatch.bounds for action in actions if action.bounds is not None]
+        self.has_changing_bounds = bool(bounds)
         self._read_bounds = bounds_reader(bounds, slots) or _no_bounds
         self._bounds: tuple[int, ...] | None = None
         self._counts: dict[bytes, int] = {}
@@ -72,7 +73,8 @@ class _Launches:
         """Set up a launch in the default stream that has no graph; make one if it has repeated
         enough.
         """
-        self.resize()
+        if self.has_changing_bounds:
+            self.resize()
         counts = self._counts
         count = counts[arguments] = counts.get(arguments, 0) + 1
         if count == self._awaited and self._may_repeat:

@@ -146,32 +146,35 @@ class Transfers:
                 copies = self._staging.copies
                 copies.read(address, address_of(into), into.nbytes, self._stream)
         else:
-            self._read_small([address], into.reshape(1, -1), wait)
+            self._read_small([address], into, into.nbytes, wait)
 
     def read_each(self, addresses: list[int], nbytes: int) -> Bytes:
         """Read ``nbytes`` at each address, with one wait for all; see `gpu.driver.Queue`."""
         found: Bytes = np.empty((len(addresses), nbytes), np.uint8)
         most = SMALL // nbytes
         for start in range(0, len(addresses), most):
-            self._read_small(addresses[start : start + most], found[start : start + most], None)
+            some = slice(start, start + most)
+            self._read_small(addresses[some], found[some], nbytes, None)
         return found
 
     def _read_small(
-        self, addresses: list[int], into: Bytes, wait: Callable[[], None] | None
+        self, addresses: list[int], into: Bytes, size: int, wait: Callable[[], None] | None
     ) -> None:
-        context, free, size = self._context, self._staging.small, into.shape[1]
+        """Read ``size`` bytes at each address, at most `SMALL` together."""
+        context, free = self._context, self._staging.small
         try:
             pinned = free.pop()
         except IndexError:
             pinned = PinnedMemory(context, SMALL)
-        with context.active():
-            for number, address in enumerate(addresses):
-                source = pinned.address + number * size
-                context.call("cuMemcpyDtoHAsync", source, address, size, self._stream)
-            if wait is None:
-                context.wait_for_stream(self._stream)
+        target = pinned.address
+        for address in addresses:
+            context.call_here("cuMemcpyDtoHAsync", target, address, size, self._stream)
+            target += size
         if wait is not None:
             wait()
+        else:
+            with context.active():
+                context.wait_for_stream(self._stream)
         ctypes.memmove(address_of(into), pinned.address, into.nbytes)
         free.append(pinned)  # after an interrupted wait the copy may be under way
 

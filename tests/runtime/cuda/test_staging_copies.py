@@ -1,0 +1,115 @@
+"""Numpy arguments on a GPU that the CPU emulates: small ones go there and back by one copy each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.runtime.arguments.staging_copies import _JOINED, _MOST_JOINED
+from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
+
+SMALL, LARGE = 100, _JOINED // 4  # elements
+
+
+@pytest.fixture
+def fake() -> Iterator[AddressableCuda]:
+    with emulated_gpu() as fake:
+        qd.init(arch=qd.cuda, log_level="error")
+        yield fake
+
+
+def kernel() -> Any:
+    @qd.kernel
+    def add(
+        a: qd.types.ndarray(qd.f32, 1),
+        b: qd.types.ndarray(qd.i16, 1),
+        c: qd.types.ndarray(qd.f64, 1),
+    ):
+        for i in a:
+            a[i] += b[i]
+            c[i] -= a[i]
+
+    return add
+
+
+def arrays(count: int, seed: int = 0) -> tuple[Any, Any, Any]:
+    random = np.random.default_rng(seed)
+    a, c = random.random(count, np.float32), random.random(count)
+    return a, random.integers(-9, 9, count).astype(np.int16), c
+
+
+def check(add: Any, a: Any, b: Any, c: Any) -> None:
+    sums, kept = a + b, b.copy()
+    rest = c - sums
+    add(a, b, c)
+    assert np.array_equal(a, sums.astype(np.float32))
+    assert np.array_equal(b, kept)
+    np.testing.assert_allclose(c, rest, rtol=1e-6)
+
+
+def copies(fake: AddressableCuda) -> tuple[int, int]:
+    """The copies in each direction since the last call."""
+    found = fake.calls["cuMemcpyHtoDAsync"], fake.calls["cuMemcpyDtoHAsync"]
+    fake.calls.clear()
+    return found
+
+
+def copies_of(fake: AddressableCuda, count: int) -> tuple[int, int]:
+    """The copies for the arrays of a launch, without that of the parameters."""
+    add, given = kernel(), arrays(count)
+    check(add, *given)
+    copies(fake)
+    add(*given)
+    there, back = copies(fake)
+    return there - 1, back
+
+
+def test_small_arrays_are_sent_together(fake: AddressableCuda) -> None:
+    assert copies_of(fake, SMALL) == (1, 1)
+
+
+def test_large_arrays_are_sent_one_by_one(fake: AddressableCuda) -> None:
+    assert copies_of(fake, LARGE) == (3, 2)
+
+
+def test_other_arrays_of_the_same_form_need_no_memory(fake: AddressableCuda) -> None:
+    add = kernel()
+    check(add, *arrays(SMALL))
+    check(add, *arrays(SMALL, 1))
+    live = qd.driver.state.device.live_bytes()
+    for seed in range(5):
+        check(add, *arrays(SMALL, seed))
+    assert qd.driver.state.device.live_bytes() == live
+
+
+def test_forms_in_turns(fake: AddressableCuda) -> None:
+    add = kernel()
+    forms = [arrays(count) for count in (SMALL, 7, LARGE, 0, 1)]
+    strided = tuple(each[::2] for each in arrays(SMALL))
+    swapped = tuple(each.astype(each.dtype.newbyteorder()) for each in arrays(SMALL))
+    for _ in range(3):
+        for form in (*forms, strided, swapped):
+            check(add, *form)
+    live = qd.driver.state.device.live_bytes()
+    for count in range(1, 3 * _MOST_JOINED):
+        check(add, *arrays(count))
+    assert qd.driver.state.device.live_bytes() < live + _JOINED
+
+
+def test_an_array_that_is_passed_twice(fake: AddressableCuda) -> None:
+    @qd.kernel
+    def add(a: qd.types.ndarray(qd.f32, 1), b: qd.types.ndarray(qd.f32, 1)):
+        for i in a:
+            a[i] += b[i]
+
+    one, other = np.ones(SMALL, np.float32), np.full(SMALL, 5, np.float32)
+    for _ in range(2):
+        add(one, one)
+        add(one, other)
+        add(other, other)
+    assert (one == 24).all()  # 1, 2, 7; 14, 24
+    assert (other == 20).all()
