@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import importlib
+import itertools
 import os
 import threading
 import weakref
@@ -126,10 +127,19 @@ class CpuDevice(SerialLaunches, HostMemory):
         self._relieve = ctypes.CFUNCTYPE(None)(_reliever(weakref.ref(self)))
         self.pool.fields.relieve = ctypes.cast(self._relieve, ctypes.c_void_p).value
         self.pending = Pending()
+        self._clears: tuple[Any, Any] = (), None  # ranges, and the native table of them
         self.contexts: list[LaunchState] = []  # those that no launch uses
         self._all_contexts: weakref.WeakSet[LaunchState] = weakref.WeakSet()
         self._libraries: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         _devices.add(self)
+
+    def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Set several ranges to zero: addresses and bytes. Not in a capture."""
+        known, table = self._clears
+        if known != ranges:
+            table = (ctypes.c_int64 * (2 * len(ranges)))(*itertools.chain.from_iterable(ranges))
+            self._clears = ranges, table
+        self.support.clear(table, len(ranges))
 
     def load(self, artifact: Artifact) -> CpuKernel:
         """Load a kernel.

@@ -83,6 +83,26 @@ report:
   ret i32 %status
 }}
 
+; Set ranges of memory to zero, given a table of addresses and bytes.
+define void @octants_clear(ptr %table, i64 %count) {{
+begin:
+  %is_empty = icmp eq i64 %count, 0
+  br i1 %is_empty, label %exit, label %loop
+loop:
+  %number = phi i64 [ 0, %begin ], [ %next, %loop ]
+  %position = shl i64 %number, 1
+  %slot = getelementptr i64, ptr %table, i64 %position
+  %address = load ptr, ptr %slot
+  %size_slot = getelementptr i64, ptr %slot, i64 1
+  %size = load i64, ptr %size_slot
+  call void @llvm.memset.p0.i64(ptr %address, i8 0, i64 %size, i1 false)
+  %next = add i64 %number, 1
+  %is_done = icmp eq i64 %next, %count
+  br i1 %is_done, label %exit, label %loop
+exit:
+  ret void
+}}
+
 ; The launch that Ctrl-C shall stop: one of the main thread, so there is one at most.
 @guarded_context = internal global ptr null
 

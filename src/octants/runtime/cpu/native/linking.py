@@ -200,6 +200,7 @@ class Support:
         self.free_record_buffer = self._function("free_record_buffer", None, pointer, pointer)
         self.free_parts = self._function("free_parts", None, pointer)
         self.after_fork = self._function("after_fork", None)
+        self.clear = self._function("clear", None, pointer, ctypes.c_int64)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[f"octants_{name}"])
