@@ -35,7 +35,7 @@ def test_what_is_repeated_becomes_a_graph(fake: FakeCuda, device: CudaDevice) ->
     fake.calls.clear()
     for _ in range(5):
         kernel.launch(block.address)
-    assert fake.calls == {"cuGraphLaunch": 5}
+    assert fake.calls == {"cuGraphLaunch": 5, "cuCtxGetCurrent": 5}
 
 
 def test_other_arguments_are_seen(fake: FakeCuda, device: CudaDevice) -> None:

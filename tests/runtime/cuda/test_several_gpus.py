@@ -191,6 +191,26 @@ def test_the_context_of_torch_is_left_as_it_is(gpu: Gpu, monkeypatch: pytest.Mon
     assert values(y) == [8] * N
 
 
+def test_replays_while_torch_works_on_another_gpu(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run in the default stream of their own GPU, in order with what is launched there."""
+    x, y = array(0), array(0)
+    for _ in range(100):
+        double(x)
+        x.fill(1.0)
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    replays = gpu.fake.calls["cuGraphLaunch"]
+    for _ in range(3):
+        gpu.fake.stack.append(_CONTEXT + 1)
+        double(x)
+        gpu.fake.stack.pop()
+        y.copy_from(x)
+        assert values(y) == [2] * N
+        x.fill(1.0)
+    assert gpu.fake.calls["cuGraphLaunch"] == replays + 3
+
+
 def test_events_order_streams_of_two_gpus(gpu: Gpu) -> None:
     x, y = array(0), array(1)
     one, two = qd.create_stream(), qd.create_stream(device=1)

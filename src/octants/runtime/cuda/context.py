@@ -36,7 +36,8 @@ class Context:
     """The primary context of one GPU.
 
     Calls are made by `call`, inside of `active` where they need the context. `launched` lists the
-    names of the kernels that were launched since the last synchronisation.
+    names of the kernels that were launched since the last synchronisation. `current` is where the
+    driver tells which context is current in the calling thread.
 
     Creating the context takes the driver a tenth of a second: `begin` does it in a thread, while
     the caller goes on with work that does not need it.
@@ -50,7 +51,7 @@ class Context:
         self._handle = 0
         self._begun: threading.Thread | None = None
         self._retained = 0, c_void_p()  # the status of that, and the handle
-        self._current = _CurrentContext()
+        self.current = CurrentContext()
         device = c_int()
         self.call("cuDeviceGet", byref(device), ordinal)
         self._device = device.value
@@ -144,7 +145,7 @@ class Context:
 
     def is_current(self) -> bool:
         """Whether the context exists, works, and is current in this thread."""
-        current = self._current
+        current = self.current
         self.library.cuCtxGetCurrent(current.reference)
         return current.handle.value == self._handle and self.lost is None
 
@@ -229,7 +230,7 @@ class Context:
         return free.value
 
 
-class _CurrentContext(threading.local):
+class CurrentContext(threading.local):
     """Where the driver writes the handle of the thread's current context."""
 
     def __init__(self) -> None:

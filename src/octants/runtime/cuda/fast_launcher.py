@@ -94,11 +94,11 @@ class _Launches:
                 self._graphs.append(graph)
                 self.replayed[arguments] = graph.handle
 
-    def replay_again(self, graph: c_void_p) -> None:
-        """Replay a graph again in the kernel's context after that failed in another one.
+    def replay_in_context(self, graph: c_void_p) -> None:
+        """Replay a graph in the kernel's context, where another one is current or that failed.
 
         Raises:
-            OctantsRuntimeError: the replay failed for another reason.
+            OctantsRuntimeError: the replay fails here, too.
         """
         context = self._machine.context
         with context.active():
@@ -157,7 +157,8 @@ def make_launcher(
     replayed, prepare, has_concurrent_groups = own.replayed, own.prepare, own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions
     watches, report = versions.watches, versions.reporter(artifact.writes, slots)
-    note = machine.context.launched.append
+    context, current = machine.context, machine.context.current
+    note, get_current = context.launched.append, machine.library.cuCtxGetCurrent
     run: Callable[..., int] = machine.library.cuLaunchKernelEx
     replay: Callable[..., int] = machine.library.cuGraphLaunch
 
@@ -171,8 +172,9 @@ def make_launcher(
         given = bytes(arguments)
         graph = replayed.get(given)
         if graph is not None:
-            if replay(graph, None):
-                own.replay_again(graph)
+            get_current(current.reference)  # the default stream is that of the current context
+            if current.handle.value != context.handle or replay(graph, None):
+                own.replay_in_context(graph)
             return
         prepare(given)
         for step in steps:
