@@ -75,13 +75,16 @@ def measured(api: str) -> tuple[str, dict[str, float]]:
     return str(qd.driver.state.device), {name: timed(qd, *case) for name, case in cases.items()}
 
 
-def timed(qd: Any, call: Callable[[], Any], count: int) -> float:
-    """The least seconds of a call in any of eight runs."""
-    for _ in range(20):  # what repeats is put into graphs of the driver
+def timed(qd: Any, call: Callable[[], Any], count: int, *, first: int = 20, runs: int = 8) -> float:
+    """The least seconds of a call in any of some runs, after ``first`` calls.
+
+    The first calls compile, and the driver gets graphs of what repeats.
+    """
+    for _ in range(first):
         call()
     qd.sync()
     best = float("inf")
-    for _ in range(8):
+    for _ in range(runs):
         start = time.perf_counter()
         for _ in range(count):
             call()

@@ -8,12 +8,12 @@ A number is the least of some runs, each run until all is done.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+import gpu_calls
 import octants as qd
 
 LARGE = 1 << 28
@@ -119,16 +119,7 @@ def gradients(items: int, steps: int) -> dict[str, tuple[float, str]]:
 
 def timed(call: Callable[[], Any], count: int) -> float:
     """The least seconds of a call in any of five runs."""
-    call()
-    qd.sync()
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        qd.sync()
-        best = min(best, (time.perf_counter() - start) / count)
-    return best
+    return gpu_calls.timed(qd, call, count, first=1, runs=5)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,18 @@ def launch_numbers(first: int) -> Iterator[int]:
     return iter(range(first, _NUMBERS))
 
 
+def take_launch_numbers(count: int) -> int:
+    """Take the numbers of the next launches; the first of them."""
+    first = next(state.numbers)
+    state.numbers = launch_numbers(first + count)
+    return first
+
+
+def next_launch_number() -> int:
+    """The number of the next launch."""
+    return take_launch_numbers(0)
+
+
 def last_number(left: int) -> int:
     """The last number that was taken from such an iterator when so many were left."""
     return _NUMBERS - 1 - left

@@ -93,7 +93,7 @@ class Graph:
         with self._lock:
             for array in self._foreign:
                 array.prepare()
-            later = _take_numbers(self._count) - self._first
+            later = driver.take_launch_numbers(self._count) - self._first
             self._replay(later)
             for specialisation, number in self._numbered:
                 specialisation.number = number + later
@@ -116,13 +116,13 @@ class Graph:
     def _begin(self) -> None:
         self._problem = "its capture is still under way"
         self._generation = driver.state.generation
-        self._first = _take_numbers(0)
+        self._first = driver.next_launch_number()
 
     def _finish(self, capture: Capture) -> None:
         """Be what was captured."""
         if driver.state.generation != self._generation:
             raise GraphIsOver("`init`, `reset` or the end of a field came during it").at(None)
-        self._count = _take_numbers(0) - self._first
+        self._count = driver.next_launch_number() - self._first
         self._numbered = [
             (owner, owner.number)
             for owner in capture.owners.values()
@@ -218,11 +218,3 @@ class Foreign:
         number = device_of_array(self._array)
         device = driver.device() if number is None else driver.device_at(number)
         return [part.data_ptr() if on_host else device.address_of(part) for part in parts]
-
-
-def _take_numbers(count: int) -> int:
-    """The number of the next launch; so many are left out from there on."""
-    numbers = driver.state.numbers
-    first = next(numbers)
-    driver.state.numbers = driver.launch_numbers(first + count)
-    return first

@@ -17,7 +17,7 @@ import numpy as np
 
 from octants import driver
 from octants.ad.checkpoint_snapshots import Snapshots
-from octants.ad.checkpointed_steps import StepRecorder, StepRunner, next_launch_number
+from octants.ad.checkpointed_steps import StepRecorder, StepRunner
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.ad.snapshot_schedule import (
@@ -219,7 +219,7 @@ class LoopEntry:
         self._runner = StepRunner(self._snapshots, self._trace, tape)
         self._touched_before = set(tape.touched)
         self._contents: list[Content] = []
-        self._first_number = self._number = next_launch_number()
+        self._first_number = self._number = driver.next_launch_number()
         self._steps = 0
 
     @property
@@ -281,7 +281,7 @@ class LoopEntry:
         """Take a snapshot; gives the index of the first one that must stay when the loop ends."""
         if stop.dropped:
             self._snapshots.drop(stop.dropped)
-        self._snapshots.take(stop.step, next_launch_number())
+        self._snapshots.take(stop.step, driver.next_launch_number())
         return stop.dropped
 
     def _run_step(self, step: int) -> bool:
@@ -356,7 +356,7 @@ class LoopEntry:
         try:
             with _launching(recorder, before_write):
                 yield
-            self._number = next_launch_number()
+            self._number = driver.next_launch_number()
         finally:
             driver.state.numbers = numbers
 

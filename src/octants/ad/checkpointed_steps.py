@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from octants import driver
 from octants.ad.checkpoint_snapshots import Snapshots
 from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.step_repeatability import Trace
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
     from octants.ir import ops
 else:
     ops = Deferred("octants.ir.ops")
-
-
-def next_launch_number() -> int:
-    """The number of the next launch."""
-    number = next(driver.state.numbers)
-    driver.state.numbers = driver.launch_numbers(number)
-    return number
 
 
 class StepKernel:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from octants import driver
-from octants.ad.checkpointed_steps import next_launch_number
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,13 +25,13 @@ def run_each(run: Callable[[T], R], inputs: Iterable[T]) -> list[R]:
     Returns:
         The results of the calls.
     """
-    first = latest = next_launch_number()
+    first = latest = driver.next_launch_number()
     results = []
     for each in inputs:
         driver.state.numbers = driver.launch_numbers(first)
         try:
             results.append(run(each))
         finally:
-            latest = max(latest, next_launch_number())
+            latest = max(latest, driver.next_launch_number())
             driver.state.numbers = driver.launch_numbers(latest)
     return results
