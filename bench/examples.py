@@ -101,8 +101,9 @@ def work(name: str, system: str, options: argparse.Namespace) -> None:
             with contextlib.suppress(ImportError):
                 __import__(library)
     changed = source.replace("import octants as qd", f"import {system} as qd")
-    if system != "octants":  # arrays in the words of the others
+    if system != "octants":  # annotations for type checkers, in the words of the others
         changed = re.sub(r"NDArray\[Any, Literal\[(\d)\]\]", r"ndarray(ndim=\1)", changed)
+        changed = changed.replace("qd.Template", "qd.template()")
     if system == "taichi":  # it does not understand annotations that are text
         changed = changed.replace("from __future__ import annotations\n", "")
     with tempfile.TemporaryDirectory() as folder:

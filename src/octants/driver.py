@@ -31,6 +31,7 @@ from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Module
 from octants.options import Options
 from octants.pass_context import Observer, Stage
+from octants.runtime.arguments.parameters import InterfaceDevices
 from octants.runtime.device import Device, LoadedKernel
 from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.slow_compiles import compiling
@@ -128,6 +129,10 @@ def last_number(left: int) -> int:
     return _NUMBERS - 1 - left
 
 
+def _nowhere(_: Any) -> None:
+    """The device of an array while none is in use."""
+
+
 class State:
     """What all launches share; `driver.state` is the only one.
 
@@ -160,11 +165,13 @@ class State:
         cache.start(chosen)
         start_another = functools.partial(_start_another, chosen)
         self.devices = DevicesInUse(_start(chosen), chosen.device, start_another)
+        InterfaceDevices.number_of = self.devices.default.number_of
         return self.devices
 
     def stop(self) -> OctantsError | None:
         """Wait for the devices, and give them back; the first error that they have left, if any."""
         devices, self.devices, self.recorder = self.devices, None, None
+        InterfaceDevices.number_of = _nowhere
         self.generation += 1
         cache.stop()
         if devices is None:

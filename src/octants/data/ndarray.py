@@ -24,6 +24,7 @@ from octants.data.host_element_access import HostWindow, make_window
 from octants.data.ndarray_view import BufferView, bounds_of
 from octants.data.tree import COMPANION_WORDS
 from octants.data.zeroed_device_memory import Storage
+from octants.diagnostics.exceptions import OctantsValueError
 from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
 from octants.runtime.device import Device
@@ -228,8 +229,12 @@ class Ndarray(Tensor[E], NdarrayHandle):
         return copy
 
     def __reduce_ex__(self, _: Any) -> Any:
-        """A copy, with copies of its gradient and its dual, in the memory of where it arrives."""
-        return _unpickled, self._contents()
+        """A copy, with copies of its gradient and its dual, in the memory of where it arrives.
+
+        There it is on the device of `init`, as here, or on the one with the same number.
+        """
+        is_elsewhere = self.device != current_runtime.device().number
+        return _unpickled, (*self._contents(), self.device if is_elsewhere else None)
 
     def _contents(self) -> tuple[Any, Any, Any, Any, Any]:
         self.require_alive()
@@ -237,7 +242,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         return self.dtype, self.shape, self.element_shape, self.to_numpy(), companions
 
     def __copy__(self) -> Ndarray[E]:
-        return _unpickled(*self._contents(), self.device)
+        return _copied(*self._contents(), self.device)
 
     def __deepcopy__(self, memo: object) -> Ndarray[E]:
         return self.__copy__()
@@ -296,7 +301,24 @@ def _unpickled(
     companions: Mapping[Companion, Any],
     device: int | None = None,
 ) -> Ndarray:
-    """What was pickled, or copied by `copy`."""
+    """What was pickled; on the device of `init` if there is none with the number."""
+    if device is not None:
+        try:
+            current_runtime.runtime().devices.at(device)
+        except OctantsValueError:
+            device = None
+    return _copied(dtype, shape, element_shape, values, companions, device)
+
+
+def _copied(
+    dtype: DType,
+    shape: tuple[int, ...],
+    element_shape: tuple[int, ...],
+    values: Any,
+    companions: Mapping[Companion, Any],
+    device: int | None,
+) -> Ndarray:
+    """A new array on a device with these contents."""
     needed = tuple(companions)
     copy = class_of(element_shape)(dtype, shape, element_shape, needed, device=device)
     copy.from_numpy(values)

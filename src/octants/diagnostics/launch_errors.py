@@ -108,6 +108,7 @@ class ArraysOnTwoDevices(UserError):
         "kernel `{kernel}`: `{one}` is on device {one_device}, and `{other}` on device"
         " {other_device}"
     )
+    label = "launched here"
     remedy = (
         "a kernel runs on one device: copy one of them to that of the other, an ndarray by"
         " `x.to(device)`, any array by `y.copy_from(x)`"

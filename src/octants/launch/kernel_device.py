@@ -7,8 +7,9 @@ from typing import Any
 
 from octants import driver
 from octants.diagnostics.launch_errors import ArraysOnTwoDevices
+from octants.diagnostics.user_frames import user_span
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments.parameters import Leaf, is_torch
+from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
 from octants.types.specialisation_signature import FieldHandle, FieldSource, NdarrayHandle
 
 
@@ -27,7 +28,8 @@ def device_of_array(value: Any) -> int | None:
     """
     if isinstance(value, (NdarrayHandle, FieldHandle)):
         return value.device
-    return driver.device().number_of(value) if is_torch(type(value)) else None
+    is_foreign = is_torch(type(value)) or has_interface(type(value))
+    return driver.device().number_of(value) if is_foreign else None
 
 
 def arrays_of_arguments(leaves: Sequence[Leaf], arguments: Sequence[Any]) -> list[ArrayOnDevice]:
@@ -55,5 +57,5 @@ def common_device(kernel: str, arrays: Sequence[ArrayOnDevice]) -> int:
         if other.number != arrays[0].number:
             one = arrays[0]
             error = ArraysOnTwoDevices(kernel, one.name, one.number, other.name, other.number)
-            raise error.at(None)
+            raise error.at(user_span())
     return arrays[0].number if arrays else driver.device().number

@@ -26,9 +26,10 @@ class SparseMatrixBuilder:
         storage_format: "col_major" or "row_major": the order in which `build` stores them.
         needs_grad: whether a Tape computes the derivatives of a loss by the entries: by solves
             and products with the matrix, back to what kernels added.
+        device: the number of the GPU on which kernels add to it; that of `init` if left out.
 
     Raises:
-        OctantsValueError: for an unknown dtype or storage format.
+        OctantsValueError: for an unknown dtype or storage format, or if there is no such device.
 
     Example::
 
@@ -52,6 +53,7 @@ class SparseMatrixBuilder:
         storage_format: str = "col_major",
         *,
         needs_grad: bool = False,
+        device: int | None = None,
     ) -> None:
         self.num_rows = num_rows
         self.num_cols = num_rows if num_cols is None else num_cols
@@ -63,10 +65,10 @@ class SparseMatrixBuilder:
                 raise WrongMatrixOption("SparseMatrixBuilder", name, str(extent), "1, 2, ...").at(
                     None
                 )
-        self.rows = ndarray(i32, max_num_triplets)
-        self.columns = ndarray(i32, max_num_triplets)
-        self.values = ndarray(self.dtype, max_num_triplets, needs_grad=needs_grad)
-        self.count = ndarray(i32, 1)
+        self.rows = ndarray(i32, max_num_triplets, device=device)
+        self.columns = ndarray(i32, max_num_triplets, device=device)
+        self.values = ndarray(self.dtype, max_num_triplets, needs_grad=needs_grad, device=device)
+        self.count = ndarray(i32, 1, device=device)
 
     def print_triplets(self) -> None:
         """Print the entries, in the order in which they came."""

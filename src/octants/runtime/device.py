@@ -185,7 +185,10 @@ class Device(Protocol):
         """
 
     def number_of(self, value: Any) -> int | None:
-        """The number of the device of this kind that a torch tensor is on; None elsewhere."""
+        """The number of the device of this kind that an array of another library is on.
+
+        None elsewhere. ``value`` is a torch tensor, or an object with ``__cuda_array_interface__``.
+        """
 
     def interface_of(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str

@@ -161,10 +161,16 @@ def _torch_key(value: Any) -> Any:
     return value.dtype, value.dim(), layout, with_grad, value.device
 
 
+class InterfaceDevices:
+    """Finds the device of an array with ``__cuda_array_interface__``; `driver` sets how."""
+
+    number_of: Callable[[Any], int | None] = staticmethod(lambda _: None)
+
+
 def _interface_key(value: Any) -> Any:
-    given = value.__cuda_array_interface__
+    given, number = value.__cuda_array_interface__, InterfaceDevices.number_of(value)
     strides, is_read_only = given.get("strides"), given["data"][1]
-    return given["typestr"], len(given["shape"]), strides is None, is_read_only
+    return given["typestr"], len(given["shape"]), strides is None, is_read_only, number
 
 
 def _other_key(value: Any) -> Any:

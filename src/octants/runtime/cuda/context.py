@@ -6,6 +6,7 @@ it: memory of arrays that outlive a device stays valid, and the driver frees it 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -97,6 +98,11 @@ class Context:
                 raise self.error("cuDevicePrimaryCtxRetain", status)
             self._handle = handle.value or 0
         return self._handle
+
+    @functools.cached_property
+    def has_others(self) -> bool:
+        """Whether the process has other GPUs."""
+        return _count(self.library) > 1
 
     def _retain(self) -> None:
         handle = c_void_p()

@@ -221,8 +221,12 @@ class CudaDevice(LaunchContext):
         return found.address
 
     def number_of(self, value: Any) -> int | None:
-        """The number of the GPU that a torch tensor is on; None for one on the host."""
-        return int(value.get_device()) if value.is_cuda else None
+        """The number of the GPU that an array of another library is on; None for the host."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return int(value.get_device()) if value.is_cuda else None
+        address = value.__cuda_array_interface__["data"][0]
+        return self.context.ordinal_of(address) if address and self.context.has_others else None
 
     def _address_of_tensor(self, tensor: Any) -> int:
         """The address of a torch tensor, by a fast path if torch uses the default stream."""
