@@ -8,6 +8,7 @@ calls the kernels on the host.
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import Shaped
+from octants.ad.batched_steps import BatchedStep
 from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tape_losses import OuterLoss
@@ -47,7 +49,8 @@ def function(
 ) -> Callable[..., Any]:
     """A differentiable function of JAX from a kernel, or from a function that launches kernels.
 
-    It works under ``jax.jit``, ``jax.vmap`` (which calls it for each element of the batch),
+    It works under ``jax.jit``, ``jax.vmap`` (which calls it for each element of a batch of
+    arguments, and propagates up to 8 of a batch of directions in each launch, as in ``jacrev``),
     ``jax.grad``, ``jax.vjp``, ``jax.jvp``, and those of gradients, such as ``jax.hessian``. Third
     derivatives, and forward mode of forward mode, are errors. The backward pass launches the
     kernels again, under a tape, so that only the arguments are kept. Example::
@@ -143,8 +146,16 @@ def _bind(step: Step, arrays: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _kinds(step: Step, arrays: Sequence[Any]) -> list[Any]:
+def _kinds(step: Step | BatchedStep, arrays: Sequence[Any]) -> list[Any]:
     """The shapes and dtypes of what a step gives, in the dtypes that JAX has."""
+    if isinstance(step, BatchedStep):
+        single = [
+            Shaped(tuple(each.shape[is_batched:]), np.dtype(each.dtype))
+            for each, is_batched in zip(arrays, step.is_batched, strict=True)
+        ]
+        kinds = _kinds(step.step, single)
+        struct: Any = jax.ShapeDtypeStruct
+        return [struct((step.count, *kind.shape), kind.dtype) for kind in kinds]
     known = {
         role: Shaped(tuple(each.shape), np.dtype(each.dtype))
         for role, each in zip(step.inputs, arrays, strict=True)
@@ -165,7 +176,7 @@ def _abstract(what: Shaped, kind: str) -> Any:
     return jax.ShapeDtypeStruct(what.shape, dtype)  # type: ignore[no-untyped-call]
 
 
-def _call_back(*arrays: Any, step: Step) -> Any:
+def _call_back(*arrays: Any, step: Step | BatchedStep) -> Any:
     """Run a step on the host."""
     kinds = _kinds(step, arrays)
 
@@ -179,7 +190,7 @@ def _call_back(*arrays: Any, step: Step) -> Any:
     return list(jax.pure_callback(host, tuple(kinds), *arrays))
 
 
-def _lower_to_call(context: Any, *operands: Any, step: Step) -> Any:
+def _lower_to_call(context: Any, *operands: Any, step: Step | BatchedStep) -> Any:
     """Let XLA call a step with pointers to its own memory."""
     arrays = [(each.shape, np.dtype(each.dtype)) for each in context.avals_in]
     kinds = [(each.shape, np.dtype(each.dtype)) for each in context.avals_out]
@@ -195,13 +206,20 @@ def _lower_to_call(context: Any, *operands: Any, step: Step) -> Any:
     return jax.ffi.ffi_lowering(_TARGET)(context, *operands, key=np.int64(call.key))
 
 
-def _shapes(*arrays: Any, step: Step) -> Any:
+def _shapes(*arrays: Any, step: Step | BatchedStep) -> Any:
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in _kinds(step, arrays)]
 
 
-def _pushforward(arrays: Any, tangents: Any, *, step: Step) -> Any:
+def _pushforward(arrays: Any, tangents: Any, *, step: Step | BatchedStep) -> Any:
     results = _step.bind(*arrays, step=step)
     present = [_is_present(each) for each in tangents]
+    if isinstance(step, BatchedStep):
+        _, found = jax.jvp(
+            _one_by_one(step, arrays, present),
+            list(itertools.compress(arrays, present)),
+            list(itertools.compress(tangents, present)),
+        )
+        return results, found
     found = _derive(step.pushforward(present), tangents, arrays)
     return results, [
         each
@@ -211,11 +229,17 @@ def _pushforward(arrays: Any, tangents: Any, *, step: Step) -> Any:
     ]
 
 
-def _transpose(adjoints: Any, *arrays: Any, step: Step) -> Any:
+def _transpose(adjoints: Any, *arrays: Any, step: Step | BatchedStep) -> Any:
     linear = [ad.is_undefined_primal(each) for each in arrays]
     present = [_is_present(each) for each in adjoints]
     if not any(present):
         return [None] * len(arrays)
+    if isinstance(step, BatchedStep):
+        kinds = [each.aval for each, is_linear in zip(arrays, linear, strict=True) if is_linear]
+        transposed = jax.linear_transpose(_one_by_one(step, arrays, linear), *kinds)
+        given = [ad.instantiate_zeros(each) for each in adjoints]
+        found = iter(transposed(given))
+        return [next(found) if is_linear else None for is_linear in linear]
     found = iter(_derive(step.transposed(linear, present), adjoints, arrays))
     return [next(found) if is_linear else None for is_linear in linear]
 
@@ -230,22 +254,41 @@ def _is_present(direction: Any) -> bool:
     return type(direction) is not ad.Zero and direction.dtype != jax.dtypes.float0
 
 
-def _batch(arrays: Any, axes: Any, *, step: Step) -> Any:
-    """Run a step for each element of a batch, one after the other."""
-    batched = [
-        jax.numpy.moveaxis(each, axis, 0)
+def _batch(arrays: Any, axes: Any, *, step: Step | BatchedStep) -> Any:
+    """Run a step for the elements of a batch, together if they differ in directions only."""
+    is_batched = [axis is not None for axis in axes]
+    given = [
+        each if axis is None else jax.numpy.moveaxis(each, axis, 0)
         for each, axis in zip(arrays, axes, strict=True)
-        if axis is not None
     ]
-
-    def single(elements: Any) -> Any:
-        left = iter(elements)
-        pairs = zip(arrays, axes, strict=True)
-        given = [each if axis is None else next(left) for each, axis in pairs]
-        return _step.bind(*given, step=step)
-
-    results = jax.lax.map(single, batched)
+    (count, *_) = (len(each) for each, counts in zip(given, is_batched, strict=True) if counts)
+    batched = BatchedStep(step, count, is_batched)
+    if batched.is_possible:
+        results = _step.bind(*given, step=batched)
+    else:
+        results = _one_by_one(batched, given, is_batched)(*itertools.compress(given, is_batched))
     return results, [0] * len(results)
+
+
+def _one_by_one(
+    batched: BatchedStep, arrays: Sequence[Any], varying: Sequence[bool]
+) -> Callable[..., Any]:
+    """A step for the elements of a batch, one after the other, of the arrays that vary."""
+
+    def run(*varied: Any) -> Any:
+        left = iter(varied)
+        given = [
+            next(left) if varies else each for each, varies in zip(arrays, varying, strict=True)
+        ]
+
+        def single(elements: Any) -> Any:
+            found = iter(elements)
+            pairs = zip(given, batched.is_batched, strict=True)
+            return _step.bind(*(next(found) if b else each for each, b in pairs), step=batched.step)
+
+        return jax.lax.map(single, list(itertools.compress(given, batched.is_batched)))
+
+    return run
 
 
 _step.def_impl(_call_back)

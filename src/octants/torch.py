@@ -14,6 +14,7 @@ import numpy as np
 from octants import api, driver
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
+from octants.ad.batched_steps import BatchedStep
 from octants.ad.higher_derivatives import Derivative, Step, value_step
 from octants.ad.numpy_array_library import as_ndarray
 from octants.ad.tape_losses import OuterLoss
@@ -47,6 +48,9 @@ class _TorchArrays(ArrayLibrary):
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         device = like[0].device if like else None
         return torch.zeros(what.shape, dtype=_torch_dtype(what.dtype), device=device)
+
+    def join(self, arrays: Sequence[Any]) -> Any:
+        return torch.cat(list(arrays))
 
     def argument(
         self,
@@ -89,7 +93,7 @@ class _TorchArrays(ArrayLibrary):
 class _Node(torch.autograd.Function):  # type: ignore[misc]
     """Runs a step with tensors that no transformation of torch has wrapped.
 
-    Under ``torch.vmap`` it runs for each element of the batch.
+    Under ``torch.vmap``, steps that only differ in directions run together, others one by one.
     """
 
     @staticmethod
@@ -123,18 +127,67 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
     @classmethod
     def vmap(cls, info: Any, axes: Any, step: Step, *tensors: Any) -> Any:
         """The results for the elements of a batch, stacked."""
-        results = [
-            cls.apply(
-                step,
-                *(
-                    each if axis is None else each.select(axis, position)
-                    for each, axis in zip(tensors, axes[1:], strict=True)
-                ),
-            )
-            for position in range(info.batch_size)
+        given = [
+            each if axis is None else each.movedim(axis, 0)
+            for each, axis in zip(tensors, axes[1:], strict=True)
         ]
-        stacked = tuple(torch.stack(each) for each in zip(*results, strict=True))
-        return stacked, (0,) * len(stacked)
+        is_batched = [axis is not None for axis in axes[1:]]
+        batched = BatchedStep(step, info.batch_size, is_batched)
+        if batched.is_possible:
+            found = _BatchedNode.apply(batched, *given)
+        else:
+            elements = (batched.element(given, k) for k in range(info.batch_size))
+            found = _stacked([cls.apply(step, *each) for each in elements])
+        return found, tuple(None if each is None else 0 for each in found)
+
+
+class _BatchedNode(_Node):
+    """Runs a step for several directions at once; its derivatives are those of each."""
+
+    @staticmethod
+    def backward(ctx: Any, *adjoints: Any) -> Any:
+        batched, needed = ctx.step, ctx.needs_input_grad[1:]
+        if all(each is None for each in adjoints):
+            return (None,) * (1 + len(needed))
+        derivative = batched.step.pullback(needed, [each is not None for each in adjoints])
+        rows = _stacked(
+            [
+                _apply(
+                    derivative,
+                    [None if each is None else each[k] for each in adjoints],
+                    batched.element(ctx.saved_tensors, k),
+                )
+                for k in range(batched.count)
+            ]
+        )
+        left = iter(rows)
+        found: list[Any] = [None]
+        for is_needed, is_batched in zip(needed, batched.is_batched, strict=True):
+            row = next(left) if is_needed else None
+            found.append(row if row is None or is_batched else row.sum(0))
+        return tuple(found)
+
+    @staticmethod
+    def jvp(ctx: Any, *given: Any) -> Any:
+        batched, tangents = ctx.step, given[1:]
+        derivative = batched.step.pushforward([each is not None for each in tangents])
+        return _stacked(
+            [
+                _apply(
+                    derivative,
+                    batched.element(tangents, k),
+                    batched.element(ctx.saved_tensors, k),
+                )
+                for k in range(batched.count)
+            ]
+        )
+
+
+def _stacked(results: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """The results for each element of a batch, stacked; None for what has no derivative."""
+    return tuple(
+        None if each[0] is None else torch.stack(each) for each in zip(*results, strict=True)
+    )
 
 
 def _apply(derivative: Derivative, directions: Any, tensors: Any) -> tuple[Any, ...]:
@@ -153,10 +206,11 @@ def function(
 
     Its results have a gradient by every tensor that requires one, by reverse mode (`backward`,
     ``torch.autograd.grad``, ``torch.func.grad``) and by forward mode (``torch.func.jvp``); it works
-    under ``torch.vmap``, which calls it for each element of the batch, and ``torch.compile`` calls
-    it as it is. The gradient has derivatives by reverse and by forward mode (`gradgradcheck`,
-    ``torch.func.hessian``); third derivatives are an error. The backward pass launches the kernels
-    again, under a tape, so that only the arguments are kept. Example::
+    under ``torch.vmap``, which calls it for each element of a batch of arguments, and propagates up
+    to 8 elements of a batch of directions in each launch, as in ``torch.func.jacrev``;
+    ``torch.compile`` calls it as it is. The gradient has derivatives by reverse and by forward mode
+    (`gradgradcheck`, ``torch.func.hessian``); third derivatives are an error. The backward pass
+    launches the kernels again, under a tape, so that only the arguments are kept. Example::
 
         @qd.kernel
         def squares(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):

@@ -48,6 +48,10 @@ class ArrayLibrary(ABC):
         """An array of zeros, on the device of the arrays `like`."""
 
     @abstractmethod
+    def join(self, arrays: Sequence[Any]) -> Any:
+        """Arrays in one, behind each other along the first axis."""
+
+    @abstractmethod
     def argument(
         self, array: Any, element_dim: int, adjoint: Any = None, *, observed: bool = False
     ) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.array_function import ArrayFunction, Evaluated
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_gradients import OneByOne
 from octants.ad.repeated_runs import run_each
 
@@ -23,8 +24,6 @@ only take longer to compile, and more memory."""
 FORWARD_OVER_REVERSE = 2
 """About how many tangents take as long as one adjoint, if each launch propagates several."""
 
-Array = np.ndarray[Any, Any]
-
 
 def push_forward(
     function: ArrayFunction, bound: Mapping[str, Any], tangents: Mapping[str, Any], count: int
@@ -32,7 +31,7 @@ def push_forward(
     """Propagate tangents of arguments, in as few launches as `AT_ONCE` allows.
 
     Args:
-        function: a function of numpy arrays.
+        function: a function of arrays.
         bound: the arguments.
         tangents: by name, arrays with a first axis for the directions.
         count: how many directions there are.
@@ -48,9 +47,10 @@ def push_forward(
     def run(part: Mapping[str, Any], size: int) -> Evaluated:
         return function.evaluate(bound, tangents=part, directions=size)
 
-    size, found = _run_parts(run, tangents, count, AT_ONCE)
+    library = function.library
+    size, found = _run_parts(run, library, tangents, count, AT_ONCE)
     columns = zip(*(each.tangents for each in found), strict=True)
-    return found[0].results, [_joined(each, size, count) for each in columns]
+    return found[0].results, [_joined(library, each, size, count) for each in columns]
 
 
 def pull_back(
@@ -65,7 +65,7 @@ def pull_back(
     Adjoints are propagated one by one if the reverse of the function does not allow more.
 
     Args:
-        function: a function of numpy arrays.
+        function: a function of arrays.
         bound: the arguments.
         adjoints: one for each result, with a first axis for the adjoints; None stands for zeros.
         wanted: the names of the arguments to differentiate by.
@@ -84,20 +84,23 @@ def pull_back(
         given = [part.get(k) for k in range(len(adjoints))]
         return function.evaluate(bound, adjoints=given, wanted=wanted, directions=size)
 
+    library, most = function.library, 1 if function.is_one_by_one else AT_ONCE
     try:
-        size, found = _run_parts(run, known, count, 1 if function.is_one_by_one else AT_ONCE)
+        size, found = _run_parts(run, library, known, count, most)
     except OneByOne:
         function.is_one_by_one = True
-        size, found = _run_parts(run, known, count, 1)
+        size, found = _run_parts(run, library, known, count, 1)
     gradients = {
-        name: _joined([each.gradients[name] for each in found], size, count) for name in wanted
+        name: _joined(library, [each.gradients[name] for each in found], size, count)
+        for name in wanted
     }
     return found[0].results, gradients
 
 
 def _run_parts(
-    run: Callable[[dict[Any, Array], int], Evaluated],
-    directions: Mapping[Any, Array],
+    run: Callable[[dict[Any, Any], int], Evaluated],
+    library: ArrayLibrary,
+    directions: Mapping[Any, Any],
     count: int,
     most: int,
 ) -> tuple[int, list[Evaluated]]:
@@ -107,6 +110,7 @@ def _run_parts(
 
     Args:
         run: propagates some directions; one alone has no axis for them.
+        library: that of the arrays of the directions, except for those of numbers.
         directions: arrays with a first axis for the directions.
         count: how many directions there are.
         most: the largest size of a part.
@@ -118,23 +122,28 @@ def _run_parts(
     size = max(1, -(-count // runs))
 
     def run_part(first: int) -> Evaluated:
-        part = {key: _part(each, first, size) for key, each in directions.items()}
+        part = {key: _part(library, each, first, size) for key, each in directions.items()}
         return run(part if size > 1 else {key: each[0] for key, each in part.items()}, size)
 
     return size, run_each(run_part, range(0, runs * size, size))
 
 
-def _part(directions: Array, first: int, count: int) -> Array:
+def _part(library: ArrayLibrary, directions: Any, first: int, count: int) -> Any:
     """Some of the directions, with zeros behind the last."""
     part = directions[first : first + count]
     missing = count - len(part)
     if not missing:
         return part
-    return np.concatenate([part, np.zeros((missing, *part.shape[1:]), part.dtype)])
+    shape = (missing, *part.shape[1:])
+    if not library.is_array(part):
+        return np.concatenate([part, np.zeros(shape, part.dtype)])
+    return library.join([part, library.zeros(Shaped(shape, library.shaped(part).dtype), [part])])
 
 
-def _joined(parts: Sequence[Any], size: int, count: int) -> Any:
+def _joined(library: ArrayLibrary, parts: Sequence[Any], size: int, count: int) -> Any:
     """What was found for parts of that size, in one array; None for integers."""
     if parts[0] is None:
         return None
-    return (np.stack(parts) if size == 1 else np.concatenate(parts))[:count]
+    if not library.is_array(parts[0]):  # numbers
+        return (np.stack(parts) if size == 1 else np.concatenate(parts))[:count]
+    return library.join([each[None] for each in parts] if size == 1 else parts)[:count]

@@ -33,6 +33,9 @@ class NumpyArrays(ArrayLibrary):
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
         return np.zeros(what.shape, what.dtype)
 
+    def join(self, arrays: Sequence[Any]) -> Any:
+        return np.concatenate(arrays)
+
     def argument(
         self, array: Any, element_dim: int, adjoint: Any = None, *, observed: bool = False
     ) -> Any:

@@ -1,0 +1,91 @@
+"""Steps of other libraries for several directions, all in each launch.
+
+``jacrev`` and ``jacfwd`` of PyTorch and JAX use them: they apply ``vmap`` to a derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.ad.array_library_protocol import Shaped
+from octants.ad.batched_directions import pull_back, push_forward
+from octants.ad.higher_derivatives import Role, Step
+from octants.lazy_dataclass import dataclass
+
+_DIRECTIONS = {"pullback": "a", "pushforward": "t"}
+"""The kind of the directions of a step that may have several."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchedStep:
+    """A step for the elements of a batch; `is_batched` says which inputs have an axis for them.
+
+    That axis is the first. `step` may be such a step itself.
+    """
+
+    step: Any
+    count: int
+    is_batched: Sequence[bool]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the elements differ in directions only, so that a launch may have several."""
+        if not isinstance(self.step, Step) or self.step.kind not in _DIRECTIONS:
+            return False
+        pairs = zip(self.step.inputs, self.is_batched, strict=True)
+        batched = {role.kind for role, is_batched in pairs if is_batched}
+        return batched == {_DIRECTIONS[self.step.kind]}
+
+    def element(self, inputs: Sequence[Any], number: int) -> list[Any]:
+        """The inputs for an element of the batch, or what else belongs to them."""
+        return [
+            each[number] if is_batched and each is not None else each
+            for each, is_batched in zip(inputs, self.is_batched, strict=True)
+        ]
+
+    def call(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs, with a first axis for the batch; None for those of integers."""
+        step, function = self.step, self.step.function
+        given = dict(zip(step.inputs, values, strict=True))
+        bound = {role.name: each for role, each in given.items() if role.kind == "x"}
+        bound = {name: function.as_number(name, each) for name, each in bound.items()}
+        bound = {name: bound.get(name, step.constants.get(name)) for name in function.inputs}
+        directions = {
+            role.name: self._directions(role, each, is_batched)
+            for (role, each), is_batched in zip(given.items(), self.is_batched, strict=True)
+            if role.kind != "x"
+        }
+        if step.kind == "pushforward":
+            _, found = push_forward(function, bound, directions, self.count)
+            by_name: Any = dict(enumerate(found))
+        else:
+            adjoints = [directions.get(k) for k in range(len(function.results))]
+            wanted = [role.name for role in step.outputs]
+            _, by_name = pull_back(function, bound, adjoints, wanted, self.count)
+        return [self._as_array(role, by_name[role.name], given) for role in step.outputs]
+
+    def _directions(self, role: Role, value: Any, is_batched: bool) -> Any:
+        """The directions of an input or an output; those of a number are an array of numpy."""
+        function = self.step.function
+        if not is_batched:
+            value = function.library.join([value[None]] * self.count)
+        is_number = role.kind == "t" and not function.is_array(role.name, value)
+        return np.asarray(value.tolist()) if is_number else value
+
+    def _as_array(self, role: Role, value: Any, given: Mapping[Role, Any]) -> Any:
+        """An output as an array of the library, also if it belongs to a number."""
+        function, name = self.step.function, role.name
+        library = function.library
+        if isinstance(name, str):
+            like = given[Role("x", name)]
+            is_array = function.is_array(name, like)
+        else:
+            like, is_array = None, name < len(function.outputs)
+        if value is None or is_array:
+            return value
+        if not isinstance(name, str):
+            like = library.zeros(Shaped((), function.returns()[0].numpy), ())
+        return library.join([library.of_number(each, like)[None] for each in value])
