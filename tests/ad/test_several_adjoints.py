@@ -10,7 +10,6 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.ad.checkpointed_steps import next_launch_number
 from tests.devices import ARCH
 
 vec = qd.types.ndarray(qd.f64, 1)
@@ -299,7 +298,7 @@ def one_of(adjoints: Any, k: int) -> Any:
 def test_adjoints_are_those_of_one_after_the_other(name: str) -> None:
     function = {**BATCHED, **ONE_BY_ONE}[name]
     backward, adjoints = qd.ad.vjp(function, out={"y": "x"}), seeds(function)
-    first = next_launch_number()
+    first = driver.next_launch_number()
     results, found = backward(POINT, adjoints=adjoints)
     for k in range(COUNT):
         with_numbers_from(first)
@@ -317,7 +316,7 @@ def test_adjoints_against_central_differences(name: str) -> None:
     function = BATCHED[name]
     rows = qd.ad.jacobian(function, out={"y": "x"}, mode="reverse")
     backward = qd.ad.vjp(function, out={"y": "x"})
-    first = next_launch_number()
+    first = driver.next_launch_number()
 
     def value(x: Any) -> Any:
         with_numbers_from(first)
