@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import cpu
+from octants.codegen.recording_facts import known_positions
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
+from octants.ir.parser import parse
 from octants.runtime.cpu import CpuDevice
 from octants.target import NEVER
 from octants.types import scalars
@@ -117,7 +119,34 @@ def test_a_loop_reserves_once_and_its_pushes_do_not_check() -> None:
     ]
     assert checks == [2, 2]
     text = cpu.optimised_llvm_text(reversal(False), cpu.host_target())
-    assert text.count("call ptr") == 2  # to grow: before the loop, and for the one push after it
+    assert text.count("i1 @octants.grow(") == 3  # defined, for the loop, and for the push behind it
+
+
+def test_a_base_that_is_computed_from_a_position_is_not_needed() -> None:
+    module = parse("""\
+kernel @k
+array @x: i64, 1, ndarray, () [primal]
+record #r: f32
+record #s: f32
+serial @k_0 {
+  %0: i64 = constant<0>()
+  %1: i64 = load<@x, primal>(%0)
+  %2: i64 = constant<3>()
+  %3: f32 = constant<1.0>()
+  %4: i64 = binary<sub>(%0, %2)
+  %5: i64 = record_end<#r>(%1, %4)
+  record_push<#r>(%5, %2, %3)
+  record_push<#r>(%5, %0, %3)
+  record_push<#s>(%5, %2, %3)
+  %6: i64 = binary<sub>(%1, %2)
+  %7: i64 = record_end<#r>(%1, %6)
+  record_push<#r>(%7, %2, %3)
+  yield()
+}
+""")
+    first = next(op for op in module.walk() if isinstance(op, ops.RecordPush))
+    load = next(op for op in module.walk() if isinstance(op, ops.Load))
+    assert known_positions(module) == {first: load.result}
 
 
 @pytest.mark.parametrize("by_while", [False, True])

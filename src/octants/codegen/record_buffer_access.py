@@ -39,7 +39,7 @@ def push(f: FunctionEmitter, op: ops.RecordPush) -> None:
 def _write(f: FunctionEmitter, op: ops.RecordPush) -> None:
     """Write an iteration; check the record buffer first, unless the loop has reserved it."""
     stride = f.record_buffer.stride(op.record)
-    start = position(f, f.use(op.base), f.wide(op.index), stride)
+    start = position_of(f, op, f.wide(op.index), stride)
 
     def write() -> None:
         f.record_buffer.write(
@@ -217,6 +217,12 @@ def position(f: FunctionEmitter, base: Operand, index: Operand, stride: int) -> 
     if stride == 0 or code.known(index) == 0:
         return base
     return added(code, base, code.apply("mul", i64, index, code.constant(stride, i64)))
+
+
+def position_of(f: FunctionEmitter, op: ops.RecordPush, index: Operand, stride: int) -> Operand:
+    """Return the position of the iteration that is pushed."""
+    known = f.kernel.positions.get(op)
+    return position(f, f.use(op.base), index, stride) if known is None else f.use(known)
 
 
 def added(code: Code, base: Operand, distance: Operand) -> Operand:

@@ -67,6 +67,29 @@ def reserved_pushes(body: Block) -> set[Operation]:
     return found
 
 
+def known_positions(module: Module) -> dict[ops.RecordPush, Value]:
+    """The positions of pushes whose base is computed from them: ``record_end(position, -number)``.
+
+    Such bases are those of loops that write their iterations where others have left off.
+    """
+    bases: dict[Value, tuple[Record, Value, Value]] = {}
+    zeros: set[Value] = set()
+    negated: dict[Value, Value] = {}
+    found: dict[ops.RecordPush, Value] = {}
+    for op in module.walk():
+        if isinstance(op, ops.Constant) and op.value == 0:
+            zeros.add(op.result)
+        elif isinstance(op, ops.Binary) and op.fn == "sub" and op.lhs in zeros:
+            negated[op.result] = op.rhs
+        elif isinstance(op, ops.RecordEnd) and op.count in negated:
+            bases[op.result] = op.record, op.base, negated[op.count]
+        elif isinstance(op, ops.RecordPush) and op.base in bases:
+            record, position, number = bases[op.base]
+            if record is op.record and number is op.index:
+                found[op] = position
+    return found
+
+
 def may_exceed_record_buffer(op: Operation) -> bool:
     """Return whether an operation may run out of space for records."""
     if not isinstance(op, _ASKING) or not op.record.slots:

@@ -11,6 +11,7 @@ from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
+from octants.codegen.recording_facts import known_positions
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Module, Value
 from octants.types.scalars import i64
@@ -128,6 +129,11 @@ class KernelText:
         """The value before the cast, for each i64 that is a cast."""
         casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
         return {op.result: op.x for op in casts if op.result.type is i64}
+
+    @functools.cached_property
+    def positions(self) -> dict[ops.RecordPush, Value]:
+        """The positions of pushes that are known without their bases."""
+        return known_positions(self.module)
 
     @property
     def size(self) -> int:

@@ -11,6 +11,7 @@ from octants import abi
 from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
+from octants.codegen.llvm.module_text import ModuleText
 from octants.ir.core import Record
 from octants.types.scalars import DType
 
@@ -85,8 +86,9 @@ class WorkerRecordBuffer(RecordBuffer):
         enough = f.apply("icmp ule", "i64", nbytes, held)
         f.branch_if(enough, fits, grow, likely=True)
         f.start(grow)
-        new = self._grow(nbytes)
-        f.branch_if(f.apply("icmp ne", "ptr", new, "null"), grown, not_grown, likely=True)
+        function = f.text.helper("@octants.grow", _grow)
+        has_grown = f.assign(f"call i1 {function}(ptr %context, ptr %worker, i64 {nbytes})")
+        f.branch_if(has_grown, grown, not_grown, likely=True)
         f.start(not_grown)
         on_failure()
         f.start(grown)
@@ -94,27 +96,50 @@ class WorkerRecordBuffer(RecordBuffer):
         f.branch(fits)
         f.start(fits)
 
-    def _grow(self, nbytes: str) -> str:
-        """Grow the record buffer to so many bytes, and return its address, or null."""
-        f = self._f
-        function = f.assign(f"load ptr, ptr {f.context(abi.CONTEXT_GROW)}, align 8")
-        return f.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 {nbytes})")
-
     def give_up(self, item: str, nbytes: str) -> bool:  # noqa: ARG002
         """Leave the task, unless a lack of memory is a failure at once."""
-        f = self._f
-        fails, ends = f.fresh_label("fails"), f.fresh_label("ends")
-        last = f.assign(f"load i64, ptr {self._word(abi.WORKER_LAST)}, align 8")
-        f.branch_if(f.assign(f"icmp ne i64 {last}, 0"), fails, ends)
-        f.start(ends)
-        f.emit(f"store i64 {item}, ptr {self._word(abi.WORKER_ITEM)}, align 8")
-        f.emit(f"store i64 1, ptr {self._word(abi.WORKER_FAILED)}, align 8")
-        f.branch("return")
+        f, fails = self._f, self._f.fresh_label("fails")
+        function = f.text.helper("@octants.give_up", _give_up)
+        ends = f.assign(f"call i1 {function}(ptr %worker, i64 {item})")
+        f.branch_if(ends, "return", fails)
         f.start(fails)
         return False
 
-    def _word(self, offset: int) -> str:
-        return self._f.assign(f"getelementptr i8, ptr %worker, i64 {offset}")
+
+def _grow(_: ModuleText, name: str) -> str:
+    """Return a function that grows the record buffer to so many bytes, and tells whether it did.
+
+    It is a function since large kernels have many calls of it, which take long to compile inline.
+    """
+    return f"""\
+define internal i1 {name}(ptr %context, ptr %worker, i64 %bytes) cold noinline nounwind {{
+  %place = getelementptr i8, ptr %context, i64 {abi.CONTEXT_GROW}
+  %function = load ptr, ptr %place, align 8
+  %new = call ptr %function(ptr %context, ptr %worker, i64 %bytes)
+  %has_grown = icmp ne ptr %new, null
+  ret i1 %has_grown
+}}
+"""
+
+
+def _give_up(_: ModuleText, name: str) -> str:
+    """Return a function that ends a work item, and tells whether it can be retried."""
+    return f"""\
+define internal i1 {name}(ptr %worker, i64 %item) cold noinline nounwind {{
+  %last = getelementptr i8, ptr %worker, i64 {abi.WORKER_LAST}
+  %is_last = load i64, ptr %last, align 8
+  %ends = icmp eq i64 %is_last, 0
+  br i1 %ends, label %note, label %leave
+note:
+  %items = getelementptr i8, ptr %worker, i64 {abi.WORKER_ITEM}
+  store i64 %item, ptr %items, align 8
+  %failed = getelementptr i8, ptr %worker, i64 {abi.WORKER_FAILED}
+  store i64 1, ptr %failed, align 8
+  br label %leave
+leave:
+  ret i1 %ends
+}}
+"""
 
 
 def pack(f: FunctionText, dtype: DType, operands: list[str]) -> str:

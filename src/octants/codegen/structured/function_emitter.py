@@ -15,6 +15,7 @@ from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
 from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
+from octants.codegen.recording_facts import known_positions
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
@@ -38,6 +39,7 @@ class KernelContext:
         self.numbers = {array: number for number, array in enumerate(module.arrays)}
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         casts = (op for op in module.walk() if isinstance(op, ops.Cast))
+        self.positions = known_positions(module)
         self.widened = {op.result: op.x for op in casts if op.result.type is i64}
 
     def offset(self, slot: Slot) -> int:

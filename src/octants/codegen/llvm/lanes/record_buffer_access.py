@@ -28,10 +28,13 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
     if not stride:
         return
     index = f.wide(op.index)
+    position = record_buffer_access.position_of(f, op, index, stride)
     if op not in f.reserved:
-        last = record_buffer_access.position(f, f.use(op.base), f.largest(index), stride)
+        last = position
+        if f.is_vector(position):
+            last = record_buffer_access.position(f, f.use(op.base), f.largest(index), stride)
         _ensure_capacity(f, op, index, f.apply("add", "i64", last, stride))
-    start = _start(f, f.use(op.base), index, stride)
+    start = _start(f, position)
     suffix = f.kernel.scopes.suffix(None)
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
@@ -46,7 +49,8 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
     stride = _stride(f, op.record)
     if not stride:
         return
-    start = _start(f, f.use(op.base), f.wide(op.index), stride)
+    index = f.wide(op.index)
+    start = _start(f, record_buffer_access.position(f, f.use(op.base), index, stride))
     suffix, mask = f.kernel.scopes.suffix(None), f.mask
     if not f.is_vector(start):
         f.mask = None  # inactive lanes may read memory too
@@ -60,9 +64,8 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
     f.mask = mask
 
 
-def _start(f: LaneText, base: str, index: str, stride: int) -> str:
-    """Return the address of an iteration: one number, or one for each lane."""
-    position = record_buffer_access.position(f, base, index, stride)
+def _start(f: LaneText, position: str) -> str:
+    """Return the address of a position: one number, or one for each lane."""
     if not f.is_vector(position):
         return str(f.record_buffer.address(position))
     assert isinstance(f.record_buffer, WorkerRecordBuffer)
