@@ -67,7 +67,7 @@ def in_a_while(x: Any, y: Any, steps: int) -> Any:
 
 
 def in_a_branch(x: Any, y: Any, steps: int) -> Any:
-    """A branch may read, so that the loop has to record the vector."""
+    """What a branch reads is recorded if the branch is taken, and zero if not."""
 
     @qd.kernel
     def kernel():
@@ -83,11 +83,55 @@ def in_a_branch(x: Any, y: Any, steps: int) -> Any:
     return kernel
 
 
+def in_nested_branches(x: Any, y: Any, steps: int) -> Any:
+    """Both branches read, and what is read after them was replaced in one of them."""
+
+    @qd.kernel
+    def kernel():
+        for n in y:
+            v = qd.Vector.zero(qd.f64, LENGTH)
+            for k in range(LENGTH):
+                v[k] = x[n, k]
+            total = 0.0
+            for t in range(steps):
+                if t % 3 != n:
+                    v[(3 * t + 1) % LENGTH] *= v[(5 * t) % LENGTH]
+                    if v[t % LENGTH] > 0.1:
+                        total += v[(2 * t) % LENGTH] ** 2
+                else:
+                    v[(7 * t) % LENGTH] = qd.cos(v[t % LENGTH])
+                total += qd.sin(v[(3 * t + 1) % LENGTH])
+            y[n] = total
+
+    return kernel
+
+
+def in_an_inner_loop(x: Any, y: Any, steps: int) -> Any:
+    """An inner loop reads, so that the loop around it has to record the vector."""
+
+    @qd.kernel
+    def kernel():
+        for n in y:
+            v = qd.Vector.zero(qd.f64, LENGTH)
+            for k in range(LENGTH):
+                v[k] = x[n, k]
+            for t in range(steps):
+                total = 0.0
+                for j in range(3):
+                    total += v[(t + j) % LENGTH] ** 2
+                v[(3 * t + 1) % LENGTH] = qd.sin(total)
+            y[n] = v.sum()
+
+    return kernel
+
+
 PROGRAMS: dict[Callable[..., Any], int] = {
     in_place: 2,
     after_the_store: 5,
     in_a_while: 1,
-    in_a_branch: LENGTH,
+    in_a_branch: 2,
+    in_nested_branches: 7,
+    in_an_inner_loop: LENGTH + 3,
 }
 """Programs, and the most numbers that an iteration records."""
 

@@ -25,11 +25,18 @@ UNKNOWN = 1 << 40
 
 
 class Costs:
-    """The costs of the blocks of one module."""
+    """The costs of the blocks of one module, or of one block.
 
-    def __init__(self, module: Module) -> None:
+    Args:
+        code: the module or the block.
+        unknown_trips: the trip count to assume for a loop whose trip count is unknown; without it,
+            such a loop costs `UNKNOWN`.
+    """
+
+    def __init__(self, code: Module | Block, unknown_trips: int | None = None) -> None:
+        self._unknown_trips = unknown_trips
         self._constants: dict[Value, int] = {
-            op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)
+            op.result: op.value for op in code.walk() if isinstance(op, ops.Constant)
         }
         self._blocks: dict[int, int] = {}
 
@@ -37,7 +44,7 @@ class Costs:
         """The cost of one run of a block, at most `UNKNOWN`."""
         known = self._blocks.get(id(block))
         if known is None:
-            known = min(UNKNOWN, sum(self._operation(op) for op in block.ops))
+            known = min(UNKNOWN, sum(self.of_operation(op) for op in block.ops))
             self._blocks[id(block)] = known
         return known
 
@@ -57,15 +64,19 @@ class Costs:
         lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
         return None if lower is None or upper is None else max(0, upper - lower)
 
-    def _operation(self, op: Operation) -> int:
+    def of_operation(self, op: Operation) -> int:
+        """The cost of one run of an operation, with its regions."""
         if isinstance(op, ops.For):
-            trips = self.trips(op)
-            return UNKNOWN if trips is None else 1 + trips * (1 + self.of(op.body))
+            return self._loop(self.trips(op), op.body)
         if isinstance(op, ops.While):
-            return UNKNOWN
+            return self._loop(None, op.body)
         if isinstance(op, ops.If):
             return 1 + (self.of(op.then) + self.of(op.orelse)) // 2
         return _scalar(op)
+
+    def _loop(self, trips: int | None, body: Block) -> int:
+        trips = self._unknown_trips if trips is None else trips
+        return UNKNOWN if trips is None else 1 + trips * (1 + self.of(body))
 
 
 def _scalar(op: Operation) -> int:

@@ -26,7 +26,8 @@ class Sweep:
     """What all emitters of a reverse task share: builder, facts, plan, values, records, memory.
 
     `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
-    each primal loop to its copies in the bodies of recorded loops. `high_water` tracks how much
+    each primal loop to its copies in the bodies of recorded loops, `runs` to those in the first
+    sweep, and `replays` to the results of those in the backward sweep. `high_water` tracks how much
     record buffer inner loops will need.
     """
 
@@ -48,6 +49,8 @@ class Sweep:
         self.loops: dict[Operation, Strategy] = {}
         self.high_water = HighWaterMarks(builder, plan.nests, self.loops)
         self.copies: dict[Operation, list[Operation]] = {}
+        self.runs: dict[Operation, list[Operation]] = {}
+        self.replays: dict[Operation, list[Value]] = {}
         self._around: Operation | None = None  # the recorded loop whose body is emitted
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -250,9 +253,11 @@ class Sweep:
         self.note_copy(op, new)
 
     def note_copy(self, op: Operation, new: Operation) -> None:
-        """Note a copy of a loop if it is in the body of a recorded loop."""
+        """Note a copy of a loop if it is in the body of a recorded loop, or in the first sweep."""
         if self._around is not None:
             self.copies.setdefault(op, []).append(new)
+        if self.high_water.is_tracking:
+            self.runs.setdefault(op, []).append(new)
 
 
 _CONTROL: dict[type[Operation], Callable[[Sweep, Any], None]] = {

@@ -154,7 +154,7 @@ class HighWaterMarks:
             around.ends.update(ends)
             return
         builder, loop = self._builder, self._loops[op]
-        stored = carried[-1] if self._nests.has_frames(op) else None
+        stored = builder.longest(carried[-1]) if self._nests.has_frames(op) else None
         if stored is not None:
             ends = loop.ends_unless_stored(ends, stored)
         start = loop.furthest_end(around.position, count, stored)

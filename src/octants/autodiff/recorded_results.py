@@ -56,6 +56,10 @@ and every sweep that records computes that function, too, the result is recorded
 has the same size, and the backward sweep computes less. A composition such as exp(-2 v), of one
 value and constants, counts as one function. `simplify` removes the redundant operations.
 
+What an inner loop results in may have been recorded with the loop around it (`stored_loops`), or
+else be computed again: what is popped is then the result of the first branch of an if. The other
+branch computes the function, too.
+
 A cosine may be recorded where the sweep computes the sine: with ``fast_math`` the two share most of
 their work if the cosine is for a derivative only.
 """
@@ -121,6 +125,7 @@ class _ResultRecorder:
         self.constants: set[Value] = set()
         self.sites: dict[Record, _Sites] = {}
         self.replaced: dict[Value, Value] = {}
+        self.merges: dict[Operation, ops.If] = {}  # ifs by the ends of their first branches
         self._visit(body, [])
 
     def _visit(self, block: Block, around: list[InsertionPoint]) -> None:
@@ -134,6 +139,8 @@ class _ResultRecorder:
                 self.sites.setdefault(op.record, _Sites()).pushes.append((op, path))
             elif isinstance(op, ops.RecordPop):
                 self.sites.setdefault(op.record, _Sites()).pops.append(op)
+            elif isinstance(op, ops.If):
+                self.merges[op.then.ops[-1]] = op
             for region in op.regions:
                 self._visit(region, path)
 
@@ -141,36 +148,50 @@ class _ResultRecorder:
         for record, sites in self.sites.items():
             if record.name not in (BYTES, CHECKPOINT, LOG) and len(sites.pops) == 1:
                 for slot, popped in enumerate(sites.pops[0].results):
-                    chain = self._chain(popped)
-                    if chain:
-                        self._rewrite_slot(sites, slot, popped, chain)
+                    self._rewrite_slot(sites, slot, popped)
         if self.replaced:
             for op in self.body.walk():
                 replace_operands(op, lambda value: self.replaced.get(value, value))
 
-    def _rewrite_slot(self, sites: _Sites, slot: int, popped: Value, chain: Chain) -> None:
+    def _rewrite_slot(self, sites: _Sites, slot: int, popped: Value) -> None:
         """Let a slot of a record hold the result of a chain of functions instead of its operand.
+
+        Sweeps after the first one compute the chain where they record, not where they pop.
 
         Args:
             sites: The pushes and pops of the record.
             slot: The position of the value in the record.
             popped: The value that the record's only pop gives for the slot.
-            chain: The functions that the popped value goes through, and nothing else.
         """
+        merge = self._merge(popped)
+        source = popped if merge is None else merge[0].results[merge[1]]
+        chain = self._chain(source)
         points = [
-            self._point(push.values[slot], around, popped, chain) for push, around in sites.pushes
+            self._point(push.values[slot], around, source, chain) for push, around in sites.pushes
         ]
-        if None in points:
+        if not chain or points[0] is None:
             return
-        for (push, _), point in zip(sites.pushes, points, strict=True):
-            assert point is not None
+        for (push, around), point in zip(sites.pushes, points, strict=True):
             push.values = list(push.values)
-            push.values[slot] = _compute(point, push.values[slot], popped, chain)
-        before_last = popped if len(chain) == 1 else chain[-2].results[0]
+            push.values[slot] = _compute(point or around[-1], push.values[slot], source, chain)
+        if merge is not None:
+            end = merge[0].orelse.ops[-1]
+            assert isinstance(end, ops.Yield)
+            end.values = list(end.values)
+            point = merge[0].orelse, end
+            end.values[merge[1]] = _compute(point, end.values[merge[1]], source, chain)
+        before_last = source if len(chain) == 1 else chain[-2].results[0]
         for _, op in self.users[before_last]:
-            self.replaced[op.results[0]] = popped
-        if popped.name:
-            popped.name = _name(popped.name, chain)
+            self.replaced[op.results[0]] = source
+        if source.name:
+            popped.name = source.name = _name(source.name, chain)
+
+    def _merge(self, popped: Value) -> tuple[ops.If, int] | None:
+        """The if, and which of its results, whose first branch yields a value as its only use."""
+        users = [op for _, op in self.users.get(popped, ())]
+        if len(users) != 1 or users[0] not in self.merges or users[0].operands.count(popped) != 1:
+            return None
+        return self.merges[users[0]], users[0].operands.index(popped)
 
     def _chain(self, popped: Value) -> Chain:
         """The composition of functions that is the only use of a popped value."""

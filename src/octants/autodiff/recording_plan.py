@@ -8,14 +8,14 @@ either stores the records of all its executions while the loop around it is reco
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
 from octants.autodiff import records_in_registers
-from octants.autodiff.stored_nests import IN_CACHE, StoredNests, find_stored_nests
+from octants.autodiff.stored_nests import IN_CACHE, LoopUses, StoredNests, find_stored_nests
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Record, Value
+from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities
 
@@ -51,19 +51,12 @@ class RecordingPlan:
         return not (self.in_blocks or self.nests.around or self.local)
 
 
-def plan(
-    body: Block,
-    records: Mapping[Operation, Record],
-    saving: Collection[Operation],
-    machine: Capabilities,
-) -> RecordingPlan:
+def plan(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     """Plan how the loops of a task are recorded on a machine.
 
     Args:
         body: the body of the primal task.
-        records: the records of its loops in a draft that records all loops whole, pruned.
-        saving: the inner loops that the first sweep has to run anyway, so that storing them saves a
-            run.
+        uses: how its loops are used in a draft that records all loops whole, pruned.
         machine: if it forces a record capacity, all loops are recorded whole.
 
     Returns:
@@ -71,11 +64,12 @@ def plan(
     """
     if machine.capacity:
         return RecordingPlan()
-    strides = {op: record.offsets()[1] for op, record in records.items()}
-    strides = {op: stride for op, stride in strides.items() if stride}
+    strides = uses.strides
     if machine.local_record_bytes:
         return _plan_local(body, strides, machine)
-    around = {} if machine.nests == REPLAY else find_stored_nests(body, strides, saving)
+    around = {} if machine.nests == REPLAY else find_stored_nests(body, uses)
+    for op, outer in around.items():
+        strides.setdefault(outer, max(1, sum(value.type.size for value in op.results)))
     weights = {op: 1 + (op in around.values()) for op in strides}
     partitions = max(1, _most_at_once(body, weights)[0])
     found = (

@@ -61,5 +61,8 @@ class Replay:
         if stack.is_first:
             high_water.begin()
         self.sweep.loops[op].record(stack)
+        if not stack.is_first:
+            results = self.sweep.values.mapped(op.results)
+            self.sweep.replays.setdefault(op, []).extend(results)
         if stack.is_first:
             high_water.reserve(op, self.sweep.values, self.sweep.records)

@@ -234,9 +234,9 @@ class _Reverser:
     ) -> dict[int, RecordingPlan]:
         """Plan the tasks, from their pruned drafts, except those with all loops recorded whole."""
         left, plans = set(self.module.walk()), {}
+        used = {value for op in left for value in op.operands}
         for number, draft in emitted.items():
-            saving = [op for op, copies in draft.copies.items() if not left.isdisjoint(copies)]
-            found = plan(facts[number].body, draft.records, saving, self.machine)
+            found = plan(facts[number].body, draft.loop_uses(left, used), self.machine)
             if not found.is_whole:
                 plans[number] = found
         return plans

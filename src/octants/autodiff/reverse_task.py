@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from octants.autodiff.backward_sweep import Backward
 from octants.autodiff.primal_operations import OnRead
 from octants.autodiff.primal_sweep import Sweep
@@ -10,6 +12,7 @@ from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.records import RecordStack
 from octants.autodiff.replay import Replay
 from octants.autodiff.reverse_task_builder import EntryBuilder
+from octants.autodiff.stored_nests import LoopUses
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
@@ -21,14 +24,25 @@ from octants.types.scalars import i64
 class Emitted:
     """The body of a reversed task.
 
-    `records` are the records of its loops. `copies` maps each primal loop to its copies in the
-    bodies of recorded loops. `derivative_ops` are the operations that compute derivatives.
+    `records` are the records of its loops. `copies`, `runs` and `replays` are those of the `Sweep`.
+    `derivative_ops` are the operations that compute derivatives.
     """
 
     body: Block
     records: dict[Operation, Record]
     copies: dict[Operation, list[Operation]]
+    runs: dict[Operation, list[Operation]]
+    replays: dict[Operation, list[Value]]
     derivative_ops: set[Operation]
+
+    def loop_uses(self, left: Collection[Operation], used: Collection[Value]) -> LoopUses:
+        """How the sweeps use the loops, from the operations and the operands that pruning left."""
+        return LoopUses(
+            self.records,
+            [op for op, copies in self.copies.items() if any(each in left for each in copies)],
+            [op for op, copies in self.runs.items() if any(each in left for each in copies)],
+            {op: sum(value in used for value in found) for op, found in self.replays.items()},
+        )
 
 
 def emit(
@@ -67,10 +81,15 @@ def emit(
     backward.reverse(primal)
     builder.yield_()
     body.ops[:0] = builder.entry
-    nests = plan.nests
-    plain = [record for op, record in sweep.records.of_loops.items() if not nests.has_frames(op)]
-    record_components(body, plain, sweep.memory.component_reads)
-    return Emitted(body, sweep.records.of_loops, sweep.copies, backward.derivative_ops)
+    record_components(body, list(sweep.records.of_loops.values()), sweep.memory.component_reads)
+    return Emitted(
+        body,
+        sweep.records.of_loops,
+        sweep.copies,
+        sweep.runs,
+        sweep.replays,
+        backward.derivative_ops,
+    )
 
 
 def _rerun_stores(sweep: Sweep, stack: RecordStack, overwritten: frozenset[Array]) -> None:

@@ -3,22 +3,29 @@
 An inner loop is usually replayed and recorded when an iteration around it is reversed: its records
 exist for one such iteration at a time. If the sweep that records the outer loop has to run the
 inner one anyway, to compute what its iterations carry, the records of all executions can be stored
-then, which saves one run. They are stored while they fit part of the share and of the
-cache; later executions are replayed. Storing a loop that the sweep need not run saves nothing.
+then, which saves one run. So can the results of an inner loop that the backward sweep would run
+again for nothing else, such as a sum over many products. Both are stored while they fit part of the
+share and of the cache; later executions are replayed. Storing a loop that the sweep need not run
+saves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import field
 
+from octants.analysis.cost_model import Costs
 from octants.ir import ops
-from octants.ir.core import Block, Operation
+from octants.ir.core import Block, Operation, Record
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i64
 
 IN_CACHE = 1 << 22
 """The most bytes that are stored with a loop, so that they stay in the cache of a core."""
+
+_TRIPS = 16  # of a loop whose trip count is unknown
+_WORTH_STORING = 32
+"""The cost of an inner loop (`analysis.cost_model`) from which each of its results is stored."""
 
 ForOrWhile = ops.For | ops.While
 
@@ -27,8 +34,8 @@ ForOrWhile = ops.For | ops.While
 class StoredNests:
     """The stored loops of a task.
 
-    `around` maps each stored loop to the recorded loop around it. The loops that are stored with
-    one loop take no more than ``most`` bytes; 0 for no limit.
+    `around` maps each stored loop to the loop around it, which has a record then. The loops that
+    are stored with one loop take no more than ``most`` bytes; 0 for no limit.
     """
 
     around: Mapping[Operation, Operation] = field(default_factory=dict)
@@ -69,30 +76,94 @@ class StoredNests:
         return keys
 
 
-def find_stored_nests(
-    body: Block, recorded: Collection[Operation], saving: Collection[Operation]
-) -> dict[Operation, Operation]:
+@dataclass(frozen=True)
+class LoopUses:
+    """How a draft of the reverse of a task uses the loops of the task.
+
+    `records` are the records of its loops, pruned. The `saving` loops are run anyway by the sweep
+    that records the loop around them, the loops `in_first_sweep` by the first sweep. `replayed`
+    gives how many results of a loop the backward sweep needs, and runs the loop again for.
+    """
+
+    records: Mapping[Operation, Record]
+    saving: Collection[Operation]
+    in_first_sweep: Collection[Operation]
+    replayed: Mapping[Operation, int]
+
+    @property
+    def strides(self) -> dict[Operation, int]:
+        """The bytes that each loop records for an iteration, without loops that record nothing."""
+        sizes = ((op, record.offsets()[1]) for op, record in self.records.items())
+        return {op: size for op, size in sizes if size}
+
+
+def find_stored_nests(body: Block, uses: LoopUses) -> dict[Operation, Operation]:
     """Find the loops to be stored.
 
     Args:
         body: the body of the task.
-        recorded: its loops with records.
-        saving: its loops that the first sweep has to run anyway.
+        uses: how a draft of its reverse uses the loops.
 
     Returns:
-        The recorded loop around each loop to be stored.
+        The loop around each loop to be stored.
     """
-    found: dict[Operation, Operation] = {}
+    finder = _Finder(body, uses)
+    finder.walk(body, None, is_first=True)
+    return finder.found
 
-    def walk(block: Block, around: Operation | None) -> None:
+
+class _Finder:
+    def __init__(self, body: Block, uses: LoopUses) -> None:
+        self.found: dict[Operation, Operation] = {}
+        self._uses = uses
+        self._strides = uses.strides
+        self._costs = Costs(body, _TRIPS)
+        self._exporting: dict[Operation, bool] = {}
+
+    def walk(self, block: Block, around: Operation | None, *, is_first: bool) -> None:
+        """Find the loops of a block that are stored with the loop ``around``.
+
+        Args:
+            block: the block.
+            around: the loop around it, if iterations of that can have frames.
+            is_first: the first sweep records the loop around, and not the backward sweep.
+        """
         for op in block.ops:
-            if around is not None and op in recorded and op in saving:
-                found[op] = around
-            inside = around
-            if isinstance(op, (ops.For, ops.While)):
-                inside = op if op in recorded else None
-            for region in op.regions:
-                walk(region, inside)
+            if not isinstance(op, (ops.For, ops.While)):
+                for region in op.regions:
+                    self.walk(region, around, is_first=is_first)
+                continue
+            is_stored = around is not None and self._is_stored(op, is_first)
+            if around is not None and is_stored:
+                self.found[op] = around
+            can_have_frames = op in self._strides or self._exports(op)
+            is_recorded_first = is_first and (is_stored or around is None)
+            self.walk(op.body, op if can_have_frames else None, is_first=is_recorded_first)
 
-    walk(body, None)
-    return found
+    def _is_stored(self, op: ForOrWhile, is_first: bool) -> bool:
+        saving = self._uses.saving
+        if op in self._strides and op in saving:
+            return True
+        return op in (self._uses.in_first_sweep if is_first else saving) and self._exports(op)
+
+    def _exports(self, op: ForOrWhile) -> bool:
+        """Whether a loop, or one in it, has results that are better recorded than replayed."""
+        if op not in self._exporting:
+            needed = self._uses.replayed.get(op, 0)
+            self._exporting[op] = (
+                needed > 0 and self._costs.of_operation(op) >= needed * _WORTH_STORING
+            ) or any(
+                inner in self._uses.in_first_sweep and self._exports(inner)
+                for inner in _loops(op.body)
+            )
+        return self._exporting[op]
+
+
+def _loops(block: Block) -> Iterator[ForOrWhile]:
+    """The loops of a block, including its branches, without those in loops."""
+    for op in block.ops:
+        if isinstance(op, (ops.For, ops.While)):
+            yield op
+        else:
+            for region in op.regions:
+                yield from _loops(region)

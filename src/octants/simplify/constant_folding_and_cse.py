@@ -311,6 +311,13 @@ class _Folder:
             scope = scope.outer
         return home
 
+    def _record_end(self, op: ops.RecordEnd) -> None:
+        """A record without slots ends where it begins."""
+        if op.record.slots:
+            self._other(op)
+        else:
+            self.values[op.result] = self.values[op.base]
+
     def _insert(self, op: ops.Insert) -> None:
         index, value, *before = self._operands(op)
         after = component_access.insert(self.builder, index, value, before)
@@ -559,6 +566,7 @@ _BUILD: dict[type[Operation], Callable[[Builder, Any, list[Value]], Value]] = {
 _HANDLERS: dict[type[Operation], Callable[[_Folder, Any], None]] = {
     ops.Constant: _Folder._constant,
     ops.Insert: _Folder._insert,
+    ops.RecordEnd: _Folder._record_end,
     ops.Load: _Folder._load,
     ops.Store: _Folder._store,
     ops.If: _Folder._if,
