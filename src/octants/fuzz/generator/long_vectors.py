@@ -243,6 +243,56 @@ def _product(c: Context) -> bool | None:
     return True
 
 
+def _recurrence(c: Context) -> bool | None:
+    """Steps that each multiply a long vector by a matrix, and apply a function to the sums."""
+    variable, steps = _vector(c, assignable=True), c.integer(2, 3)
+    if variable is None or c.run_time_loops:
+        return None
+    count = variable.shape[0]
+    if not c.affordable(0.5 * steps * count**2):
+        return None
+    step, row, column, made = (c.shared.fresh(p) for p in "kkkv")
+    sums = [c.shared.fresh("s") for _ in range(c.integer(1, 2))]
+    in_place = c.chance(0.3)
+    target = f"{variable.name if in_place else made}[{row}]"
+    c.note("recurrence in place" if in_place else "recurrence")
+    weight = fitting(c, 0.5, 1).text
+    with _loop(c, step, steps):
+        if not in_place:
+            c.emit(f"{made} = {c.pick([variable.name, f'qd.Vector.zero(FP, {count})'])}")
+        with _loop(c, row, count):
+            for total in sums:
+                c.emit(f"{total} = {c.pick(['0.0', '0.3'])}")
+            with _loop(c, column, c.pick([count, count, 3])):
+                for k, total in enumerate(sums):
+                    entry = f"qd.cos({0.3 + 0.2 * k:.1f} * {row} + {column} + {step} + {weight})"
+                    c.emit(f"{total} += 0.2 * {entry} * {variable.name}[{column}]")
+            _activation(c, target, f"{variable.name}[{row}]", sums)
+        if not in_place:
+            c.emit(f"{variable.name} = {made}")
+    return True
+
+
+def _activation(c: Context, target: str, old: str, sums: list[str]) -> None:
+    """Store a function of sums and of the old component, perhaps under a condition."""
+    first, last = sums[0], sums[-1]
+    forms = [
+        f"{target} = qd.tanh({first})",
+        f"{target} = 0.4 * qd.sin({first}) + 0.3 * {old}",
+        f"{target} = 0.5 * {target} + 0.4 * qd.tanh({last})",
+        f"{target} = qd.tanh({last}) / (1.0 + qd.exp(-{first}))",
+        f"{target} = {old} / (1.0 + qd.exp(-{first})) + 0.2 * qd.sin({last} * {first})",
+    ]
+    if c.chance(0.6):
+        c.emit(c.pick(forms))
+        return
+    with c.block(f"if {c.pick([c.truth(1), f'{last} > 0.1'])}:"):
+        c.emit(c.pick(forms))
+    if c.chance(0.5):
+        with c.block("else:"):
+            c.emit(c.pick(forms))
+
+
 PRODUCTIONS = Productions(
     statements=(
         (5.0, _declare),
@@ -254,5 +304,6 @@ PRODUCTIONS = Productions(
         (4.0, _store),
         (6.0, _visit),
         (4.0, _product),
+        (4.0, _recurrence),
     )
 )
