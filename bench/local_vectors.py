@@ -1,9 +1,12 @@
 """Programs whose local vectors are indexed at run time: forward and gradient, by their length.
 
 ``python bench/local_vectors.py [--arch ARCH] [--before PATH] [--save FOLDER]`` times a matrix times
-a local vector ("product"), a recurrence ``h = tanh(W h)`` of several steps ("recurrence"), and a
-loop that reads and replaces one component in each iteration ("in place"). With ``--before`` it also
-times the compiler in another checkout; the processes alternate. Each time is the least of several.
+a local vector ("product"), a recurrence ``h = tanh(W h)`` of several steps ("recurrence"), two
+layers of tanh ("layers"), a recurrence with four gates ("lstm"), and a loop that reads and replaces
+one component in each iteration ("in place"). With ``--before`` it also times the compiler in
+another checkout; the processes alternate. Each time is the least of several. On a CPU it is
+processor time of the one thread that works: a launch that takes longer than a time slice of the
+scheduler would else seem twice as slow whenever the machine is busy.
 """
 # mypy: ignore-errors
 
@@ -22,7 +25,8 @@ import numpy as np
 from machine import describe_machine
 
 LENGTHS = (8, 16, 32, 64)
-STEPS, VISITS = 4, 256
+PROGRAMS = ("product", "recurrence", "layers", "lstm", "in place")
+STEPS, GATES, VISITS = 4, 4, 256
 WORK = 1 << 24  # products of all work items in a launch
 ROUNDS, REPEATS = 3, 5
 FIELDS = ("compile", "compile_gradient", "forward", "gradient")
@@ -31,19 +35,23 @@ FIELDS = ("compile", "compile_gradient", "forward", "gradient")
 # -- in a process of its own ------------------------------------------------------------------
 
 
-def programs(qd, length, items):
+def programs(qd, length, items, dtype):
     """The kernels of a length by their names, with the field whose gradient is set before."""
-    weights = qd.field(qd.f32, (length, length), needs_grad=True)
-    start = qd.field(qd.f32, (items, length), needs_grad=True)
-    result = qd.field(qd.f32, items, needs_grad=True)
+    real = getattr(qd, dtype)
+    weights = qd.field(real, (length, length), needs_grad=True)
+    gates = qd.field(real, (GATES, length, length), needs_grad=True)
+    start = qd.field(real, (items, length), needs_grad=True)
+    result = qd.field(real, items, needs_grad=True)
     rng = np.random.default_rng(0)
-    for array in (weights, start):
-        array.from_numpy((rng.normal(size=array.shape) / length**0.5).astype(np.float32))
+    for array in (weights, gates, start):
+        array.from_numpy(
+            (rng.normal(size=array.shape) / length**0.5).astype(array.to_numpy().dtype)
+        )
 
     @qd.kernel
     def product():
         for n in range(items):
-            h = qd.Vector.zero(qd.f32, length)
+            h = qd.Vector.zero(real, length)
             for j in range(length):
                 h[j] = start[n, j]
             total = 0.0
@@ -57,11 +65,11 @@ def programs(qd, length, items):
     @qd.kernel
     def recurrence():
         for n in range(items):
-            h = qd.Vector.zero(qd.f32, length)
+            h = qd.Vector.zero(real, length)
             for j in range(length):
                 h[j] = start[n, j]
             for _ in range(STEPS):
-                o = qd.Vector.zero(qd.f32, length)
+                o = qd.Vector.zero(real, length)
                 for i in range(length):
                     s = 0.0
                     for j in range(length):
@@ -74,9 +82,52 @@ def programs(qd, length, items):
             result[n] = total
 
     @qd.kernel
+    def layers():
+        for n in range(items):
+            h = qd.Vector.zero(real, length)
+            for i in range(length):
+                s = 0.0
+                for j in range(length):
+                    s += weights[i, j] * start[n, j]
+                h[i] = qd.tanh(s)
+            total = 0.0
+            for i in range(length):
+                s = 0.0
+                for j in range(length):
+                    s += gates[0, i, j] * h[j]
+                o = qd.tanh(s)
+                total += o * o
+            result[n] = total
+
+    @qd.kernel
+    def lstm():
+        for n in range(items):
+            h = qd.Vector.zero(real, length)
+            c = qd.Vector.zero(real, length)
+            for j in range(length):
+                h[j] = start[n, j]
+            for _ in range(STEPS):
+                o = qd.Vector.zero(real, length)
+                for i in range(length):
+                    take, keep, give, new = 0.0, 1.0, 0.0, 0.0
+                    for j in range(length):
+                        take += gates[0, i, j] * h[j]
+                        keep += gates[1, i, j] * h[j]
+                        give += gates[2, i, j] * h[j]
+                        new += gates[3, i, j] * h[j]
+                    taken = qd.tanh(new) / (1.0 + qd.exp(-take))
+                    c[i] = c[i] / (1.0 + qd.exp(-keep)) + taken
+                    o[i] = qd.tanh(c[i]) / (1.0 + qd.exp(-give))
+                h = o
+            total = 0.0
+            for i in range(length):
+                total += h[i] * h[i]
+            result[n] = total
+
+    @qd.kernel
     def in_place():
         for n in range(items):
-            h = qd.Vector.zero(qd.f32, length)
+            h = qd.Vector.zero(real, length)
             for j in range(length):
                 h[j] = start[n, j]
             for t in range(VISITS):
@@ -86,40 +137,49 @@ def programs(qd, length, items):
                 total += h[i]
             result[n] = total
 
-    return {"product": product, "recurrence": recurrence, "in place": in_place}, result
+    kernels = (product, recurrence, layers, lstm, in_place)
+    return dict(zip(PROGRAMS, kernels, strict=True)), result
 
 
 def items_of(name, length):
     """So many work items that launches of all lengths have the same number of products."""
-    each = {"product": length**2, "recurrence": STEPS * length**2, "in place": VISITS}[name]
+    each = {
+        "product": length**2,
+        "recurrence": STEPS * length**2,
+        "layers": 2 * length**2,
+        "lstm": STEPS * GATES * length**2,
+        "in place": VISITS,
+    }[name]
     return max(64, WORK // each)
 
 
-def work(arch):
+def work(arch, dtype):
     """Answer each line of standard input, a name and a length, by a line of times in ms."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import octants as qd
 
     more = {"cpu_max_num_threads": 1} if arch == "cpu" else {}
-    qd.init(arch=getattr(qd, arch), offline_cache=False, log_level="error", **more)
+    real = getattr(qd, dtype)
+    qd.init(arch=getattr(qd, arch), offline_cache=False, log_level="error", default_fp=real, **more)
+    clock = time.thread_time if arch == "cpu" else time.perf_counter
     made = {}
     for line in sys.stdin:
         name, length = line.strip().rsplit(" ", 1)
         key, times = (name, int(length)), dict.fromkeys(FIELDS, float("inf"))
         is_new = key not in made
         if is_new:
-            kernels, result = programs(qd, int(length), items_of(name, int(length)))
+            kernels, result = programs(qd, int(length), items_of(name, int(length)), dtype)
             made[key] = kernels[name], result
         kernel, result = made[key]
         result.grad.fill(1.0)
         for attempt in range(REPEATS + is_new):
             for call, field in ((kernel, "forward"), (kernel.grad, "gradient")):
                 qd.sync()
-                begin = time.perf_counter()
+                begin = clock()
                 call()
                 qd.sync()
-                took = 1e3 * (time.perf_counter() - begin)
+                took = 1e3 * (clock() - begin)
                 if is_new and not attempt:
                     field = "compile" if field == "forward" else "compile_gradient"
                 times[field] = min(times[field], took)
@@ -129,9 +189,9 @@ def work(arch):
 # -- the comparison ---------------------------------------------------------------------------
 
 
-def start(source, arch):
+def start(source, options):
     environment = {**os.environ, "PYTHONPATH": str(source)}
-    command = [sys.executable, __file__, "--work", "--arch", arch]
+    command = [sys.executable, __file__, "--work", "--arch", options.arch, "--dtype", options.dtype]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, **pipes)
 
@@ -141,7 +201,7 @@ def measure(options):
     sources = {"now": Path(__file__).parents[1] / "src"}
     if options.before:
         sources["before"] = options.before / "src"
-    workers = {name: start(source, options.arch) for name, source in sources.items()}
+    workers = {name: start(source, options) for name, source in sources.items()}
     found = {}
     for _ in range(options.rounds):
         for name in options.programs:
@@ -176,19 +236,20 @@ def main():
     parser.add_argument("--arch", default="cpu")
     parser.add_argument("--before", type=Path, help="another checkout, to compare with")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    parser.add_argument("--programs", nargs="+", default=["product", "recurrence", "in place"])
+    parser.add_argument("--programs", nargs="+", default=PROGRAMS)
+    parser.add_argument("--dtype", default="f32", choices=("f32", "f64"))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--save", type=Path, help="a folder for the table")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.arch)
+        work(options.arch, options.dtype)
         return
     machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
-    text = f"{machine}\n\narch {options.arch}, f32\n\n{table(measure(options))}\n"
+    text = f"{machine}\n\narch {options.arch}, {options.dtype}\n\n{table(measure(options))}\n"
     print(text)
     if options.save:
-        name = f"local_vectors-{options.arch}-{time.strftime('%Y-%m-%d-%H%M%S')}.md"
+        name = f"local_vectors-{options.arch}-{options.dtype}-{time.strftime('%Y-%m-%d-%H%M%S')}.md"
         (options.save / name).write_text(text)
 
 
