@@ -87,6 +87,10 @@ class Off:
         factors = (1.0, 1.0, 0.5) if self.part == "multiples" else MULTIPLES
         multiples = [{name: k * each for name, each in tangent.items()} for k in factors]
         found = Actual(primal, [np.zeros(0)], {"tape": gradient}, tangent, second, multiples)
+        factors = (1.0, -2.0, 1.0) if self.part == "adjoint multiples" else MULTIPLES
+        found.adjoint_multiples = [
+            {name: k * each for name, each in gradient.items()} for k in factors
+        ]
         return [found]
 
 
@@ -98,6 +102,7 @@ class Off:
         ("adjoint", "gradient", "check adjoint, <v, J u> is"),
         ("hessian", "second", "check hessian, second derivative: x"),
         ("directions", "multiples", "check directions, run 0 1/-2.0 tangent: x"),
+        ("directions", "adjoint multiples", "check directions, run 0 1/0.5 gradient: x"),
         ("fields", "gradient", "check fields, run 1 tape gradient: x"),
     ],
 )
