@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.data import current_runtime
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -128,3 +130,28 @@ def test_gradients_that_are_not_cleared(make: Callable[..., Any]) -> None:
         pass
     assert np.array_equal(x.grad.to_numpy(), [2, 2, 2])
     assert loss.to_numpy().item() == 0
+
+
+@make
+def test_arrays_that_end_while_they_are_cleared(
+    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = make()
+    kept, known = [make(4)], current_runtime.Runtime.version_of
+    repeat(loss)
+    alive = weakref.ref(kept[0].grad)
+    seen: list[bool] = []
+
+    def drop_all(runtime: Any, companions: Any) -> Any:
+        version = known(runtime, companions)
+        kept.clear()
+        gc.collect()
+        seen.append(alive() is not None)
+        return version
+
+    monkeypatch.setattr(current_runtime.Runtime, "version_of", drop_all)
+    tape(loss)
+    assert seen[0]  # so the memory was not freed before it was set to zero
+    monkeypatch.undo()
+    gc.collect()
+    assert alive() is None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from octants.data import current_runtime
-from octants.data.current_runtime import RangesByDevice, Runtime
+from octants.data.current_runtime import Runtime
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.capture import captures, thread_capture
 from octants.runtime.device import Device
@@ -38,23 +39,25 @@ def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> N
     runtime = current_runtime.runtime()
     key = (companions, *[getattr(array, "octants_number", None) for array in and_arrays])
     known = None if captures else runtime.clears.get(key)
-    version = runtime.version_of(companions)
-    if known is None or known[0] != version:
-        known = version, _clear_others(runtime, companions, and_arrays, key)
-    for device, ranges in known[1]:
-        device.clear_each(ranges)
+    if known is not None:
+        version, references, ranges = known
+        held = [reference() for reference in references]  # so that no memory is freed before
+        if version == runtime.version_of(companions):
+            for device, memory in ranges:
+                device.clear_each(memory)
+            return
+        del held
+    _clear_all(runtime, companions, and_arrays, key)
 
 
-def _clear_others(
+def _clear_all(
     runtime: Runtime, companions: Sequence[Companion], and_arrays: Sequence[Any], key: Any
-) -> RangesByDevice:
-    """Clear the arrays that are not in one piece; return the ranges of all others.
-
-    The ranges are cached if no array is left out of them.
-    """
-    is_captured, is_all = thread_capture() is not None, not captures
+) -> None:
+    """Clear arrays; cache their ranges, if each of them is in one piece."""
+    is_captured, is_cached = thread_capture() is not None, not captures
     found: dict[Device, list[tuple[int, int]]] = {}
-    gradients = runtime.arrays(*companions) if companions else ()
+    version = runtime.version_of(companions)  # of no later time than the arrays
+    gradients = list(runtime.arrays(*companions)) if companions else []
     for array in itertools.chain(gradients, and_arrays):
         if is_captured and not array.is_allocated:
             with contextlib.suppress(OctantsError):  # raised where the array is used
@@ -63,15 +66,17 @@ def _clear_others(
             piece = array.contiguous_range()
             if piece is None:
                 array.clear()
-                is_all = False
+                is_cached = False
             else:
                 found.setdefault(piece[0], []).append(piece[1:])
     ranges = tuple((device, tuple(pieces)) for device, pieces in found.items())
-    if is_all:
+    for device, memory in ranges:
+        device.clear_each(memory)
+    if is_cached:
         if len(runtime.clears) >= _MOST_CACHED:
             runtime.clears.clear()
-        runtime.clears[key] = runtime.version_of(companions), ranges
-    return ranges
+        references = [weakref.ref(array) for array in gradients]
+        runtime.clears[key] = version, references, ranges
 
 
 def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:

@@ -42,8 +42,8 @@ class Runtime:
         self.open_trees: dict[int, Any] = {}  # those being described, by the numbers of devices
         self.changes = 0
         """Counts arrays that were made, and arrays that got memory or lost it."""
-        self.clears: dict[Any, tuple[tuple[int, ...], RangesByDevice]] = {}
-        """Belongs to `ad.clear_gradients`: the memory of arrays, and the version it is of."""
+        self.clears: dict[Any, tuple[tuple[int, ...], list[weakref.ref[Any]], RangesByDevice]] = {}
+        """Belongs to `ad.clear_gradients`: a version, the arrays that were there, their memory."""
         self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
             companion: weakref.WeakValueDictionary() for companion in Companion
         }
