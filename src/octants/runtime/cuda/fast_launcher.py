@@ -157,7 +157,7 @@ def make_launcher(
     replayed, prepare, has_concurrent_groups = own.replayed, own.prepare, own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions
     watches, report = versions.watches, versions.reporter(artifact.writes, slots)
-    context, current = machine.context, machine.context.current
+    context, current, handle = machine.context, machine.context.current, machine.context.handle
     note, get_current = context.launched.append, machine.library.cuCtxGetCurrent
     run: Callable[..., int] = machine.library.cuLaunchKernelEx
     replay: Callable[..., int] = machine.library.cuGraphLaunch
@@ -173,7 +173,7 @@ def make_launcher(
         graph = replayed.get(given)
         if graph is not None:
             get_current(current.reference)  # the default stream is that of the current context
-            if current.handle.value != context.handle or replay(graph, None):
+            if current.handle.value != handle or replay(graph, None):
                 own.replay_in_context(graph)
             return
         prepare(given)
