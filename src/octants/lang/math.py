@@ -129,8 +129,8 @@ mat2, mat3, mat4 = (matrix(n, n, float) for n in (2, 3, 4))
 
 @library_function
 def clamp(x: Any, xmin: Any, xmax: Any) -> Any:
-    """`x` brought into [`xmin`, `xmax`]; at the ends the derivative is that of ``x``."""
-    return max(min(x, xmax), xmin)
+    """``min(max(x, xmin), xmax)``: at the ends the derivative is that of ``x``."""
+    return min(max(x, xmin), xmax)
 
 
 @library_function

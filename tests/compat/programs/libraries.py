@@ -709,3 +709,17 @@ def host_types(qd):
         qd.math.clamp(5, 0, 3),
         qd.math.vec4(v, 1),
     ]
+
+
+def clamps_whose_limits_are_reversed(qd):
+    @qd.kernel
+    def f(x: qd.f32, out: qd.types.ndarray()):
+        out[0] = qd.math.clamp(0, 5.5, x)
+        out[1] = qd.math.clamp(9, 5, 2)
+        out[2] = qd.math.clamp(x, 2.0, 1.0)
+        out[3] = qd.math.smoothstep(1.0, 0.0, x)
+        out[4] = qd.math.clamp(0, 7, qd.Vector([x, 3.0]))[1]
+
+    out = np.zeros(5, np.float32)
+    f(0.75, out)
+    return out

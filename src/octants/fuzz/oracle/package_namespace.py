@@ -173,7 +173,7 @@ class Math:
 
     @staticmethod
     def clamp(x: Any, low: Any, high: Any) -> Any:
-        return fold("max", [fold("min", [x, high]), low])
+        return fold("min", [fold("max", [x, low]), high])
 
     @staticmethod
     def mix(x: Any, y: Any, a: Any) -> Any:
