@@ -120,4 +120,4 @@ def test_what_peers_pass_over_is_an_error() -> None:
     with pytest.raises(qd.OctantsSyntaxError, match="OCT154"):
         call()
     with pytest.raises(qd.OctantsValueError, match="OCT513"):
-        qd.root.dense(qd.ij, (4,))
+        qd.root.dense(qd.ijk, (4, 4))
