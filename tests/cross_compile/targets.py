@@ -20,6 +20,7 @@ from octants.backends.base import Backend
 from octants.backends.table import backend_of
 from octants.codegen.llvm import llvmlite_driver as llvm
 from octants.codegen.llvm.amdgpu import code_objects
+from octants.codegen.llvm.amdgpu.amdgcn import Amdgpu
 from octants.codegen.llvm.amdgpu.targets import target as amd_target
 from octants.ir.core import Module
 from octants.options import Options
@@ -82,7 +83,7 @@ def _amdgpu(processor: str) -> CompiledFor:
 
 def _code_object(processor: str, text: str, level: int) -> None:
     """Make a code object of LLVM IR, and check it."""
-    optimised, machine = llvm.optimised(text, amd_target(processor), level)
+    optimised, machine = llvm.optimised(text, amd_target(processor), max(level, Amdgpu.least_level))
     code = code_objects.link(machine.emit_object(optimised))
     read, metadata = read_code(code), metadata_of(code)
     assert metadata["amdhsa.target"] == f"amdgcn-amd-amdhsa--{processor}"
