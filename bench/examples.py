@@ -1,12 +1,13 @@
 """Times the programs of examples/ beside other systems: ``python bench/examples.py``.
 
 Each program runs in each system with nothing but its import changed, in processes of its own, in
-f32: on one thread and on two of the CPU, and on Vulkan (`--on`). The runs of the systems alternate,
-and the least time of all rounds counts (`--clock cpu` on a busy machine; two threads always go by
-the wall clock). The start is the import of a system and `init`. The first call, with the set-up
-before it, compiles; in Octants it also imports the compiler. A gradient that differs from Octants'
-by more than 1 % of its largest element is marked with the difference.
-The tables go to the screen and to bench/results; with ``--docs`` also into docs/examples.md.
+f32: on one thread and on two of the CPU, on Vulkan, and with ``--on CUDA`` there. The runs of the
+systems alternate, and the least time of all rounds counts (`--clock cpu` on a busy machine; two
+threads always go by the wall clock). The start is the import of a system and `init`. The first
+call, with the set-up before it, compiles; in Octants it also imports the compiler. A gradient that
+differs from Octants' by more than 1 % of its largest element is marked with the difference.
+The tables go to the screen and to bench/results; with ``--docs`` they also replace those of
+docs/examples.md.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "one thread": ("cpu", {"cpu_max_num_threads": 1}),
     "two threads": ("cpu", {"cpu_max_num_threads": 2}),
     "Vulkan": ("vulkan", {}),
+    "CUDA": ("cuda", {}),
 }
-"""The arch of each column group, and what `init` gets beside it."""
+"""The arch of each table, and what `init` gets beside it."""
+WITHOUT_GPU = ("one thread", "two threads", "Vulkan")  # a driver of Vulkan may run on the CPU
 TOLERANCE = 1e-2
 LIBRARIES = ("torch", "jax")
 """What some programs import while they run. The time is not that of a system, and Quadrants also
@@ -63,7 +66,7 @@ def main() -> None:
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     parser.add_argument("names", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
-    parser.add_argument("--on", nargs="+", choices=DEVICES, default=list(DEVICES))
+    parser.add_argument("--on", nargs="+", choices=DEVICES, default=WITHOUT_GPU)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help=CLOCKS)
     parser.add_argument("--seconds", type=float, default=2.0, help="for repeated calls, each")
     parser.add_argument("--patience", type=float, default=400.0, help="for a program in a system")
@@ -83,13 +86,13 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"examples-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     path.write_text(json.dumps(found, indent=1) + "\n")
-    text = "\n\n".join(
-        f"### {device[0].upper()}{device[1:]}\n\n{table(each, options.systems)}"
+    tables = {
+        f"{device[0].upper()}{device[1:]}": table(each, options.systems)
         for device, each in results.items()
-    )
-    print(text)
+    }
+    print("\n\n".join(f"### {title}\n\n{text}" for title, text in tables.items()))
     if options.docs:
-        replace_table(text, path)
+        PAGE.write_text(replace_tables(PAGE.read_text(), tables, path.name))
 
 
 def work(name: str, system: str, options: argparse.Namespace) -> None:
@@ -217,11 +220,15 @@ def cell(found: dict[str, Any], column: str) -> str:
     )
 
 
-def replace_table(text: str, path: Path) -> None:
-    """Put the table between the markers of the page."""
-    page = PAGE.read_text()
-    block = f"<!-- times -->\n{text}\n\n([numbers](../bench/results/{path.name}))\n<!-- end -->"
-    PAGE.write_text(re.sub(r"<!-- times -->.*<!-- end -->", lambda _: block, page, flags=re.DOTALL))
+def replace_tables(page: str, tables: dict[str, str], numbers: str) -> str:
+    """The page with these tables by their titles, and those of other titles that it has."""
+    before, rest = page.split("<!-- times -->\n")
+    old, after = rest.split("<!-- end -->")
+    sections = dict(part.split("\n\n", 1) for part in old.strip().split("### ") if part)
+    source = f"([numbers](../bench/results/{numbers}))"
+    sections |= {title: f"{text}\n\n{source}" for title, text in tables.items()}
+    block = "\n\n".join(f"### {title}\n\n{text.strip()}" for title, text in sections.items())
+    return f"{before}<!-- times -->\n{block}\n<!-- end -->{after}"
 
 
 if __name__ == "__main__":

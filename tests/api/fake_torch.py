@@ -18,6 +18,7 @@ class Tensor:
     """A tensor over numpy memory."""
 
     is_leaf = True
+    is_cuda = False
 
     def __init__(self, array: Any, requires_grad: bool = False, device: str = "cpu") -> None:
         self.array = np.asarray(array)

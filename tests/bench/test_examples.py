@@ -74,3 +74,14 @@ def test_the_last_report_of_a_worker_counts(
     environment = {**os.environ, "PYTHONPATH": str(BENCH)}
     found = examples.outcome([sys.executable, "-c", WORKER + more], 3, environment)
     assert found == {"first": 1.0, "gradient": 2.0, **problem}
+
+
+def test_tables_of_other_titles_stay(examples: Any) -> None:
+    page = "a\n<!-- times -->\n### One\n\n| 1 |\n\n### Two\n\n| 2 |\n<!-- end -->\nb\n"
+    page = examples.replace_tables(page, {"Two": "| 22 |", "Three": "| 3 |"}, "n.json")
+    numbers = "([numbers](../bench/results/n.json))"
+    tables = (
+        f"### One\n\n| 1 |\n\n### Two\n\n| 22 |\n\n{numbers}\n\n### Three\n\n| 3 |\n\n{numbers}"
+    )
+    assert page == f"a\n<!-- times -->\n{tables}\n<!-- end -->\nb\n"
+    assert examples.replace_tables(page, {}, "") == page

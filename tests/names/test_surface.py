@@ -6,6 +6,7 @@ Quadrants 1.3.3. Where Quadrants is installed, tests compare it with the lists.
 
 from __future__ import annotations
 
+import enum
 import fnmatch
 import functools
 import importlib.util
@@ -145,6 +146,8 @@ def fits(theirs: str, ours: Any) -> bool:
 
     `*args` with `**kwargs` are passed on there, and have names here.
     """
+    if isinstance(ours, enum.EnumMeta):
+        return True  # each version of Python describes the constructor of an enumeration otherwise
     try:
         own = inspect.signature(ours).parameters
     except (TypeError, ValueError):
