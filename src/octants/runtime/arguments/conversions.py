@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -104,31 +103,6 @@ def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
             f" of shape {array.shape} is given"
         )
     return [check_scalar(leaf, item, kind.dtype) for item in array.ravel().tolist()]
-
-
-_DATA_OFFSET = object.__basicsize__  # of the data pointer in numpy's array object
-
-
-def _address_by_interface(array: np.ndarray[Any, Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _address_by_peeking(array: np.ndarray[Any, Any]) -> int:
-    return ctypes.c_size_t.from_address(id(array) + _DATA_OFFSET).value
-
-
-def _peeking_works() -> bool:
-    samples: list[np.ndarray[Any, Any]] = [
-        np.zeros(3),
-        np.zeros((2, 2), np.int8),
-        np.arange(8.0)[2:],
-    ]
-    return all(_address_by_peeking(x) == _address_by_interface(x) for x in samples)
-
-
-numpy_address = _address_by_peeking if _peeking_works() else _address_by_interface
-"""The address of the first element of a numpy array."""
 
 
 def needs_copy(array: np.ndarray[Any, Any]) -> bool:

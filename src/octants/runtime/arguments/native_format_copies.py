@@ -13,7 +13,7 @@ import numpy as np
 
 from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.runtime.capture import refuse
-from octants.runtime.memory.host import shares_memory, view_memory
+from octants.runtime.memory.host import address_of, shares_memory, view_memory
 from octants.types.companions import Companion
 from octants.types.specialisation_signature import NdarrayHandle
 
@@ -67,8 +67,7 @@ def _native_copy(array: NumpyArray) -> NumpyArray:
 
 def identity(array: NumpyArray) -> Any:
     """A key that is equal for arrays with the same elements in the same order."""
-    start = array.__array_interface__["data"][0]
-    return start, array.shape, array.strides, array.dtype.str
+    return address_of(array), array.shape, array.strides, array.dtype
 
 
 def _check_overlaps(

@@ -29,14 +29,13 @@ from octants.runtime.arguments.conversions import (
     device_address,
     flatten,
     interface,
-    numpy_address,
     strides_of,
     torch_address,
     torch_strided_address,
     with_gradient,
 )
 from octants.runtime.device import Device
-from octants.runtime.memory.host import overlaps_itself
+from octants.runtime.memory.host import address_of, overlaps_itself
 from octants.runtime.parameter_blocks.pool import (
     STRUCTS,
     Block,
@@ -96,7 +95,7 @@ class ParameterPacking:
         self.device = device
         self.prepare = self.fetch = ""
         self.scope: dict[str, Any] = {
-            "numpy_address": numpy_address,
+            "address_of": address_of,
             "torch_address": torch_address,
             "with_gradient": with_gradient,
             "torch_strided_address": torch_strided_address,
@@ -320,7 +319,7 @@ class ParameterPacking:
         if kind == "torch":
             strided = isinstance(array.layouts[companion], Strided)
             return f"torch_{'strided_' * strided}address({value}, {companion.name})"
-        return f"numpy_address({value})"
+        return f"address_of({value})"
 
     # -- the slow path --------------------------------------------------------------------------
 
