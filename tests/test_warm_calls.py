@@ -135,9 +135,9 @@ ON_CUDA: dict[str, tuple[int, list[str]]] = {
     "a gradient": (14, [REPLAY]),
     "a gradient that records": (39, [LAUNCH]),
     "a tape around one kernel": (100, [REPLAY, REPLAY, FILL, REPLAY]),
-    "a kernel of two numpy arrays": (59, [COPY_IN, REPLAY, COPY_OUT]),
+    "a kernel of two numpy arrays": (40, [COPY_IN, REPLAY, COPY_OUT]),
     "an array from numpy": (25, [COPY_IN]),
-    "an array to numpy": (37, [COPY_OUT]),
+    "an array to numpy": (30, [COPY_OUT]),
 }
 CHAINS_ON_CUDA = {"a launch of a chain": 6, "a launch on a tape, and its reverse": 17}
 

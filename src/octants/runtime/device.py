@@ -30,6 +30,26 @@ class Allocation(Protocol):
     def nbytes(self) -> int: ...
 
 
+class StagingBuffer(Protocol):
+    """Memory of the host and of the device, `host` and `memory`, for the arrays of a launch.
+
+    One launch at a time uses it.
+    """
+
+    host: Bytes
+    memory: Allocation
+
+    def upload(self) -> None:
+        """Queue a copy of `host` to the device."""
+
+    def download(self) -> None:
+        """Wait for all launches, and copy what the launch may have written to `host`.
+
+        Raises:
+            OctantsError: a launch failed.
+        """
+
+
 class Stream(Protocol):
     """A queue of launches; launches in different streams may run concurrently."""
 
@@ -109,6 +129,13 @@ class Device(Protocol):
         Args:
             nbytes: The size in bytes.
             what: A name for the table of allocations that errors about memory show.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory.
+        """
+
+    def staging_buffer(self, nbytes: int, written: int, /) -> StagingBuffer:
+        """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
 
         Raises:
             OctantsMemoryError: the device is out of memory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,3 +114,75 @@ def test_an_array_that_is_passed_twice(fake: AddressableCuda) -> None:
         add(other, other)
     assert (one == 24).all()  # 1, 2, 7; 14, 24
     assert (other == 20).all()
+
+
+def test_the_buffer_of_an_interrupted_launch(
+    fake: AddressableCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not used again, since the copies may be under way."""
+    add, device = kernel(), qd.driver.state.device
+    check(add, *arrays(SMALL))
+    check(add, *arrays(SMALL))
+    before = fake.calls["cuMemAllocHost"]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(device, "synchronize", interrupt)
+        add(*arrays(SMALL))
+    gc.collect()
+    check(add, *arrays(SMALL))
+    assert fake.calls["cuMemAllocHost"] == before + 1
+
+
+def test_the_arrays_of_a_launch_that_fails(fake: AddressableCuda) -> None:
+    qd.init(arch=qd.cuda, log_level="error", debug=True)
+
+    @qd.kernel
+    def double(a: qd.types.ndarray(qd.f32, 1)):
+        for i in a:
+            a[i] *= 2.0
+            assert a[i] < 6.0
+
+    numbers = np.arange(4, dtype=np.float32)
+    for _ in range(3):
+        before = fake.calls["cuMemAllocHost"]
+        numbers[:] = range(4)
+        with pytest.raises(qd.OctantsAssertionError):
+            double(numbers)
+        gc.collect()
+    assert numbers.tolist() == [0, 2, 4, 6]
+    assert fake.calls["cuMemAllocHost"] == before
+
+
+def test_pinned_memory_is_reused(fake: AddressableCuda) -> None:
+    add = kernel()
+
+    def take_turns() -> int:
+        for count in range(1, 3 * _MOST_JOINED):
+            check(add, *arrays(count))
+        gc.collect()
+        return fake.calls["cuMemAllocHost"]
+
+    before = take_turns()
+    assert take_turns() == before
+
+
+def test_launches_that_write_no_array_of_the_host(fake: AddressableCuda) -> None:
+    """The host does not wait for them, so that their arrays need memory of their own."""
+    total = qd.field(qd.f32, ())
+
+    @qd.kernel
+    def add(a: qd.types.ndarray(qd.f32, 1)):
+        for i in a:
+            total[None] += a[i]
+
+    numbers = np.ones(SMALL, np.float32)
+    add(numbers)
+    fake.order.clear()
+    for value in range(2, 5):
+        numbers[:] = value
+        add(numbers)
+    assert "cuStreamQuery" not in fake.order
+    assert total[None] == 10 * SMALL

@@ -8,7 +8,6 @@ array that is passed twice is copied once.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,7 @@ _SMALL = 1 << 20  # the most bytes of a copy that is retained for the next launc
 _JOINED = 1 << 14  # the most bytes of copies that lie next to each other
 _MOST_JOINED = 8  # of these for arrays of other shapes
 _ALIGNMENT = 64
+_NUMPY = {np.ndarray}
 
 
 class DeviceArray:
@@ -128,8 +128,8 @@ class _Piece:
 class _JoinedCopies:
     """Copies next to each other in device memory, those that are written first.
 
-    They are sent from `host`, and `parts` has the elements in it, by the numbers of the arrays. The
-    kernel may write the first of them: `written`.
+    `parts` has the elements in the staging buffer that they are sent from, by the numbers of the
+    arrays. The kernel may write the first of them: `written`.
     """
 
     def __init__(self, device: Device, pieces: Sequence[_Piece]) -> None:
@@ -137,31 +137,28 @@ class _JoinedCopies:
         offsets = [0]
         for piece in order:
             offsets.append(offsets[-1] + -(-piece.nbytes // _ALIGNMENT) * _ALIGNMENT)
-        self._device, self._allocation = device, device.allocate(max(1, offsets[-1]))
-        self.host = np.zeros(offsets[-1], np.uint8)
+        count = sum(piece.is_written for piece in pieces)
+        self._buffer = buffer = device.staging_buffer(offsets[-1], offsets[count])
         self.parts: list[tuple[int, NumpyArray]] = []
         for piece, offset in zip(order, offsets, strict=False):
-            elements = self.host[offset : offset + piece.nbytes].view(piece.dtype)
+            elements = buffer.host[offset : offset + piece.nbytes].view(piece.dtype)
             self.parts.append((piece.number, elements.reshape(piece.shape)))
-            within = self._allocation, offset
+            within = buffer.memory, offset
             piece.copy = DeviceArray(device, piece.shape, piece.dtype, piece.rank, within)
-        count = sum(piece.is_written for piece in pieces)
         self.written = self.parts[:count]
-        self._written_bytes = self.host[: offsets[count]]
 
     def send(self, arrays: Sequence[NumpyArray]) -> None:
         """Copy the arrays of the host to the device."""
         for number, elements in self.parts:
             elements[...] = arrays[number]
-        if self.host.size:
-            self._device.write(self._allocation.address, self.host)
+        self._buffer.upload()
 
     def fetch(self, arrays: Sequence[NumpyArray]) -> None:
         """Copy the arrays that were written back."""
-        if not self._written_bytes.size:
+        if not self.written:
             return
         try:
-            self._device.read(self._allocation.address, self._written_bytes)
+            self._buffer.download()
         finally:  # where the read reports a failure of the launch
             for number, elements in self.written:
                 arrays[number][...] = elements
@@ -238,13 +235,16 @@ def launch_on_staging_copies(
     spare = ParameterBlockPool()
     has_structs = any(sent.leaf.path for sent in leaves)
     positions = [sent.leaf.position for sent in leaves]
+    may_be_numpy = not has_structs and not any(sent.has_gradient for sent in leaves)
 
     def launch_on_copies(
         seed: int, number: int, persistent: int, *arguments: Any
     ) -> tuple[Any, ...]:
         if captures and leaves:
             refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
-        arrays = _arrays(leaves, arguments)
+        arrays = [arguments[k] for k in positions]
+        if not may_be_numpy or {*map(type, arrays)} != _NUMPY:
+            arrays = _arrays(leaves, arguments)
         plans = device.blocks_of(spare)
         plan = _plan(leaves, arrays, device, plans)
         replaced: Sequence[Any] = arguments
@@ -292,9 +292,12 @@ def _plan(
     """The plan of an earlier launch with the same memory, which is taken, or a new one."""
     identities = tuple(map(identity, arrays))
     others = list[_Plan]()
-    with contextlib.suppress(IndexError):  # other threads take plans, too
+    try:
         while (known := plans.pop()).identities != identities:
             others.append(known)
+    except IndexError:  # also where other threads take plans
+        pass
+    else:
         plans += others
         return known
     similar = next((each for each in others if each.fits(identities)), None)

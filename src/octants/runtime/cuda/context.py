@@ -193,17 +193,17 @@ class Context:
         """Wait until an event has happened. Ctrl-C ends the wait, not the work."""
         self._wait("cuEventQuery", event)
 
-    def _wait(self, query: str, handle: int) -> None:
+    def _wait(self, name: str, handle: int) -> None:
+        if self.lost is not None:
+            raise self.lost.at(None)
+        query = getattr(self.library, name)
         start = time.perf_counter()
-        while True:
-            status = self.status(query, handle)
-            if status == cuda.SUCCESS:
-                return
-            if status != cuda.NOT_READY:
-                raise self.error(query, status)
+        while (status := query(handle)) == cuda.NOT_READY:
             waited = time.perf_counter() - start
             if waited > _PATIENCE:
                 time.sleep(min(waited / 50, _MOST_SLEEP))
+        if status:
+            raise self.error(name, status)
 
     def ordinal_of(self, address: int) -> int | None:
         """The ordinal of the GPU whose memory is at an address; None if it is unknown."""

@@ -31,8 +31,9 @@ from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
+from octants.runtime.cuda.staging_buffer import PinnedStagingBuffer
 from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
-from octants.runtime.device import Bytes
+from octants.runtime.device import Bytes, StagingBuffer
 from octants.runtime.gpu.device import POOL, STAGING
 from octants.runtime.memory.strided_copy import copy_rows
 
@@ -75,6 +76,15 @@ class CudaDevice(LaunchContext):
     def pools(self) -> dict[str, int]:
         """The bytes that pools and staging buffers retain; see `GpuDevice.pools`."""
         return {POOL: self.memory.pooled_bytes(), STAGING: self.staging.nbytes}
+
+    def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
+        """Allocate a staging buffer; see `runtime.device.Device.staging_buffer`.
+
+        If no launch writes to it, the host does not wait for its launches.
+        """
+        if not written:
+            return super().staging_buffer(nbytes, written)
+        return PinnedStagingBuffer(self, nbytes, written)
 
     def read(self, address: int, into: Bytes) -> None:
         """Wait for all launches, and copy device memory to the host.

@@ -150,7 +150,8 @@ class LaunchContext(GpuDevice):
             self.pending.add(error)
         self.confirm_record_buffers()
         self.messages.deliver()
-        self._unload()
+        if self._dropped_modules or self.dropped_graphs:
+            self._unload()
 
     def _before_free(self) -> None:
         """Make the default stream wait for everything that may use memory about to be freed."""
@@ -158,8 +159,6 @@ class LaunchContext(GpuDevice):
         self.streams.gather()
 
     def _unload(self) -> None:
-        if not (self._dropped_modules or self.dropped_graphs):
-            return
         with self.context.active():
             while self.dropped_graphs:
                 graph, launched = self.dropped_graphs.popleft()

@@ -409,12 +409,19 @@ class Streams:
         if self.is_busy:
             self.leave(self.current.stream)
             self.settle()
-        with self.context.active():
-            for stream in self.all():
-                if not stream.is_foreign:
-                    self.context.wait_for_stream(stream.handle)
-            if self.dropped or self.dropped_events:
-                self._destroy_dropped()
+        context = self.context
+        if self._others or self.dropped or self.dropped_events or not context.is_current():
+            with context.active():
+                self._wait_for_each()
+        else:
+            context.wait_for_stream(DEFAULT_STREAM)
+
+    def _wait_for_each(self) -> None:
+        for stream in self.all():
+            if not stream.is_foreign:
+                self.context.wait_for_stream(stream.handle)
+        if self.dropped or self.dropped_events:
+            self._destroy_dropped()
 
     def close(self) -> None:
         """Destroy all streams of Octants."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from ctypes import byref, c_void_p
 
@@ -105,13 +106,22 @@ class PinnedStaging:
         self.lock = threading.Lock()
         self.copies = Staging(make, LARGE)
         self.ring = PinnedRing(context)
-        self.small: list[PinnedMemory] = []
-        """Free buffers of `SMALL` bytes."""
+        self.free: defaultdict[int, list[PinnedMemory]] = defaultdict(list)
+        """Free buffers for small copies, by their sizes in bytes."""
+        self._context = context
+
+    def take(self, nbytes: int) -> PinnedMemory:
+        """A buffer of ``nbytes``, which the caller adds to those in `free` afterwards."""
+        try:
+            return self.free[nbytes].pop()
+        except IndexError:
+            return PinnedMemory(self._context, nbytes)
 
     @property
     def nbytes(self) -> int:
         """The size of all buffers, in bytes."""
-        return self.copies.nbytes + SMALL * len(self.small)
+        small = sum(size * len(free) for size, free in list(self.free.items()))
+        return self.copies.nbytes + small
 
 
 class Transfers:
@@ -161,11 +171,8 @@ class Transfers:
         self, addresses: list[int], into: Bytes, size: int, wait: Callable[[], None] | None
     ) -> None:
         """Read ``size`` bytes at each address, at most `SMALL` together."""
-        context, free = self._context, self._staging.small
-        try:
-            pinned = free.pop()
-        except IndexError:
-            pinned = PinnedMemory(context, SMALL)
+        context, staging = self._context, self._staging
+        pinned = staging.take(SMALL)
         target = pinned.address
         for address in addresses:
             context.call_here("cuMemcpyDtoHAsync", target, address, size, self._stream)
@@ -176,7 +183,7 @@ class Transfers:
             with context.active():
                 context.wait_for_stream(self._stream)
         ctypes.memmove(address_of(into), pinned.address, into.nbytes)
-        free.append(pinned)  # after an interrupted wait the copy may be under way
+        staging.free[SMALL].append(pinned)  # after an interrupted wait the copy may be under way
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Queue a copy within the GPU."""

@@ -10,12 +10,13 @@ from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError, OctantsRuntimeError
 from octants.runtime.capture import noted, thread_capture
-from octants.runtime.device import Allocation, Bytes
+from octants.runtime.device import Allocation, Bytes, StagingBuffer
 from octants.runtime.gpu.driver import Queue
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.launch_timers import SynchronisedTimer, Timer
 from octants.runtime.memory.fill import set_elements
+from octants.runtime.memory.staging_buffer import PageableStagingBuffer
 from octants.runtime.memory.versions import Versions
 from octants.runtime.reports.pending_errors import Pending
 
@@ -94,6 +95,22 @@ class GpuDevice:
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation
+
+    def read(self, address: int, into: Bytes) -> None:
+        """Wait for all launches, and copy device memory to the host.
+
+        Raises:
+            OctantsError: a launch failed.
+        """
+        raise NotImplementedError
+
+    def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
+        """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
+
+        Raises:
+            OctantsMemoryError: the device is out of memory.
+        """
+        return PageableStagingBuffer(self, nbytes, written)
 
     @noted
     def write(self, address: int, values: Bytes) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import noted, thread_capture
+from octants.runtime.device import StagingBuffer
 from octants.runtime.memory.fill import set_elements
+from octants.runtime.memory.staging_buffer import PageableStagingBuffer
 
 ALIGNMENT = 64
 _MOST_WORK = 10_000
@@ -61,6 +63,14 @@ class HostMemory:
         if capture is not None:
             capture.allocated(self.clear, allocation)
         return allocation
+
+    def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
+        """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
+
+        Raises:
+            OctantsMemoryError: the system is out of memory.
+        """
+        return PageableStagingBuffer(self, nbytes, written)
 
     def read(self, address: int, into: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         """Copy memory to the host."""

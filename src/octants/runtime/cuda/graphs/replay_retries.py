@@ -130,6 +130,8 @@ class Replays:
         Raises:
             OctantsRuntimeError: one was: memory was changed by an untracked write.
         """
+        if not self._proved:
+            return
         with self._lock:
             if self._proved and self._read()[0]:
                 self._clear_number()

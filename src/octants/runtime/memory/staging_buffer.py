@@ -1,0 +1,39 @@
+"""A staging buffer for any device: numpy's memory on the host, copied by the device's methods."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from octants.runtime.device import Allocation, Bytes
+
+
+class Copies(Protocol):
+    """The methods of a `runtime.device.Device` that a staging buffer uses."""
+
+    def allocate(self, nbytes: int, what: str = "", /) -> Allocation: ...
+
+    def read(self, address: int, into: Bytes) -> None: ...
+
+    def write(self, address: int, values: Bytes) -> None: ...
+
+
+class PageableStagingBuffer:
+    """Implements `runtime.device.StagingBuffer`."""
+
+    def __init__(self, device: Copies, nbytes: int, written: int) -> None:
+        self._device = device
+        self.memory = device.allocate(max(1, nbytes))
+        self.host: Bytes = np.zeros(nbytes, np.uint8)
+        self._written: Bytes = self.host[:written]
+
+    def upload(self) -> None:
+        """Queue a copy of `host` to the device."""
+        if self.host.size:
+            self._device.write(self.memory.address, self.host)
+
+    def download(self) -> None:
+        """Wait for all launches, and copy what the launch may have written to `host`."""
+        if self._written.size:
+            self._device.read(self.memory.address, self._written)
