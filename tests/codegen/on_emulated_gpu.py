@@ -48,30 +48,40 @@ class AddressableCuda(FakeCuda):
 
 
 class EmulatedCode:
-    """Artifacts for the CPU as those of a fake GPU, whose kernels run them thread by thread."""
+    """Artifacts for the CPU as those of a fake GPU, whose kernels run them thread by thread.
 
-    def __init__(self, fake: FakeCuda) -> None:
-        self._fake = fake
+    Kernels take the address of the parameter block; the block itself if it is passed ``by_value``,
+    as on GPUs of NVIDIA.
+    """
+
+    def __init__(self, fake: FakeCuda, *, by_value: bool = False) -> None:
+        self._fake, self._by_value = fake, by_value
         self._numbers = itertools.count()
 
     def adopt(self, artifact: Artifact) -> Artifact:
         """The artifact that the fake GPU can load."""
         names = [dispatch.entry for dispatch in artifact.dispatches]
         library = native.link(artifact.code, names, native.implied_symbols())
-        dispatches = []
+        dispatches, size, metadata = [], 8, artifact.metadata
+        if self._by_value:
+            size = 8 * len(artifact.parameters.slots)
+            metadata = tuple(each for each in metadata if each[0] != "parameters")
         for dispatch in artifact.dispatches:
             unique = f"{dispatch.entry}_{next(self._numbers)}"
             run = functools.partial(_run_threads, library, dispatch.entry)
             self._fake.kernels[unique] = run
             dispatches.append(dataclasses.replace(dispatch, entry=unique))
-        code = "".join(f"entry {each.entry} 8\n" for each in dispatches)  # a block's address
-        return dataclasses.replace(artifact, code=code.encode(), dispatches=tuple(dispatches))
+        code = "".join(f"entry {each.entry} {size}\n" for each in dispatches).encode()
+        return dataclasses.replace(
+            artifact, code=code, dispatches=tuple(dispatches), metadata=metadata
+        )
 
 
 def _run_threads(library: Any, name: str, call: Call) -> None:
     entry = _Entry(library[name])
     words = (ctypes.c_int64 * len(call.launch))(*call.launch)
-    (block,) = call.slots.tolist()
+    slots = np.array(call.slots)
+    block = int(slots[0]) if len(slots) == 1 else slots.ctypes.data
     for thread in range(call.threads):
         entry(block, ctypes.addressof(words), thread, call.threads)
 
@@ -90,10 +100,10 @@ class OnEmulatedGpu(OnGpu):
 
 
 @contextlib.contextmanager
-def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
+def emulated_gpu(*, by_value: bool = False, **facts: Any) -> Iterator[AddressableCuda]:
     """Lets ``init(arch=cuda)`` start on a fake GPU; no code is kept on disk meanwhile."""
     fake = AddressableCuda(**facts)
-    code, library = EmulatedCode(fake), fake.library()
+    code, library = EmulatedCode(fake, by_value=by_value), fake.library()
 
     def begin_compile(_: CudaBackend, module: Module, chosen: Options) -> Making:
         options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}

@@ -9,14 +9,14 @@ import pytest
 from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.cuda.fast_launcher import _MOST_GRAPHS, _OWN_GRAPHS, _SAME
+from octants.runtime.cuda.fast_launcher import _OWN_GRAPHS, MOST_GRAPHS, SAME
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import INVALID_CONTEXT
 from tests.runtime.cuda.fake_cuda import FakeCuda
 from tests.runtime.cuda.kernels import Block, artifact, read
 from tests.runtime.cuda.test_device import add_one
 
-MANY = _SAME + 10
+MANY = SAME + 10
 
 
 def adder(fake: FakeCuda, device: CudaDevice, **more: object) -> CudaKernel:
@@ -119,7 +119,7 @@ def test_arguments_in_turns(fake: FakeCuda, device: CudaDevice) -> None:
         block.slots[3] = y.address if turn % 2 else x.address
         kernel.launch(block.address)
     assert fake.calls["cuGraphCreate"] == 2
-    assert fake.calls["cuGraphLaunch"] == 2 * (MANY - _SAME)
+    assert fake.calls["cuGraphLaunch"] == 2 * (MANY - SAME)
     assert read(device, x.address, 10) == read(device, y.address, 10) == [2 * MANY] * 10
 
 
@@ -143,7 +143,7 @@ def test_graphs_that_do_not_last_are_made_more_seldom(fake: FakeCuda, device: Cu
     assert fake.calls["cuGraphCreate"] == _OWN_GRAPHS
     assert device.replayed_graphs == 0
     assert list(read(device, x.address, 10)) == [2 * MANY * (10 - k) for k in range(10)]
-    for _ in range(_SAME):
+    for _ in range(SAME):
         kernel.launch(block.address)
     assert fake.calls["cuGraphCreate"] == _OWN_GRAPHS + 1
 
@@ -151,7 +151,7 @@ def test_graphs_that_do_not_last_are_made_more_seldom(fake: FakeCuda, device: Cu
 def test_there_are_not_too_many_graphs(fake: FakeCuda, device: CudaDevice) -> None:
     kernel, x = adder(fake, device), device.allocate(80)
     block = Block(x.address, 10)
-    device.replayed_graphs = _MOST_GRAPHS
+    device.replayed_graphs = MOST_GRAPHS
     for _ in range(MANY):
         kernel.launch(block.address)
     assert fake.calls["cuGraphCreate"] == 0

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.runtime.cuda.fast_launcher import _SAME
+from octants.runtime.cuda.fast_launcher import SAME
 from tests.runtime.cuda.test_interop_on_gpu import COUNT, add, slowly_add
 from tests.runtime.cuda.test_on_gpu import _has_gpu
 
 pytestmark = pytest.mark.skipif(not _has_gpu(), reason="there is no NVIDIA GPU")
-MANY = _SAME + 20
+MANY = SAME + 20
 
 
 @pytest.fixture(autouse=True)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.runtime.cuda.fast_launcher import SAME
 from octants.runtime.gpu.record_buffer_growth import Recording
-from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 
 ITEMS = 40
 
 
 @pytest.fixture(autouse=True)
-def gpu() -> Iterator[None]:
-    with emulated_gpu():
+def gpu() -> Iterator[AddressableCuda]:
+    with emulated_gpu(by_value=True) as fake:
         qd.init(arch=qd.cuda, log_level="error")
-        yield
+        yield fake
 
 
 class Powers:
@@ -128,3 +129,100 @@ def test_streams(again: list[bool]) -> None:
     qd.sync()
     assert not again[-1]
     powers.check(30)
+
+
+def warmed(gpu: AddressableCuda, count: int) -> Powers:
+    """Powers whose gradient is replayed as a graph."""
+    powers = Powers()
+    powers.count.fill(count)
+    for _ in range(SAME + 4):
+        powers.run.grad(0)
+    powers.check(count)
+    gpu.order.clear()
+    powers.run.grad(0)
+    assert "cuGraphLaunch" in gpu.order
+    assert "cuLaunchKernelEx" not in gpu.order
+    return powers
+
+
+def check_longer_loops(powers: Powers) -> None:
+    for count in (300, 2, 300):
+        powers.count.fill(count)
+        powers.check(count)
+
+
+def check_other_bounds(powers: Powers) -> None:
+    for first in (7, 0, 30, 0):
+        powers.check(20, first)
+
+
+def check_freed_buffers(powers: Powers) -> None:
+    qd.driver.state.device.free_record_buffers()
+    occupied = [qd.ndarray(qd.f32, 10_000) for _ in range(3)]
+    for array in occupied:
+        array.fill(1)
+    powers.check(20)
+    assert all((array.to_numpy() == 1).all() for array in occupied)
+
+
+def check_other_kernels(powers: Powers) -> None:
+    large = Powers()
+    for count in (2000, 5000):
+        large.count.fill(count)
+        large.run.grad(0)
+        powers.check(20)
+
+
+def check_streams(powers: Powers) -> None:
+    stream = qd.create_stream()
+    powers.x.grad.fill(0)
+    powers.y.grad.fill(1)
+    powers.run.grad(0, qd_stream=stream)
+    qd.sync()
+    once = powers.x.grad.to_numpy()
+    powers.check(20)
+    assert np.array_equal(once, powers.x.grad.to_numpy())
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_longer_loops,
+        check_other_bounds,
+        check_freed_buffers,
+        check_other_kernels,
+        check_streams,
+    ],
+)
+def test_a_replay_ends_with_a_change(gpu: AddressableCuda, check: Callable[[Powers], None]) -> None:
+    powers = warmed(gpu, 20)
+    check(powers)
+    powers.count.fill(20)
+    for _ in range(SAME + 4):
+        powers.run.grad(0)
+    gpu.order.clear()
+    powers.check(20)
+    assert "cuLaunchKernelEx" not in gpu.order
+
+
+def test_random_numbers_are_not_replayed(gpu: AddressableCuda) -> None:
+    x = qd.field(qd.f32, ITEMS, needs_grad=True)
+    y = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def run():
+        for i in x:
+            v = x[i]
+            for _ in range(3 + i % 2):
+                v = qd.sin(v) * (1.0 + qd.random())
+            y[None] += v
+
+    found = set()
+    x.fill(1.0)
+    for _ in range(SAME + 20):
+        x.grad.fill(0)
+        y.grad.fill(1)
+        run()
+        run.grad()
+        found.add(float(x.grad[0]))
+    assert len(found) == SAME + 20

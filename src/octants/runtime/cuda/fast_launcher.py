@@ -22,15 +22,15 @@ from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
 
-_SYSTEM_BYTES = 8 * len(SYSTEM)
-_SAME = 64
+SYSTEM_BYTES = 8 * len(SYSTEM)
+SAME = 64
 """Launches with the same arguments before a graph is made: making one costs what fifty replays
 save. After `_OWN_GRAPHS` graphs that are no longer used, the next one is made later.
 """
 _MOST_SAME = 1024
 _COUNTED = 16  # argument lists whose launches are counted at a time
 _OWN_GRAPHS = 4  # graphs of one launcher: programs swap two arrays, or rotate three
-_MOST_GRAPHS = 256
+MOST_GRAPHS = 256
 
 
 class _Launches:
@@ -57,7 +57,7 @@ class _Launches:
         self._read_bounds = bounds_reader(bounds, slots) or _no_bounds
         self._bounds: tuple[int, ...] | None = None
         self._counts: dict[bytes, int] = {}
-        self._awaited = _SAME
+        self._awaited = SAME
         self._graphs: list[DriverGraph] = []
         # Random numbers depend on the number of the launch, which is not among the arguments.
         self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_concurrent_groups)
@@ -87,7 +87,7 @@ class _Launches:
             self.replayed.clear()
             self._graphs.clear()
             self._awaited = min(2 * self._awaited, _MOST_SAME)
-        elif self._machine.replayed_graphs < _MOST_GRAPHS:
+        elif self._machine.replayed_graphs < MOST_GRAPHS:
             with contextlib.suppress(OctantsError):  # then it is launched as before
                 steps = [step for step in self.frame.steps if not step.is_empty]
                 graph = graph_of(self._machine, steps, is_counted=True)
@@ -152,7 +152,7 @@ def make_launcher(
         view: The bytes of the block, which one launch at a time uses.
     """
     own = _Launches(machine, artifact, frame, view, slots)
-    arguments: Any = view[_SYSTEM_BYTES:]
+    arguments: Any = view[SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
     replayed, prepare, has_concurrent_groups = own.replayed, own.prepare, own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions

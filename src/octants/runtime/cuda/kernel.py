@@ -1,7 +1,7 @@
 """Loaded kernels on CUDA, and their launches.
 
 Most kernels need neither messages, nor record buffers, nor bounds computed on the device;
-`fast_launcher` launches those.
+`fast_launcher` launches those. `recording_launcher` launches those that need record buffers only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from octants.runtime.cuda.fast_launcher import make_launcher
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
+from octants.runtime.cuda.recording_launcher import make_recording_launcher
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
@@ -41,8 +42,13 @@ class CudaKernel(GpuKernel):
         self._frames: list[LaunchState] = []
         computed = any(action.is_computed for action in actions)
         by_pointer = bool(parameter_bytes(artifact))
+        grouped = any(action.dispatch.group for action in actions)
         self._is_simple = self.allows_fast_launch and not computed
-        self.launch = self._fast_launch() if self._is_simple and not by_pointer else self._launch
+        self.launch = self._launch
+        if self._is_simple and not by_pointer:
+            self.launch = self._launch_by(self._fast_launcher)
+        elif not (artifact.messages or computed or by_pointer or grouped):
+            self.launch = self._launch_by(self._recording_launcher)
 
     def _record(self, action: Action) -> Recording:
         machine = self._machine
@@ -62,10 +68,9 @@ class CudaKernel(GpuKernel):
 
     # -- launches -------------------------------------------------------------------------------
 
-    def _fast_launch(self) -> Callable[[int], None]:
-        """The launch of a kernel with a fast launcher for each parameter block."""
+    def _launch_by(self, make: Callable[[int], Callable[[], None]]) -> Callable[[int], None]:
+        """The launch of a kernel with a launcher for each parameter block."""
         launchers: dict[int, Callable[[], None]] = {}
-        make = self._launcher
 
         def launch(block: int) -> None:
             launcher = launchers.get(block)
@@ -77,12 +82,18 @@ class CudaKernel(GpuKernel):
 
         return launch
 
-    def _launcher(self, block: int) -> Callable[[], None]:
+    def _fast_launcher(self, block: int) -> Callable[[], None]:
         """Make the fast launcher for a parameter block, which one launch at a time uses."""
         frame, view = self._make_frame(), self.slots.view(block)
         frame.move(self._machine.streams.default)
         frame.take(block)
         return make_launcher(self._machine, self.artifact, frame, view, self.slots)
+
+    def _recording_launcher(self, block: int) -> Callable[[], None]:
+        """Make the launcher with record buffers for a parameter block."""
+        frame = self._make_frame()
+        frame.move(self._machine.streams.default)
+        return make_recording_launcher(self._machine, self, frame, block, self._queue)
 
     def as_graph(self) -> Callable[[int], None]:
         """The launch as one driver graph; `launch` where that is slower or impossible."""
@@ -123,22 +134,27 @@ class CudaKernel(GpuKernel):
 
     def _launch(self, block: int) -> None:
         """Launch a kernel of any kind."""
-        if not self.artifact.messages:
-            self._queue(block)
-            return
-        with self._machine.in_order():
-            buffer = self._machine.messages.take(self.artifact)
-        ctypes.c_uint64.from_address(block).value = buffer.memory.address
-        try:
-            self._queue(block)
-        finally:
-            self._machine.messages.put(self.artifact, buffer)
-
-    def _queue(self, block: int) -> None:
         try:
             frame = self._frames.pop()
         except IndexError:
             frame = self._make_frame()
+        if self.artifact.messages:
+            self._queue_with_messages(frame, block)
+        else:
+            self._queue(frame, block)
+        self._frames.append(frame)
+
+    def _queue_with_messages(self, frame: LaunchState, block: int) -> None:
+        with self._machine.in_order():
+            buffer = self._machine.messages.take(self.artifact)
+        ctypes.c_uint64.from_address(block).value = buffer.memory.address
+        try:
+            self._queue(frame, block)
+        finally:
+            self._machine.messages.put(self.artifact, buffer)
+
+    def _queue(self, frame: LaunchState, block: int) -> None:
+        """Queue a launch with the state of launches that it may use."""
         with self._machine.context.active():
             streams = self._machine.streams
             stream = streams.default
@@ -157,4 +173,3 @@ class CudaKernel(GpuKernel):
                 self.run(step, slots)
             if streams.is_busy:
                 streams.release()
-        self._frames.append(frame)

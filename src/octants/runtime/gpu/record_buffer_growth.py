@@ -31,7 +31,6 @@ threads, and running out of that is an error at once.
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,17 +123,14 @@ class Known:
 class Repeat:
     """The launch that a prepared dispatch has the words of, with the capacity of an earlier one.
 
-    A launch with the same `bounds`, `inputs` and `versions`, while the `heap` and the failure
-    `report` are at the same addresses, runs with the same words.
+    A launch with the same `bounds`, `inputs` and `versions`, while record buffers have the same
+    `layout`, runs with the same words.
     """
 
-    buffers: weakref.ref[DeviceRecordBuffers]
     bounds: Bounds
     inputs: Any
     versions: tuple[int, ...]
-    heap: int
-    heap_bytes: int
-    report: int
+    layout: object
     quota: Quota
 
 
@@ -201,21 +197,29 @@ class Recording:
     ) -> bool:
         """Run the dispatch with the words that it has, if the last launch was like this one."""
         last: Repeat | None = step.repeat
-        if last is None or last.bounds != (lower, upper) or last.buffers() is not buffers:
-            return False
         if (
-            last.inputs != self._read_inputs(slots)
-            or last.versions != self._current(self._needs, slots)
-            or last.heap != buffers.address
-            or last.heap_bytes > buffers.nbytes
-            or last.report != buffers.clean_report(upper - lower)
+            last is None
+            or last.bounds != (lower, upper)
+            or last.inputs != self._read_inputs(slots)
+            or not self.repeats(last, buffers, slots)
         ):
             return False
         step.launch_as(last.quota.blocks, last.quota.block)
+        self.repeated(last, buffers)
+        return True
+
+    def repeats(self, last: Repeat, buffers: DeviceRecordBuffers, slots: Sequence[int]) -> bool:
+        """Whether a launch with the bounds and inputs of an earlier one may have its words.
+
+        The caller holds the lock of the record buffers.
+        """
+        return buffers.is_ready(last.layout) and last.versions == self._current(self._needs, slots)
+
+    def repeated(self, last: Repeat, buffers: DeviceRecordBuffers) -> None:
+        """Register a queued launch with the words of an earlier one."""
         if last.versions:
             buffers.trust(self._artifact.kernel or self._artifact.name)
         self.last = [last.quota]
-        return True
 
     def _parts(self, lower: int, upper: int) -> list[Bounds]:
         """The bounds of the launches that the work items are split into."""
@@ -258,18 +262,8 @@ class Recording:
         if known is not None and known.versions != versions:
             known = None
         if known is not None and self._run_known(step, lower, upper, buffers, known):
-            quota, report = self.last[-1], step.words[abi.LAUNCH_FAILURES // 8]
-            inputs, heap = self._read_inputs(slots), buffers.address
-            step.repeat = Repeat(
-                weakref.ref(buffers),
-                (lower, upper),
-                inputs,
-                known.versions,
-                heap,
-                quota.nbytes,
-                report,
-                quota,
-            )
+            inputs, quota = self._read_inputs(slots), self.last[-1]
+            step.repeat = Repeat((lower, upper), inputs, known.versions, buffers.layout, quota)
             return
         quota = self._run_some(step, lower, upper, buffers)
         if versions is not None:

@@ -33,6 +33,12 @@ class DeviceRecordBuffers:
         self._report: Allocation | None = None
         self._is_clean = False
         self._trusted = ""
+        self.layout = object()
+        """Another object after each change of the addresses of the heap and the failure report."""
+
+    def is_ready(self, layout: object) -> bool:
+        """Whether addresses are those of an earlier `layout`, and the failure report is zero."""
+        return self.layout is layout and self._is_clean
 
     @property
     def address(self) -> int:
@@ -57,6 +63,7 @@ class DeviceRecordBuffers:
             return False
         generous = max(nbytes, min(2 * self.nbytes, self._limit))
         self._heap = None  # free the old heap first
+        self.layout = object()
         for size in dict.fromkeys((generous, nbytes)):
             try:
                 self._heap = self._memory.allocate(size, "record buffers")
@@ -69,6 +76,7 @@ class DeviceRecordBuffers:
         """Free the heap, unless a launch is using it."""
         if self.lock.acquire(blocking=False):
             self._heap = None
+            self.layout = object()
             if not self._trusted:
                 self._report = None
             self.lock.release()
@@ -90,6 +98,7 @@ class DeviceRecordBuffers:
         if self._report is None or self._report.nbytes < nbytes:
             self.confirm()
             self._report = None
+            self.layout = object()
             self._report = self._memory.allocate(nbytes, "failed work items")
             self._is_clean = False
         if not self._is_clean:

@@ -1,0 +1,107 @@
+"""Launches kernels with record buffers; one that repeats is replayed as a driver graph.
+
+A graph has the arguments and the launch words of the launches that it is made from. So it is
+replayed while the arguments, the versions of memory that sizes depend on, and the addresses of the
+record buffers are the same (`gpu.record_buffer_growth.Repeat`). All other launches go to ``queue``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME, SYSTEM_BYTES
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
+from octants.runtime.cuda.launch_state import LaunchState
+from octants.runtime.gpu.kernel import GpuKernel
+from octants.runtime.gpu.record_buffer_growth import Recording, Repeat
+
+if TYPE_CHECKING:
+    from octants.runtime.cuda.launch_context import LaunchContext
+
+
+class _Replay:
+    """The graph of the last launches with one parameter block, once they have repeated enough."""
+
+    def __init__(self, machine: LaunchContext, kernel: GpuKernel, frame: LaunchState) -> None:
+        self.arguments = b""
+        self.graph: DriverGraph | None = None
+        self.repeats: list[tuple[Recording, Repeat]] = []
+        self.slots: tuple[int, ...] = ()
+        self._machine, self._kernel, self._frame = machine, kernel, frame
+        self._count = 0
+        self._may_repeat = "draws" not in dict(kernel.artifact.metadata)
+
+    def note(self, arguments: bytes, block: int) -> None:
+        """Count a launch that was queued; make its graph if it has repeated enough."""
+        self.graph = None
+        self._count = self._count + 1 if arguments == self.arguments else 1
+        self.arguments = arguments
+        if self._count == SAME and self._may_repeat:
+            self._count = 0
+            self._make_graph(block)
+
+    def _make_graph(self, block: int) -> None:
+        steps = [step for step in self._frame.steps if not step.is_empty]
+        self.repeats = []
+        for step in steps:
+            if step.action.recording is not None:
+                last: Repeat | None = step.repeat
+                if last is None or last.bounds != (step.known or (0, 1)):
+                    return
+                self.repeats.append((step.action.recording, last))
+        if self._machine.replayed_graphs < MOST_GRAPHS:
+            self.slots = self._kernel.slots_at(block)
+            with contextlib.suppress(OctantsError):  # then it is launched as before
+                self.graph = graph_of(self._machine, steps, is_counted=True)
+
+
+def make_recording_launcher(
+    machine: LaunchContext,
+    kernel: GpuKernel,
+    frame: LaunchState,
+    block: int,
+    queue: Callable[[LaunchState, int], None],
+) -> Callable[[], None]:
+    """Make the function that launches a kernel with one parameter block.
+
+    Args:
+        machine: The GPU.
+        kernel: The kernel, which computes no bounds and has no messages.
+        frame: The state of the launches with this block, of which there is one at a time.
+        block: The address of the block.
+        queue: Queues a launch in any stream, with any sizes of record buffers.
+    """
+    own = _Replay(machine, kernel, frame)
+    view = kernel.slots.view(block)
+    arguments: Any = view[SYSTEM_BYTES:]
+    streams, context, versions = machine.streams, machine.context, machine.versions
+    default, note, name = streams.default, context.launched.append, kernel.name
+    watches, report = versions.watches, versions.reporter(kernel.artifact.writes, kernel.slots)
+    buffers = machine.record_buffers_of(default)
+
+    def launch() -> None:
+        given = bytes(arguments)
+        if streams.is_busy or frame.stream is not default:
+            queue(frame, block)
+            return
+        graph = own.graph
+        if graph is not None and given == own.arguments:
+            if watches:
+                report(view)
+            with buffers.lock:
+                for recording, last in own.repeats:
+                    if not recording.repeats(last, buffers, own.slots):
+                        break
+                else:
+                    note(name)
+                    graph.launch_here(0)
+                    for recording, last in own.repeats:
+                        recording.repeated(last, buffers)
+                    return
+        queue(frame, block)
+        own.note(given, block)
+
+    return launch
