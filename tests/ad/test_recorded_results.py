@@ -55,6 +55,48 @@ def only_sometimes(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
         y[i] = v
 
 
+@qd.kernel
+def of_the_counter(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for j in range(n[i]):
+            for k in range(2, j):
+                v = 0.2 * x[i] + qd.exp(0.01 * k - v)
+        y[i] = v
+
+
+@qd.kernel
+def of_loads(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v, k = x[i], 0
+        while k < n[i] and v < 3.0:
+            v = 0.1 + qd.tanh(v - x[(i + k) % 11])
+            k += 2
+        y[i] = v
+
+
+@qd.kernel
+def of_two_carried(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v, w = x[i], 0.1
+        for _ in range(n[i]):
+            v = qd.tanh(v + 0.3 * w)
+            w = 0.5 * w + 0.1
+        y[i] = v
+
+
+@qd.kernel
+def behind_a_loop(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+    for i in range(x.shape[0]):
+        v = x[i]
+        for _ in range(n[i]):
+            s = 0.0
+            for k in range(3):
+                s += 0.1 * k * x[i]
+            v = qd.tanh(v - s)
+        y[i] = v
+
+
 def arrays() -> tuple[Any, Any, Any]:
     x, y = (qd.ndarray(qd.f64, shape=11, needs_grad=True) for _ in range(2))
     n = qd.ndarray(qd.i32, shape=11)
@@ -65,7 +107,19 @@ def arrays() -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("budget", [0, 300])
 @pytest.mark.parametrize("simd", ["always", "never"])
-@pytest.mark.parametrize("kernel", [decay, nested, two_functions, only_sometimes])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        decay,
+        nested,
+        two_functions,
+        only_sometimes,
+        of_the_counter,
+        of_loads,
+        of_two_carried,
+        behind_a_loop,
+    ],
+)
 def test_gradients(kernel: Any, simd: str, budget: int) -> None:
     qd.init(arch=qd.cpu, default_fp=qd.f64, simd=simd, ad_stack_budget_bytes=budget)
     x, y, n = arrays()
@@ -82,6 +136,21 @@ def test_a_result_is_recorded_instead_of_what_it_is_made_from() -> None:
     assert iteration_bytes(decay, x, y, n) == [8]
     (loop,) = decay.grad.explain(x, y, n).loops
     assert [slot.name for slot in loop.slots] == ["exp(mul(v))"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [
+        (of_the_counter, ["exp(fma(-v))"]),
+        (of_loads, ["tanh(sub(v))"]),
+        (of_two_carried, ["tanh(fma(w))"]),
+    ],
+)
+def test_other_values_of_the_iteration_take_part(kernel: Any, names: list[str]) -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    x, y, n = arrays()
+    *_, loop = kernel.grad.explain(x, y, n).loops
+    assert [slot.name for slot in loop.slots if slot.name.startswith(("exp", "tanh"))] == names
 
 
 @pytest.mark.parametrize("kernel", [two_functions, only_sometimes])

@@ -29,8 +29,8 @@ The kinds are those of `analyse.Analysis.later_writes`, and "shared".
 class PrimalMemory:
     """Emits the copies, and reports what they read.
 
-    `arrays` maps primal arrays to those of the reverse kernel. ``log`` is the record of logged
-    reads.
+    `arrays` maps primal arrays to those of the reverse kernel, `origins` the copies of scalar
+    operations to these. ``log`` is the record of logged reads.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class PrimalMemory:
     ) -> None:
         self.arrays = arrays
         self.component_reads: dict[Operation, list[Operation]] = {}
+        self.origins: dict[Operation, Operation] = {}
         self._builder = builder
         self._facts = facts
         self._values = values
@@ -81,6 +82,7 @@ class PrimalMemory:
             new.array = self.arrays[new.array]
         if isinstance(op, ops.Extract):
             self.component_reads.setdefault(op, []).append(new)
+        self.origins[new] = op
         values.bind_all(op.results, self._builder.append(new).results)
 
     def read(self, op: Any, kind: str) -> Value:

@@ -54,7 +54,9 @@ After::
 A loop records what it carries. If a function of such a value is its only use in the backward sweep,
 and every sweep that records computes that function, too, the result is recorded instead: the record
 has the same size, and the backward sweep computes less. A composition such as exp(-2 v), of one
-value and constants, counts as one function. `simplify` removes the redundant operations.
+value and constants, counts as one function. So does one with other values of the iteration, such as
+sin(v + k), if the sweeps and the replay of the iteration all copy it from one primal operation.
+`simplify` removes the redundant operations.
 
 What an inner loop results in may have been recorded with the loop around it (`stored_loops`), or
 else be computed again: what is popped is then the result of the first branch of an if. The other
@@ -66,8 +68,9 @@ their work if the cosine is for a derivative only.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import field
+from types import MappingProxyType
 
 from octants.ir import ops
 from octants.ir.core import (
@@ -91,6 +94,9 @@ _CHEAP = {
 }
 """Functions that cost no more than recording their results saves."""
 
+_OF_PUSHES = (ops.RecordPush, ops.If, ops.Yield)
+"""Operations that push records, and the ifs around them."""
+
 Chain = list[Operation]
 """Operations, each of which computes the operand of the next."""
 
@@ -98,15 +104,23 @@ InsertionPoint = tuple[Block, Operation]
 """An operation, and the block that contains it."""
 
 
-def record_results(module: Module, derivative_ops: Collection[Operation] = ()) -> None:
+_NONE: Mapping[Operation, Operation] = MappingProxyType({})
+
+
+def record_results(
+    module: Module,
+    derivative_ops: Collection[Operation] = (),
+    origins: Mapping[Operation, Operation] = _NONE,
+) -> None:
     """Let the records of all tasks hold results where that saves work, in place.
 
     Args:
         module: the reverse kernel.
         derivative_ops: the operations that compute derivatives, whose last bits are free.
+        origins: the primal operation of each copy of one.
     """
     for task in module.tasks:
-        _ResultRecorder(task.body, derivative_ops).rewrite()
+        _ResultRecorder(task.body, derivative_ops, origins).rewrite()
 
 
 @dataclass(eq=False, slots=True)
@@ -118,9 +132,15 @@ class _Sites:
 
 
 class _ResultRecorder:
-    def __init__(self, body: Block, derivative_ops: Collection[Operation]) -> None:
+    def __init__(
+        self,
+        body: Block,
+        derivative_ops: Collection[Operation],
+        origins: Mapping[Operation, Operation],
+    ) -> None:
         self.body = body
         self.derivative_ops = derivative_ops
+        self.origins = origins
         self.users: dict[Value, list[InsertionPoint]] = {}
         self.constants: set[Value] = set()
         self.sites: dict[Record, _Sites] = {}
@@ -166,14 +186,25 @@ class _ResultRecorder:
         merge = self._merge(popped)
         source = popped if merge is None else merge[0].results[merge[1]]
         chain = self._chain(source)
-        points = [
-            self._point(push.values[slot], around, source, chain) for push, around in sites.pushes
-        ]
-        if not chain or points[0] is None:
+        if not chain:
             return
-        for (push, around), point in zip(sites.pushes, points, strict=True):
+        varies = any(self._varies(op, value) for op, value in _steps(source, chain))
+        found = [
+            self._find(push.values[slot], around, source, chain, varies=varies)
+            for push, around in sites.pushes
+        ]
+        if found[0] is None or (varies and (merge is not None or None in found)):
+            return
+        for (push, around), match in zip(sites.pushes, found, strict=True):
+            value = push.values[slot]
+            if varies and match is not None:
+                _move_behind(match[0], match[1][-1])
             push.values = list(push.values)
-            push.values[slot] = _compute(point or around[-1], push.values[slot], source, chain)
+            push.values[slot] = (
+                _compute(around[-1], value, source, chain)
+                if match is None
+                else _compute(match[0], value, value, match[1])
+            )
         if merge is not None:
             end = merge[0].orelse.ops[-1]
             assert isinstance(end, ops.Yield)
@@ -220,33 +251,91 @@ class _ResultRecorder:
         return all(user in self.derivative_ops for _, user in self.users[op.x])
 
     def _is_function(self, op: Operation, value: Value) -> bool:
-        """Whether an operation is a function of a value and constants, of the value's type."""
-        others = [operand for operand in op.operands if operand is not value]
+        """Whether an operation is a function of a value, of the value's type.
+
+        Its other operands are constants, or it is a copy of a primal operation: then other copies
+        for the same iteration have the same result.
+        """
         return (
             isinstance(op, (ops.Unary, ops.Binary, ops.Fma))
             and op.result.type is value.type
-            and self.constants.issuperset(others)
+            and (op in self.origins or not self._varies(op, value))
         )
 
-    def _point(
-        self, value: Value, around: list[InsertionPoint], popped: Value, chain: Chain
-    ) -> InsertionPoint | None:
-        """The innermost point around a push whose block computes the chain of the pushed value."""
-        for block, op in reversed(around):
-            if self._computes(block, value, popped, chain):
-                return block, op
+    def _varies(self, op: Operation, value: Value) -> bool:
+        """Whether an operation has operands besides a value that are not constants."""
+        return not self.constants.issuperset(each for each in op.operands if each is not value)
+
+    def _find(
+        self,
+        value: Value,
+        around: list[InsertionPoint],
+        popped: Value,
+        chain: Chain,
+        *,
+        varies: bool,
+    ) -> tuple[InsertionPoint, Chain] | None:
+        """The innermost point around a push whose block computes the chain of the pushed value.
+
+        Returns:
+            The point, and the operations of the block; None if there are none, or if some of their
+            operands may be computed behind the point, and it cannot be moved behind them.
+        """
+        for point in reversed(around):
+            found = self._computed_in(point[0], value, popped, chain)
+            if found is not None:
+                return (point, found) if not varies or _can_move_behind(point, found[-1]) else None
         return None
 
-    def _computes(self, block: Block, value: Value, popped: Value, chain: Chain) -> bool:
-        for op in chain:
-            if _is_beside_sine(op):
-                op = ops.Unary("sin", op.operands[0], results=op.results)
+    def _computed_in(self, block: Block, value: Value, popped: Value, chain: Chain) -> Chain | None:
+        """The operations of a block that do with a value what a chain does with a popped one."""
+        found: Chain = []
+        for op, operand in _steps(popped, chain):
+            wanted = _sine_of(op) if _is_beside_sine(op) else op
             users = [user for where, user in self.users.get(value, ()) if where is block]
-            found = [user for user in users if _is_same(user, op, value, popped)]
-            if not found:
-                return False
-            value, popped = found[0].results[0], op.results[0]
-        return True
+            same = [user for user in users if self._is_copy(user, wanted, value, operand)]
+            if not same:
+                return None
+            found.append(_beside_sine(same[0]) if _is_beside_sine(op) else same[0])
+            value = same[0].results[0]
+        return found
+
+    def _is_copy(self, op: Operation, other: Operation, value: Value, of_other: Value) -> bool:
+        """Whether an operation does with a value what another one does with its own operand."""
+        if not self._varies(other, of_other):
+            return _is_same(op, other, value, of_other)
+        positions = [operand is value for operand in op.operands]
+        return self.origins.get(op) is self.origins[other] and positions == [
+            operand is of_other for operand in other.operands
+        ]
+
+
+def _steps(popped: Value, chain: Chain) -> list[tuple[Operation, Value]]:
+    """The operations of a chain, each with the operand that the one before computes."""
+    return list(zip(chain, [popped, *(op.results[0] for op in chain)], strict=False))
+
+
+def _can_move_behind(point: InsertionPoint, last: Operation) -> bool:
+    """Whether a push, perhaps in an if, can move behind a later operation of its block."""
+    block, op = point
+    if op.results or not all(isinstance(each, _OF_PUSHES) for each in Block([], [op]).walk()):
+        return False
+    first, end = block.ops.index(op), _position(block, last)
+    return all(each.is_scalar or isinstance(each, ops.Load) for each in block.ops[first + 1 : end])
+
+
+def _move_behind(point: InsertionPoint, last: Operation) -> None:
+    """Move an operation behind another one of its block, unless it is there already."""
+    block, op = point
+    first, end = block.ops.index(op), _position(block, last)
+    if first < end:
+        block.ops[first : end + 1] = [*block.ops[first + 1 : end + 1], op]
+
+
+def _position(block: Block, op: Operation) -> int:
+    """The position of the operation in a block that has the result of ``op``."""
+    (result,) = op.results
+    return next(k for k, each in enumerate(block.ops) if result in each.results)
 
 
 def _is_cheap(op: Operation) -> bool:
@@ -256,6 +345,11 @@ def _is_cheap(op: Operation) -> bool:
 def _beside_sine(op: Operation) -> Operation:
     """A cosine that shares the work of the sine."""
     return ops.Unary("cos_beside_sin", op.operands[0], results=op.results, location=op.location)
+
+
+def _sine_of(op: Operation) -> Operation:
+    """The sine whose work a cosine shares."""
+    return ops.Unary("sin", op.operands[0], results=op.results, location=op.location)
 
 
 def _is_beside_sine(op: Operation) -> bool:

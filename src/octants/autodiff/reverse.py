@@ -172,12 +172,12 @@ class _Reverser:
 
     def run(self, *, is_alone: bool, state: str) -> Reversed:
         """The simplified reverse kernel; if ``is_alone``, it recomputes launch-temporaries."""
-        derivative_ops = self._emit_tasks()
+        derivative_ops, origins = self._emit_tasks()
         if is_alone and self._reads_temporaries():
             self.module.tasks[:0] = self._recompute_temporaries()
             prune(self.module)
         survey = self.reads.survey(self.module)
-        record_results(self.module, derivative_ops if self.machine.contracts else ())
+        record_results(self.module, derivative_ops if self.machine.contracts else (), origins)
         make_versions(self.module)
         simplify(self.module)
         for task in self.module.tasks:
@@ -186,12 +186,15 @@ class _Reverser:
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def _emit_tasks(self) -> set[Operation]:
-        """Emit and prune the reverse of all tasks; gives the operations that compute derivatives.
+    def _emit_tasks(self) -> tuple[set[Operation], dict[Operation, Operation]]:
+        """Emit and prune the reverse of all tasks.
 
         What a loop must record is known when its reverse exists and has been pruned. So each task
         is first emitted with all loops recorded whole, which is how most of them stay; a task with
         another plan is emitted again.
+
+        Returns:
+            The operations that compute derivatives, and the primal operation of each copy of one.
         """
         numbers = list(reversed(range(len(self.tasks))))
         facts: dict[int, TaskFacts] = {}
@@ -208,7 +211,9 @@ class _Reverser:
             tasks[number] = self._task(number, emitted[number])
         if plans:
             self._put(tasks.values())
-        return set().union(*(each.derivative_ops for each in emitted.values()))
+        derivative_ops = set[Operation]().union(*(e.derivative_ops for e in emitted.values()))
+        origins = {copy: op for each in emitted.values() for copy, op in each.origins.items()}
+        return derivative_ops, origins
 
     def _facts(self, number: int) -> TaskFacts:
         if number in self.analysis.rerun_tasks:

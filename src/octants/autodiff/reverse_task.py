@@ -25,7 +25,8 @@ class Emitted:
     """The body of a reversed task.
 
     `records` are the records of its loops. `copies`, `runs` and `replays` are those of the `Sweep`.
-    `derivative_ops` are the operations that compute derivatives.
+    `derivative_ops` are the operations that compute derivatives, `origins` the primal operations
+    of which others are copies.
     """
 
     body: Block
@@ -34,6 +35,7 @@ class Emitted:
     runs: dict[Operation, list[Operation]]
     replays: dict[Operation, list[Value]]
     derivative_ops: set[Operation]
+    origins: dict[Operation, Operation]
 
     def loop_uses(self, left: Collection[Operation], used: Collection[Value]) -> LoopUses:
         """How the sweeps use the loops, from the operations and the operands that pruning left."""
@@ -89,6 +91,7 @@ def emit(
         sweep.runs,
         sweep.replays,
         backward.derivative_ops,
+        sweep.memory.origins,
     )
 
 
