@@ -17,6 +17,7 @@ from octants.types.companions import Companion
 from octants.types.enums import SNodeGradType
 
 _MOST_CACHED = 16
+_referent = weakref.ref.__call__
 
 _COMPANIONS = {
     SNodeGradType.PRIMAL: Companion.PRIMAL,
@@ -41,7 +42,7 @@ def clear_gradients(*companions: Companion, and_arrays: Sequence[Any] = ()) -> N
     known = None if captures else runtime.clears.get(key)
     if known is not None:
         version, references, ranges = known
-        held = [reference() for reference in references]  # so that no memory is freed before
+        held = list(map(_referent, references))  # so that no memory is freed before
         if version == runtime.version_of(companions):
             for device, memory in ranges:
                 device.clear_each(memory)

@@ -157,6 +157,10 @@ class MemoryOverlaps:
         self._spans: list[tuple[int, int, int, bool, _Alias]] = []
         self._longest = 0
 
+    def __bool__(self) -> bool:
+        """Whether any are known."""
+        return bool(self._spans)
+
     # -- events ---------------------------------------------------------------------------------
 
     def see(

@@ -58,6 +58,7 @@ else:
     differences = Deferred("octants.ad.gradient_check")
 
 ON_OVERWRITE = ("save", "error", "trust")
+_NO_ARGUMENTS = ArgumentGradients(requested=False)
 
 
 class Tape:
@@ -125,7 +126,9 @@ class Tape:
         self.on_overwrite = on_overwrite
         self.paused = 0
         self.thread = threading.get_ident()
-        self._requested = ArgumentGradients(argument_gradients)
+        self._requested = _NO_ARGUMENTS
+        if argument_gradients is not False:
+            self._requested = ArgumentGradients(argument_gradients)
         self._entries: list[TapeEntry] = []
         self._ledger = OverwriteLedger(
             saves=on_overwrite != "trust",
@@ -220,7 +223,7 @@ class Tape:
             return
         self._done = True
         self._stop()
-        for loss in self.losses:
+        for loss in self.losses if self._overlaps else ():
             array = loss.array
             if array is not None:
                 self._overlaps.see_loss(array)

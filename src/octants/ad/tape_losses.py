@@ -54,22 +54,18 @@ class ArrayLoss:
             raise WrongLoss(f"is of {array.dtype}, which has no gradient").at(None)
         if not array.has_grad():
             raise WrongLoss("has no gradient").at(None)
-        self._array = array
+        self.array: StoredArray = array
+        self._gradient = array.companion_array(Companion.ADJOINT)
         self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
-
-    @property
-    def array(self) -> StoredArray:
-        found: StoredArray = self._array
-        return found
 
     def reset(self) -> None:
         """Nothing to do besides."""
 
     def seed(self, _: Sequence[TapeEntry]) -> None:
-        self._array.companion_array(Companion.ADJOINT).write(self._seed)
+        self._gradient.write(self._seed)
 
     def value(self) -> float:
-        return float((self._array.read() * self._seed).sum())
+        return float((self.array.read() * self._seed).sum())
 
 
 class TensorLoss:

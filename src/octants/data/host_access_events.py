@@ -44,9 +44,10 @@ class Clock:
         return numbers, length_hint(numbers, -1)
 
 
-_write_observers: list[Callable[[HostWrite], None]] = []
-_share_observers: list[Callable[[Any], None]] = []
-_read_observers: list[Callable[[Any], None]] = []
+# Dictionaries keep the order, and forget an observer at once.
+_write_observers: dict[Callable[[HostWrite], None], None] = {}
+_share_observers: dict[Callable[[Any], None], None] = {}
+_read_observers: dict[Callable[[Any], None], None] = {}
 _after_share_observers: list[Callable[[Any], None]] = []
 _allocation_observers: list[Callable[[], None]] = []
 _end_observers: list[Callable[[], None]] = []
@@ -54,17 +55,17 @@ _end_observers: list[Callable[[], None]] = []
 
 def observe_writes(observer: Callable[[HostWrite], None]) -> None:
     """Call ``observer`` before each write. If it raises, nothing is written."""
-    _write_observers.append(observer)
+    _write_observers[observer] = None
 
 
 def observe_reads(observer: Callable[[Any], None]) -> None:
     """Call ``observer`` with the array before each read: a point of synchronisation."""
-    _read_observers.append(observer)
+    _read_observers[observer] = None
 
 
 def observe_shares(observer: Callable[[Any], None]) -> None:
     """Call ``observer`` with the array before others see its memory for the first time."""
-    _share_observers.append(observer)
+    _share_observers[observer] = None
 
 
 def observe_after_share(observer: Callable[[Any], None]) -> None:
@@ -79,11 +80,10 @@ def observe_allocations(observer: Callable[[], None]) -> None:
 
 def forget(*ended: Callable[[Any], None]) -> None:
     """End the observations by some observers; nothing happens if there are none."""
-    for observers in (_write_observers, _share_observers, _read_observers):
-        if observers:
-            for observer in ended:
-                if observer in observers:
-                    observers.remove(observer)
+    for observer in ended:
+        _write_observers.pop(observer, None)
+        _share_observers.pop(observer, None)
+        _read_observers.pop(observer, None)
 
 
 def observe_ends(observer: Callable[[], None]) -> None:

@@ -96,6 +96,9 @@ class Facts:
     warnings: tuple[Diagnostic, ...] = ()
 
 
+_referent = weakref.ref.__call__
+
+
 class Held:
     """The fields that launches of a kernel use; `memories` belongs to `launch.taped_memory`."""
 
@@ -252,7 +255,7 @@ class Specialisation:
         """An object that keeps the fields alive that launches use."""
         held = self._held()
         if held is None:
-            held = Held([reference() for reference in self._field_references])
+            held = Held(list(map(_referent, self._field_references)))
             self._held = weakref.ref(held)
         return held
 

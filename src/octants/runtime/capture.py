@@ -282,7 +282,7 @@ def noted(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any) -> None:
-        capture = thread_capture()
+        capture = thread_capture() if captures else None
         if capture is None:
             method(self, *arguments)
         else:

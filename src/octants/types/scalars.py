@@ -23,18 +23,15 @@ class DType:
     Called in a kernel, it converts: ``qd.f32(x)``.
     """
 
-    __slots__ = ("bits", "kind", "name", "numpy", "size")
+    __slots__ = ("bits", "is_float", "kind", "name", "numpy", "size")
 
     def __init__(self, name: str, kind: Kind, bits: int, numpy_type: type) -> None:
         self.name = name
         self.kind = kind
+        self.is_float = kind is Kind.FLOAT
         self.bits = bits
         self.numpy: np.dtype[Any] = np.dtype(numpy_type)
         self.size = max(1, bits // 8)  # bytes in memory
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind is Kind.FLOAT
 
     @property
     def is_integer(self) -> bool:

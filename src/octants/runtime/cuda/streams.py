@@ -226,6 +226,7 @@ class Streams:
         self.dropped: deque[int] = deque()
         self.dropped_events: deque[int] = deque()
         self.default = Stream(self, DEFAULT_STREAM)
+        self._default_queue = self.default.transfers
         self.current = Current(self.default)
         self.unordered: deque[Stream] = deque()
         self.is_busy = 0
@@ -374,7 +375,7 @@ class Streams:
     def queue(self) -> Transfers:
         """The thread's stream as a queue of copies; replays are settled first."""
         if not self.is_busy:
-            return self.default.transfers
+            return self._default_queue
         self.here()
         return self.current.stream.transfers
 
