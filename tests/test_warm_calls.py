@@ -122,9 +122,9 @@ def per_launch(name: str) -> float:
 
 ON_CPU = {
     "a launch": 4,
-    "a gradient": 13,
-    "a gradient that records": 13,
-    "a tape around one kernel": 77,
+    "a gradient": 7,
+    "a gradient that records": 7,
+    "a tape around one kernel": 71,
     "a kernel of two numpy arrays": 6,
     "an array from numpy": 12,
     "an array to numpy": 10,
@@ -132,12 +132,12 @@ ON_CPU = {
 CHAINS_ON_CPU = {"a launch of a chain": 4, "a launch on a tape, and its reverse": 13}
 ON_CUDA: dict[str, tuple[int, list[str]]] = {
     "a launch": (5, [REPLAY]),
-    "a gradient": (14, [REPLAY]),
-    "a gradient that records": (25, [REPLAY]),
-    "a tape around one kernel": (100, [REPLAY, REPLAY, FILL, REPLAY]),
-    "a kernel of two numpy arrays": (40, [COPY_IN, REPLAY, COPY_OUT]),
-    "an array from numpy": (25, [COPY_IN]),
-    "an array to numpy": (30, [COPY_OUT]),
+    "a gradient": (8, [REPLAY]),
+    "a gradient that records": (19, [REPLAY]),
+    "a tape around one kernel": (92, [REPLAY, REPLAY, FILL, REPLAY]),
+    "a kernel of two numpy arrays": (34, [COPY_IN, REPLAY, COPY_OUT]),
+    "an array from numpy": (23, [COPY_IN]),
+    "an array to numpy": (29, [COPY_OUT]),
 }
 CHAINS_ON_CUDA = {"a launch of a chain": 6, "a launch on a tape, and its reverse": 17}
 

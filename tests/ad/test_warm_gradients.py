@@ -159,8 +159,9 @@ def test_arrays_of_numpy_are_never_taken_for_known() -> None:
         s.loss.grad.fill(1)
         squares(s.x, s.loss)
         squares.grad(s.x, s.loss)
-    assert squares.warm_gradients.find((False, True), (s.x, s.loss)) is not None
-    assert squares.warm_gradients.find((False, True), (values, s.loss)) is None
+    ((_, gradient, _),) = squares.warm_gradients.known
+    assert gradient(s.x, s.loss) is not None
+    assert gradient(values, s.loss) is None
 
 
 def test_nothing_is_kept_alive() -> None:

@@ -10,7 +10,7 @@ from octants import driver, options
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NothingHasGradient
-from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
@@ -22,7 +22,7 @@ from octants.launch.race_checks import check_before_gradient, gradient_check
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.launch.taped_memory import memories_of, memory_at
-from octants.launch.warm_gradient import Reversal, WarmGradients
+from octants.launch.warm_gradient import LAUNCHED, Reversal, WarmGradients
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import Leaf
 
@@ -78,7 +78,7 @@ class Gradient(Generic[P]):
         step.grad(x, loss)      # adds d loss / d x to x.grad
     """
 
-    __slots__ = ("_first", "_options", "kernel")
+    __slots__ = ("_first", "_key", "_options", "kernel")
 
     @internal
     def __init__(
@@ -90,6 +90,7 @@ class Gradient(Generic[P]):
         self.kernel = kernel
         self._first = first
         self._options = chosen or _DEFAULTS
+        self._key = self._options.argument_gradients, self._options.on_overwrite
 
     def using(self, **chosen: Any) -> Gradient:
         """The same gradient with options, to be called with the kernel's arguments.
@@ -113,37 +114,48 @@ class Gradient(Generic[P]):
 
     else:
 
-        @shortens_tracebacks
         def __call__(
             self, *arguments: Any, qd_stream: Any = None, **named: Any
         ) -> dict[str, Any] | None:
-            if qd_stream is None:
-                return self._launch(arguments, named)
-            with launching_in(qd_stream):
-                return self._launch(arguments, named)
+            try:
+                if qd_stream is None:
+                    return self._launch(arguments, named)
+                with launching_in(qd_stream):
+                    return self._launch(arguments, named)
+            except OctantsError as error:
+                __tracebackhide__ = True  # pytest passes over this frame
+                raise error.with_traceback(of_users(error))  # noqa: B904
 
     def _launch(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-        kernel, chosen = self.kernel, self._options
+        kernel, key = self.kernel, self._key
         arguments = kernel.bind((*self._first, *arguments), named)
-        trusts = chosen.trusts
-        key = chosen.argument_gradients, trusts
-        reversal = kernel.warm_gradients.find(key, arguments)
-        if reversal is None:
-            arguments = import_arguments(kernel.leaves, arguments)
-            try:
-                reversal = self._reversal(arguments)
-            except OctantsError:
-                specialisation = kernel.specialisation(arguments)
-                if not specialisation.hidden:
-                    raise
-                found, given = with_constants(specialisation, specialisation.complete(arguments))
-                found.number = specialisation.number
-                return self._launch(given[len(self._first) :], {})
-            if not trusts:
-                check = gradient_check(reversal.merged, effects=False)
-                reversal = reversal._replace(may_race=check.program is not None)
-            kernel.warm_gradients.add(key, kernel.generation, reversal, arguments)
-        return self._run(reversal, reversal.specialisation.complete(arguments), trusts=trusts)
+        for known, gradient, _ in kernel.warm_gradients.known:
+            if known == key:
+                reversal = gradient(*arguments)
+                if reversal is LAUNCHED:
+                    return None
+                if reversal is not None:
+                    return self._run(reversal, arguments)
+        return self._launch_first(arguments)
+
+    def _launch_first(self, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
+        """Find the reverse for arguments, and launch it."""
+        kernel = self.kernel
+        arguments = import_arguments(kernel.leaves, arguments)
+        try:
+            reversal = self._reversal(arguments)
+        except OctantsError:
+            specialisation = kernel.specialisation(arguments)
+            if not specialisation.hidden:
+                raise
+            found, given = with_constants(specialisation, specialisation.complete(arguments))
+            found.number = specialisation.number
+            return self._launch(given[len(self._first) :], {})
+        if not reversal.trusts:
+            check = gradient_check(reversal.merged, effects=False)
+            reversal = reversal._replace(may_race=check.program is not None)
+        kernel.warm_gradients.add(self._key, kernel.generation, reversal, arguments)
+        return self._run(reversal, arguments)
 
     def _reversal(self, arguments: tuple[Any, ...]) -> Reversal:
         """The reversal for arguments."""
@@ -157,14 +169,12 @@ class Gradient(Generic[P]):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
         operands = OperandCheck(specialisation, reverse.needed)
-        return Reversal(specialisation, merged, reverse, operands)
+        return Reversal(specialisation, merged, reverse, operands, chosen.trusts)
 
-    def _run(
-        self, reversal: Reversal, arguments: tuple[Any, ...], *, trusts: bool
-    ) -> dict[str, Any] | None:
+    def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
         """Launch the reverse."""
-        specialisation, merged, reverse, operands, may_race = reversal
-        number = specialisation.number
+        specialisation, merged, reverse, operands, trusts, may_race = reversal
+        arguments, number = specialisation.complete(arguments), specialisation.number
         if not trusts:
             operands.check(arguments)
             if may_race:
