@@ -234,20 +234,14 @@ def ensure_capacity(
     f: FunctionEmitter,
     op: ops.RecordPush | ops.RecordReserve,
     nbytes: Operand,
-    first: Operand | None = None,
+    first: Callable[[], Operand] | None = None,
 ) -> None:
     """Ensure that the record buffer holds ``nbytes``.
 
-    ``first`` is the work item (i64) at which to retry, if it is not the one that runs out.
+    ``first`` writes the work item (i64) at which to retry, if it is not the one that runs out.
     """
-
-    def refused() -> None:
-        item = f.item_number() if first is None else first
-        if op in f.restartable and f.record_buffer.give_up(item, nbytes):
-            return
-        messages.fail(f, memory_message(op.record.location), [f.item_quota(nbytes)])
-
-    f.record_buffer.require(nbytes, refused)
+    retried = (first or f.item_number) if op in f.restartable else None
+    f.record_buffer.require(nbytes, memory_message(op.record.location), retried)
 
 
 TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {
