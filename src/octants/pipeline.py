@@ -301,12 +301,16 @@ def _for_lanes(
 ) -> Reversed:
     """A reverse kernel that stores nests, or one without if that has more tasks run in lanes.
 
-    What a task costs in lanes is known when passes have found cheaper updates for it, and so the
-    code is needed. Where all tasks that store nests run in lanes, that of the other is not.
+    What a task costs in lanes is known when passes have found cheaper updates for it, but only a
+    task that would not run in lanes as it is needs these. Where all tasks that store nests run in
+    lanes, the other kernel is not needed.
     """
     tasks = [task for task in stored.module.tasks if task.is_parallel and may_run(task, vectors)]
     names = {task.name for task in tasks if _stores_nests(task)}
     if not names:
+        return stored
+    storing = [task for task in tasks if task.name in names]
+    if all(choose(task, vectors, noalias=True).lanes for task in storing):
         return stored
     plain = Stage(replace(machine, fills=0, splits=False))
 
