@@ -10,7 +10,7 @@ from octants.ir.core import ArrayRef, Block, Companion, Operation, Space, Task, 
 _ABRUPT = frozenset(
     ("floor", "ceil", "round", "trunc", "sign", "floordiv", "mod", "truncdiv", "truncmod")
 )
-
+_DECIDING = (ops.For, ops.If, ops.Random, ops.RandomStream)
 
 APPROXIMATE_TRIG = "approximate_trig"
 """The option of a reversed task whose replays need not reproduce sines and cosines bit by bit."""
@@ -42,7 +42,10 @@ def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
 
 def may_differ_in_replay(block: Block, numbers: Collection[Value]) -> bool:
     """Whether no replay, and no other task, must reproduce some floats of a block bit by bit."""
-    return not decides(block, numbers) and not _is_stored(block, numbers)
+    flow = _Flow(numbers)
+    flow.spread(block)
+    stored = (Space.TEMPORARY, Companion.PRIMAL)  # which other tasks may read
+    return not flow.decides and not any((x.space, which) == stored for x, which in flow.refs)
 
 
 def decides(block: Block, numbers: Collection[Value]) -> bool:
@@ -54,22 +57,8 @@ def decides(block: Block, numbers: Collection[Value]) -> bool:
     to loads from the array.
     """
     flow = _Flow(numbers)
-    size = -1
-    while size != flow.size:  # until carried values and memory add nothing
-        size = flow.size
-        flow.visit(block)
+    flow.spread(block)
     return flow.decides
-
-
-def _is_stored(block: Block, numbers: Collection[Value]) -> bool:
-    """Whether some floats in a block reach launch-temporaries, which other tasks may read."""
-    flow = _Flow(numbers)
-    size = -1
-    while size != flow.size:
-        size = flow.size
-        flow.visit(block)
-    stored = (Space.TEMPORARY, Companion.PRIMAL)
-    return any((array.space, companion) == stored for array, companion in flow.refs)
 
 
 class _Flow:
@@ -80,39 +69,35 @@ class _Flow:
         self.refs: set[ArrayRef] = set()
         self.decides = False
 
-    @property
-    def size(self) -> int:
-        return len(self.values) + len(self.refs)
+    def spread(self, block: Block) -> None:
+        """Follow the numbers through a block, until they decide something or reach no more."""
+        size = -1
+        while size != (size := len(self.values) + len(self.refs)) and not self.decides:
+            self._visit(block)
 
-    def visit(self, block: Block) -> None:
+    def _visit(self, block: Block) -> None:
         for number, op in enumerate(block.ops):
-            self._visit_access(op, _is_update(block.ops[number : number + 3]))
-            for region in op.regions:
-                self.visit(region)
-            if op.regions:
+            if isinstance(op, ops.Access):
+                self._visit_access(op, block.ops[number : number + 3])
+            elif isinstance(op, _DECIDING):
+                self.decides |= not self.values.isdisjoint(_deciding(op))
+            if op.REGIONS:
+                for region in op.regions:
+                    self._visit(region)
                 self._join(op)
             elif not self.values.isdisjoint(op.operands):
                 self.values.update(op.results)
                 self.decides |= _is_abrupt(op)
 
-    def _visit_access(self, op: Operation, is_update: bool) -> None:
-        """Note what an operation decides, and what memory holds."""
-        deciding: list[Value] = []
-        if isinstance(op, ops.Access):
-            deciding = op.indices
-            if isinstance(op, ops.Write) and op.value in self.values:
-                self.refs.add(op.ref)
-            if op.ref in self.refs and op.results:
-                self.values.update(op.results)
-                is_read = isinstance(op, ops.Load) and not is_update
-                self.decides |= is_read and op.companion is Companion.PRIMAL
-        elif isinstance(op, ops.For):
-            deciding = [op.lower, op.upper]
-        elif isinstance(op, ops.If):
-            deciding = [op.condition]
-        elif isinstance(op, (ops.Random, ops.RandomStream)):
-            deciding = op.operands
-        self.decides |= not self.values.isdisjoint(deciding)
+    def _visit_access(self, op: ops.Access, three: list[Operation]) -> None:
+        """Note what an access decides, and what memory holds; two operations follow it."""
+        if isinstance(op, ops.Write) and op.value in self.values:
+            self.refs.add(op.ref)
+        if op.ref in self.refs and op.results:
+            self.values.update(op.results)
+            is_read = isinstance(op, ops.Load) and not _is_update(three)
+            self.decides |= is_read and op.companion is Companion.PRIMAL
+        self.decides |= not self.values.isdisjoint(op.indices)
 
     def _join(self, op: Operation) -> None:
         """Propagate the yields of regions to results and to the next iteration."""
@@ -129,6 +114,13 @@ class _Flow:
                 self.values.update((result, *starts))
         if isinstance(op, ops.While):
             self.decides |= op.condition.yielded[0] in self.values
+
+
+def _deciding(op: Operation) -> list[Value]:
+    """Return the operands that decide a trip count, a branch, or a random draw."""
+    if isinstance(op, ops.For):
+        return [op.lower, op.upper]
+    return [op.condition] if isinstance(op, ops.If) else op.operands
 
 
 def _is_abrupt(op: Operation) -> bool:

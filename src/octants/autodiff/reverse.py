@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field
+from typing import Any
 
 from octants.analysis.replay_strictness import (
     APPROXIMATE_TRIG,
@@ -165,6 +166,7 @@ class _Reverser:
         self.analysis = analysis
         self.machine = machine
         self.reads = PrimalReads(analysis, split=split)
+        self._found_options: dict[int, dict[str, Any]] = {}
         arrays = list(analysis.arrays.values())
         self.module = Module(
             f"{module.name}_reverse", arrays, location=module.location, noalias=noalias
@@ -253,11 +255,18 @@ class _Reverser:
         if emitted is None:
             return Task(name, Block([], [ops.Yield([])]))
         domain = None if task.domain is None else self.reads.copy(task.domain, number)
-        options = task.options
-        if number not in self.analysis.rerun_tasks:
-            sums = {REASSOCIATE_SUMS: True} if _may_reassociate_sums(task) else {}
-            options = {**options, **sums, **_freedoms(task)}
-        return Task(name, emitted.body, domain, task.location, options)
+        return Task(name, emitted.body, domain, task.location, self._options(number))
+
+    def _options(self, number: int) -> dict[str, Any]:
+        """The options of a task's reverse, which are the same however the task is recorded."""
+        if number not in self._found_options:
+            task = self.tasks[number]
+            found = dict(task.options)
+            if number not in self.analysis.rerun_tasks:
+                found |= {REASSOCIATE_SUMS: True} if _may_reassociate_sums(task) else {}
+                found |= _freedoms(task)
+            self._found_options[number] = found
+        return self._found_options[number]
 
     # -- launch-temporaries ------------------------------------------------------------------------
 
