@@ -44,6 +44,7 @@ from octants.passes.skip_unchanged_updates import skip_unchanged_updates
 from octants.passes.spill_vectors import spill_vectors
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.passes.sum_in_registers import sum_in_registers
+from octants.passes.unroll_loops import unroll_loops
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
 
@@ -218,6 +219,12 @@ FINISH = (
         "spill_vectors",
         lambda module, _: spill_vectors(module),
         "last: others know vectors as values, which loops carry",
+    ),
+    Pass(
+        "unroll_loops",
+        lambda m, machine: unroll_loops(m, estimates=machine.estimates and machine.contracts),
+        "last: it writes code many times",
+        lambda machine: machine.unrolls,
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

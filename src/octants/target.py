@@ -105,6 +105,9 @@ class Capabilities:
     has a thread. `updates_64_bits` says that they can update integers of 64
     bits in memory atomically.
 
+    Code that it `unrolls` is written by the passes, since the compiler of its driver does not
+    unroll it; it `estimates` sines and cosines of small angles.
+
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
     divide the bytes for record buffers, and up to `record_buffer_sharers` work items share the
     record buffer of a worker. Loops that surely take no more than `whole_record_bytes` bytes of it
@@ -123,6 +126,8 @@ class Capabilities:
     blocks: Blocks | None = None
     vectors: Vectors | None = None
     updates_64_bits: bool = True
+    unrolls: bool = False
+    estimates: bool = False
     memory_bytes: int = 0
     workers: int = 1
     record_buffer_sharers: int = 1

@@ -32,6 +32,7 @@ from octants.passes import (
     skip_unchanged_updates,
     split_sums,
     sum_in_registers,
+    unroll_loops,
 )
 from octants.simplify import constant_folding_and_cse, dead_code
 
@@ -55,6 +56,7 @@ PASSES = [
     (sequence_work_items, "sequence_work_items"),
     (share_reciprocals, "share_reciprocals"),
     (split_sums, "split_sums"),
+    (unroll_loops, "unroll_loops"),
     (constant_folding_and_cse, "fold"),
     (dead_code, "prune"),
     (reverse, "reverse"),

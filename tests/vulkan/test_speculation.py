@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen import slow_path_speculation
+from octants.analysis import slow_paths
 from octants.launch.kernel import Kernel
 from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import DType
@@ -226,14 +226,14 @@ def test_gradients_through_huge_angles_are_slopes() -> None:
 def is_speculated(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether any loop of a kernel is."""
     found: list[bool] = []
-    decide = slow_path_speculation.can_speculate
+    decide = slow_paths.can_speculate
 
     def see(*asked: Any) -> bool:
         found.append(decide(*asked))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(slow_path_speculation, "can_speculate", see)
+        patch.setattr(slow_paths, "can_speculate", see)
         kernel()
     return any(found)
 

@@ -78,6 +78,8 @@ class VulkanBackend(Backend):
             fills=workers,
             blocks=found.blocks,
             updates_64_bits="atomic64" in found.target.names(),
+            unrolls="masks" not in found.target.names(),
+            estimates="waves" in found.target.names(),
             memory_bytes=found.memory_bytes,
             workers=workers,
             local_record_bytes=NEAR_BYTES,

@@ -112,8 +112,14 @@ def _pop_local(f: FunctionEmitter, op: ops.RecordPop) -> None:
 def _local(
     f: FunctionEmitter, record: Record, slots: list[int], index: Operand
 ) -> tuple[UnaddressedElement, Any]:
-    """Return the element of a member of an iteration, and its type."""
+    """Return the element of a member of an iteration, and its type.
+
+    Drivers turn the element of an array of one element into a register.
+    """
     dtype = register(record.slots[slots[0]]) if len(slots) == 1 else u32
+    if record in f.kernel.in_variables:
+        number, zero = f.code.known(index), f.code.constant(0, u32)
+        return UnaddressedElement(f.local_array((record, slots[0], number), dtype, 1), zero), dtype
     array = f.local_array((record, slots[0]), dtype, record.local)
     return UnaddressedElement(array, f.code.convert(index, i64, u32)), dtype
 

@@ -90,6 +90,14 @@ def known_positions(module: Module) -> dict[ops.RecordPush, Value]:
     return found
 
 
+def records_in_variables(module: Module) -> set[Record]:
+    """The local records whose iterations are all accessed by constant numbers."""
+    constants = {op.result for op in module.walk() if isinstance(op, ops.Constant)}
+    accesses = [op for op in module.walk() if isinstance(op, ops.RecordAccess) and op.record.local]
+    others = {op.record for op in accesses if op.index not in constants}
+    return {op.record for op in accesses} - others
+
+
 def may_exceed_record_buffer(op: Operation) -> bool:
     """Return whether an operation may run out of space for records."""
     if not isinstance(op, _ASKING) or not op.record.slots:

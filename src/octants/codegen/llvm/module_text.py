@@ -11,9 +11,9 @@ from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
-from octants.codegen.recording_facts import known_positions
+from octants.codegen.recording_facts import known_positions, records_in_variables
 from octants.ir import ops
-from octants.ir.core import Array, Companion, Module, Value
+from octants.ir.core import Array, Companion, Module, Record, Value
 from octants.types.scalars import i64
 
 
@@ -134,6 +134,11 @@ class KernelText:
     def positions(self) -> dict[ops.RecordPush, Value]:
         """The positions of pushes that are known without their bases."""
         return known_positions(self.module)
+
+    @functools.cached_property
+    def in_variables(self) -> set[Record]:
+        """The local records whose iterations are all accessed by constant numbers."""
+        return records_in_variables(self.module)
 
     @property
     def size(self) -> int:

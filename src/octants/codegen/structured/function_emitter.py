@@ -15,7 +15,7 @@ from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
 from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
-from octants.codegen.recording_facts import known_positions
+from octants.codegen.recording_facts import known_positions, records_in_variables
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
@@ -40,6 +40,7 @@ class KernelContext:
         self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
         casts = (op for op in module.walk() if isinstance(op, ops.Cast))
         self.positions = known_positions(module)
+        self.in_variables = records_in_variables(module)
         self.widened = {op.result: op.x for op in casts if op.result.type is i64}
 
     def offset(self, slot: Slot) -> int:

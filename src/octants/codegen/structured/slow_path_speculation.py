@@ -1,5 +1,5 @@
 """Run loops without slow paths first, where the machine predicates: see
-`codegen.slow_path_speculation`.
+`analysis.slow_paths`.
 
 On such a machine a loop without iterations costs as much as one iteration::
 
@@ -16,8 +16,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import record_buffer_access, slow_path_speculation
+from octants.codegen import record_buffer_access
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions
 from octants.codegen.structured.function_emitter import Speculation, StructuredFunction, register
@@ -46,19 +47,12 @@ def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
     if None not in (lower, upper) and upper - lower <= _FEW_ITERATIONS:
         return False
     takes_slow_path = functools.partial(_takes_slow_path, body)
-    return slow_path_speculation.can_speculate(op, takes_slow_path, _can_be_repeated, _MOST_WORK)
+    return slow_paths.can_speculate(op, takes_slow_path, _MOST_WORK, (ops.For,))
 
 
 def _takes_slow_path(body: StructuredFunction, op: Operation) -> bool:
     is_fast = body.kernel.fast_math
     return isinstance(op, ops.Unary) and math_functions.has_slow_path(op.fn, op.x.type, is_fast)
-
-
-def _can_be_repeated(op: Operation) -> bool:
-    """Return whether an impure operation may run twice."""
-    if isinstance(op, ops.RecordPush):
-        return bool(op.record.local)
-    return isinstance(op, (ops.RecordPop, ops.For))
 
 
 def _write_both(body: StructuredFunction, op: ops.For) -> None:

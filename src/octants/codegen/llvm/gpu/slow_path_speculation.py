@@ -1,6 +1,6 @@
 """Run loops in chunks of iterations, speculating that no function in them needs its slow path.
 
-`codegen.slow_path_speculation` chooses the loops. A chunk runs without tests and checks a guard at
+`analysis.slow_paths` chooses the loops. A chunk runs without tests and checks a guard at
 its end; if the guard fails, the chunk is run again with all tests::
 
     chunk:  8 or 16 iterations
@@ -19,8 +19,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Container
 
+from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import arithmetic, slow_path_speculation
+from octants.codegen import arithmetic
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.function_text import ThreadText
@@ -68,22 +69,13 @@ def is_worth_it(f: ThreadText, op: ops.For) -> bool:
     if not f.text.fast_math or not any(map(takes_slow_path, op.body.ops)):
         return False
     branches = (each for each in op.body.walk() if isinstance(each, ops.If))
-    if any(
-        takes_slow_path(each)
-        for branch in branches
-        for each in slow_path_speculation.inside(branch)
-    ):
+    if any(takes_slow_path(each) for branch in branches for each in slow_paths.inside(branch)):
         return False
-    return slow_path_speculation.can_speculate(op, takes_slow_path, _is_in_registers, _MOST_WORK)
+    return slow_paths.can_speculate(op, takes_slow_path, _MOST_WORK)
 
 
 def _takes_slow_path(f: ThreadText, op: Operation) -> bool:
     return isinstance(op, ops.Unary) and op.fn in f.machine.speculated and op.x.type is f32
-
-
-def _is_in_registers(op: Operation) -> bool:
-    """Return whether an operation overwrites a record in registers."""
-    return isinstance(op, ops.RecordPush) and op.record.unrolled
 
 
 # -- the loop --------------------------------------------------------------------------------------

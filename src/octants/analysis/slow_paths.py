@@ -21,20 +21,26 @@ _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
 def can_speculate(
-    loop: ops.For, takes_slow_path: TakesSlowPath, also: TakesSlowPath, most: int
+    loop: ops.For, takes_slow_path: TakesSlowPath, most: int, also: tuple[type[Operation], ...] = ()
 ) -> bool:
     """Return whether a loop may take slow paths, does little else, and can be repeated.
 
-    It has at most ``most`` operations. Besides pure operations it may have those for which ``also``
-    is true, which can be repeated.
+    It has at most ``most`` operations: pure ones, reads of records, pushes to local records, which
+    are written again when the loop is repeated, and those of the types ``also``.
     """
     inside = [each for each in loop.body.walk() if not isinstance(each, ops.Constant)]
     if len(inside) > most or not any(map(takes_slow_path, inside)):
         return False
-    if not all(each.is_speculatable or also(each) for each in inside):
+    if not all(_can_be_repeated(each) or isinstance(each, also) for each in inside):
         return False
     speculated = _speculated(loop.body, takes_slow_path)
     return all(speculated.isdisjoint(_decisive(each)) for each in inside)
+
+
+def _can_be_repeated(op: Operation) -> bool:
+    if isinstance(op, ops.RecordPush):
+        return bool(op.record.local)
+    return op.is_speculatable or isinstance(op, ops.RecordPop)
 
 
 def inside(op: Operation) -> list[Operation]:

@@ -1,0 +1,268 @@
+"""Unrolls loops for targets whose compilers do not: blocks of records, and loops of sines.
+
+The records of an unrolled block have constant indices then, and code generation keeps them in
+variables of the work item, which a driver turns into registers.
+
+Before::
+
+    kernel @k
+    array @x: f32, 0, field, () [primal, adjoint]
+    record #r0 (2, 'unrolled'): f32
+    serial @k_0 {
+      %0: i64 = constant<0>()
+      %1: i64 = constant<2>()
+      %2: i64 = constant<1>()
+      %3: f32 = load<@x, primal>()
+      %4: f32 = for(%0, %1, %3) { (%5: i64, %6: f32):
+        record_push<#r0>(%0, %5, %6)
+        %7: f32 = unary<exp>(%6)
+        yield(%7)
+      }
+      %8: f32 = for(%0, %1, %4) { (%9: i64, %10: f32):
+        %11: i64 = binary<sub>(%2, %9)
+        %12: f32 = record_pop<#r0>(%0, %11)
+        %13: f32 = binary<mul>(%10, %12)
+        yield(%13)
+      }
+      store<@x, adjoint>(%8)
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 0, field, () [primal, adjoint]
+    record #r0 (2, 'unrolled'): f32
+    serial @k_0 {
+      %0: i64 = constant<0>()
+      %1: i64 = constant<1>()
+      %2: f32 = load<@x, primal>()
+      record_push<#r0>(%0, %0, %2)
+      %3: f32 = unary<exp>(%2)
+      record_push<#r0>(%0, %1, %3)
+      %4: f32 = unary<exp>(%3)
+      %5: f32 = record_pop<#r0>(%0, %1)
+      %6: f32 = binary<mul>(%4, %5)
+      %7: f32 = record_pop<#r0>(%0, %0)
+      %8: f32 = binary<mul>(%6, %7)
+      store<@x, adjoint>(%8)
+      yield()
+    }
+
+Where the machine estimates sines and cosines of small angles, an unrolled block does so for all of
+them, and is run again with the functions themselves unless all angles were small. Loops that do
+little else run in chunks of iterations that are unrolled likewise (`analysis.slow_paths`)::
+
+    for each chunk:
+      8 or 16 iterations, with estimates
+      if an angle was large: the same iterations, with functions
+    the remaining iterations, with functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octants.analysis import slow_paths
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cloning import copy_operation
+from octants.ir.core import Block, Module, Operation, Task, Value, replace_operands
+from octants.mathlib.fast_by_estimates import FAR
+from octants.simplify import simplify
+from octants.types.scalars import f32, i32, i64
+
+_ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
+_ITERATIONS = 8
+"""The iterations of a chunk; twice as many in short loops."""
+
+_LITTLE, _MOST_WORK = 6, 32
+"""The operations of a short iteration, and of the longest that runs in chunks."""
+
+
+@staged("unroll_loops")
+def unroll_loops(module: Module, *, estimates: bool = False) -> None:
+    """Unroll the loops of all tasks, in place.
+
+    Args:
+        module: the finished kernel.
+        estimates: the machine estimates sines and cosines, and they may be inexact.
+    """
+    changes = [_Unroller(task, estimates=estimates).unroll() for task in module.tasks]
+    if any(changes):
+        simplify(module)
+
+
+class _Unroller:
+    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+
+    def __init__(self, task: Task, *, estimates: bool) -> None:
+        self._body = task.body
+        self._estimates = estimates
+        self._replaced: dict[Value, Value] = {}
+        self._builder = Builder()
+        for op in task.body.walk():
+            if isinstance(op, ops.Constant):
+                self._builder.note_constant(op)
+        self._unrolled = self._loops_to_unroll()
+        self._has_changed = False
+
+    def unroll(self) -> bool:
+        """Rewrite the task; gives whether anything has changed."""
+        self._rewrite(self._body)
+        for op in self._body.walk() if self._replaced else ():
+            replace_operands(op, self._found)
+        return self._has_changed
+
+    def _found(self, value: Value) -> Value:
+        while value in self._replaced:
+            value = self._replaced[value]
+        return value
+
+    def _loops_to_unroll(self) -> set[Operation]:
+        """The loops that access unrolled records, if all accesses of these are in such loops."""
+        accesses = [op for op in self._body.walk() if isinstance(op, ops.RecordAccess)]
+        loops = {
+            access: loop
+            for loop in self._body.walk()
+            if isinstance(loop, ops.For) and self._trips(loop) is not None and not _updates(loop)
+            for access in loop.body.ops
+        }
+        others = {op.record for op in accesses if op not in loops or not op.record.unrolled}
+        return {loops[op] for op in accesses if op.record not in others}
+
+    def _trips(self, loop: ops.For) -> int | None:
+        """The trip count of a loop, if it is a constant."""
+        lower, upper = (self._builder.constant_of(each) for each in (loop.lower, loop.upper))
+        return None if lower is None or upper is None else max(0, upper - lower)
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _rewrite(self, block: Block) -> None:
+        operations, block.ops = block.ops, []
+        with self._builder.into(block):
+            for op in operations:
+                for region in op.regions:
+                    self._rewrite(region)
+                if isinstance(op, ops.For):
+                    self._rewrite_loop(op)
+                else:
+                    self._builder.append(op)
+
+    def _rewrite_loop(self, op: ops.For) -> None:
+        self._builder.location = op.location
+        speculates, trips = self._estimates and _can_speculate(op), self._trips(op)
+        if op in self._unrolled:
+            write = self._speculated if speculates and trips else self._copies
+            results = write(op, op.lower, op.inits, trips or 0)
+            self._replaced.update(zip(op.results, results, strict=True))
+            self._has_changed = True
+            return
+        length = _ITERATIONS if len(_work(op)) > _LITTLE else 2 * _ITERATIONS
+        if speculates and (trips is None or trips >= length):
+            op.lower, op.inits = self._in_chunks(op, length)
+            self._has_changed = True
+        self._builder.append(op)
+
+    def _in_chunks(self, op: ops.For, length: int) -> tuple[Value, list[Value]]:
+        """Run whole chunks of a loop; gives the next counter and the carried values."""
+        builder, dtype = self._builder, op.lower.type
+        shift, factor = length.bit_length() - 1, builder.constant(length, dtype)
+        trips = builder.binary("sub", builder.binary("max", op.lower, op.upper), op.lower)
+        chunks = builder.binary("ushr", trips, builder.constant(shift, dtype))  # as if unsigned
+
+        def first(chunk: Value) -> Value:
+            return builder.binary("add", op.lower, builder.binary("mul", chunk, factor))
+
+        body = Block([Value(dtype), *(Value(value.type) for value in op.inits)])
+        with builder.into(body):
+            number, *carried = body.args
+            builder.yield_(self._speculated(op, first(number), carried, length))
+        carried = builder.for_(builder.constant(0, dtype), chunks, op.inits, body).results
+        return first(chunks), carried
+
+    # -- iterations --------------------------------------------------------------------------------
+
+    def _copies(
+        self,
+        op: ops.For,
+        first: Value,
+        inits: Sequence[Value],
+        trips: int,
+        guards: list[Value] | None = None,
+    ) -> list[Value]:
+        """Write iterations of a loop, with estimates if guards are collected."""
+        builder, carried = self._builder, list(inits)
+        for number in range(trips):
+            counter = builder.binary("add", first, builder.constant(number, first.type))
+            values = dict(zip(op.body.args, [counter, *carried], strict=True))
+            for each in op.body.ops[:-1]:
+                self._copy(each, values, guards)
+            carried = [values.get(value, value) for value in op.body.yielded]
+        return carried
+
+    def _copy(self, op: Operation, values: dict[Value, Value], guards: list[Value] | None) -> None:
+        """Write a copy of an operation, with folded indices."""
+        builder, operands = self._builder, [values.get(value, value) for value in op.operands]
+        builder.location = op.location
+        if guards is not None and slow_path_of(op):
+            assert isinstance(op, ops.Unary)
+            (x,) = operands
+            guards.append(
+                builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
+            )
+            new = ops.Unary(_ESTIMATES[op.fn], x, results=[Value(f32)])
+            values[op.result] = builder.append(new).result
+        elif isinstance(op, ops.Binary) and op.result.type in (i32, i64):
+            values[op.result] = builder.binary(op.fn, *operands)
+        elif isinstance(op, ops.Cast):
+            values[op.result] = builder.cast(operands[0], op.result.type)
+        else:
+            new_op = builder.append(copy_operation(op, values))
+            if isinstance(new_op, ops.Constant):
+                builder.note_constant(new_op)
+
+    def _speculated(
+        self, op: ops.For, first: Value, inits: Sequence[Value], trips: int
+    ) -> list[Value]:
+        """Write iterations with estimates, and again with functions where an angle is large."""
+        builder, guards = self._builder, list[Value]()
+        estimated = self._copies(op, first, inits, trips, guards)
+        are_small = guards[0]
+        for guard in guards[1:]:
+            are_small = builder.binary("and", are_small, guard)
+        small, large = Block(), Block()
+        with builder.into(small):
+            builder.yield_(estimated)
+        with builder.into(large):
+            if op in self._unrolled:
+                builder.yield_(self._copies(op, first, inits, trips))
+            else:
+                last = builder.binary("add", first, builder.constant(trips, first.type))
+                again = copy_operation(op, {})
+                assert isinstance(again, ops.For)
+                again.lower, again.upper, again.inits = first, last, list(inits)
+                builder.yield_(builder.append(again).results)
+        return builder.if_(are_small, small, large).results
+
+
+def slow_path_of(op: Operation) -> bool:
+    """Whether an operation is a function that the machine estimates for small angles."""
+    return isinstance(op, ops.Unary) and op.fn in _ESTIMATES and op.x.type is f32
+
+
+def _can_speculate(op: ops.For) -> bool:
+    if any(each.regions for each in op.body.ops):
+        return False
+    return slow_paths.can_speculate(op, slow_path_of, _MOST_WORK)
+
+
+def _updates(op: ops.For) -> bool:
+    """Whether a loop updates memory: its code is long."""
+    return any(isinstance(each, ops.Write) and each.reads for each in op.body.walk())
+
+
+def _work(op: ops.For) -> list[Operation]:
+    """The operations of an iteration that take time."""
+    return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]

@@ -1,0 +1,206 @@
+"""Tests of `passes.unroll_loops`: bit by bit what loops give, whatever their trip counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.abi import MAXIMUM_RECORD_BUFFER
+from octants.autodiff import records_in_registers
+from octants.interpreter import run
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cloning import copy_module
+from octants.ir.core import Block, Companion, Module
+from octants.ir.parser import parse
+from octants.ir.verifier import verify
+from octants.mathlib.fast_by_estimates import FAR
+from octants.passes.unroll_loops import unroll_loops
+from octants.types.scalars import f32
+from tests.autodiff.random_ir import forward, inputs
+from tests.autodiff.reversing import differentiate
+from tests.autodiff.test_whole_blocks import ManyLoops
+from tests.seeds import counts
+
+LOOP = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+array @n: {int}, 1, ndarray, () [primal]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<1>()
+  %5: {int} = load<@n, primal>(%3)
+  %6: {int} = load<@n, primal>(%4)
+  %7: f32 = load<@x, primal>(%2)
+  %8: f32 = constant<0.25>()
+  %9: f32 = for(%5, %6, %7) {{ (%10: {int}, %11: f32):
+    %12: f32 = cast(%10)
+    %13: f32 = unary<sin>(%11)
+    %14: f32 = unary<{fn}>(%11)
+    %15: f32 = binary<mul>(%14, %12)
+    %16: f32 = fma(%15, %8, %13)
+    yield(%16)
+  }}
+  store<@y, primal>(%9, %2)
+  yield()
+}}
+"""
+
+RECORDS = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+record #r0 (4, 'unrolled'): f32
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i64 = constant<0>()
+  %4: i64 = constant<4>()
+  %5: i64 = constant<3>()
+  %6: f32 = constant<9.0>()
+  %7: f32 = load<@x, primal>(%2)
+  %8: f32 = for(%3, %4, %7) { (%9: i64, %10: f32):
+    %11: f32 = unary<sin>(%10)
+    %12: f32 = unary<cos_beside_sin>(%10)
+    record_push<#r0>(%3, %9, %12)
+    %13: f32 = fma(%11, %6, %10)
+    yield(%13)
+  }
+  %14: f32 = for(%3, %4, %8) { (%15: i64, %16: f32):
+    %17: i64 = binary<sub>(%5, %15)
+    %18: f32 = record_pop<#r0>(%3, %17)
+    %19: f32 = fma(%16, %18, %6)
+    yield(%19)
+  }
+  store<@y, primal>(%14, %2)
+  yield()
+}
+"""
+
+ANGLES = np.array([0.3, -1.7, 63.9, -64.0, 64.1, 1e9, 50.0, 1e30, np.nan, np.inf], np.float32)
+
+
+def wrong_from_far(module: Module) -> int:
+    """Let estimates be the functions of small angles, and wrong for others; gives their number."""
+    found = 0
+    for block in _blocks(module.tasks[0].body):
+        builder = Builder(Block())
+        for op in block.ops:
+            if not isinstance(op, ops.Unary) or not op.fn.endswith("_estimate"):
+                builder.append(op)
+                continue
+            found += 1
+            exact = builder.unary(op.fn.removesuffix("_estimate"), op.x)
+            is_small = builder.compare("lt", builder.unary("abs", op.x), builder.constant(FAR, f32))
+            wrong = builder.constant(17.0, f32)
+            builder.append(ops.Select(is_small, exact, wrong, results=op.results))
+        block.ops[:] = builder.block.ops
+    return found
+
+
+def _blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for op in block.ops:
+        for region in op.regions:
+            yield from _blocks(region)
+
+
+def result(module: Module, bounds: list[int], dtype: Any) -> Any:
+    arrays: dict[Any, Any] = {"x": ANGLES.copy(), "y": np.zeros_like(ANGLES)}
+    if any(array.name == "n" for array in module.arrays):
+        arrays["n"] = np.array(bounds, dtype)
+    with np.errstate(all="ignore"):
+        run(module, arrays)
+    return arrays["y"].view(np.uint32)
+
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+
+
+@pytest.mark.parametrize("fn", ["cos", "cos_beside_sin"])
+@pytest.mark.parametrize(
+    ("bounds", "dtype"),
+    [
+        *(([3, 3 + trips], np.int32) for trips in (-4, 0, 1, 15, 16, 17, 32, 71)),
+        ([HIGHEST - 37, HIGHEST], np.int32),
+        ([LOWEST, LOWEST + 33], np.int32),
+        ([HIGHEST, LOWEST], np.int32),
+        ([-(2**40), 37 - 2**40], np.int64),
+    ],
+)
+def test_chunks_of_a_loop(bounds: list[int], dtype: Any, fn: str) -> None:
+    module = parse(LOOP.format(fn=fn, int="i32" if dtype is np.int32 else "i64"))
+    expected = result(copy_module(module), bounds, dtype)
+    unroll_loops(module, estimates=True)
+    verify(module)
+    assert wrong_from_far(module) == 2 * 16
+    assert result(module, bounds, dtype).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("estimates", [False, True])
+def test_records_of_an_unrolled_block(estimates: bool) -> None:
+    module = parse(RECORDS)
+    expected = result(copy_module(module), [], None)
+    unroll_loops(module, estimates=estimates)
+    verify(module)
+    assert wrong_from_far(module) == (2 * 4 if estimates else 0)
+    assert not any(isinstance(op, ops.For) for op in module.walk())
+    assert result(module, [], None).tolist() == expected.tolist()
+
+
+def test_loops_that_stay() -> None:
+    """A loop whose trip count is known to be less than a chunk, and one that updates memory."""
+    few = LOOP.format(fn="cos", int="i32").replace("load<@n, primal>(%4)", "binary<add>(%5, %3)")
+    few = few.replace("%5: i32 = load<@n, primal>(%3)", "%5: i32 = constant<0>()")
+    few = few.replace("binary<add>(%5, %3)", "constant<7>()")
+    updates = RECORDS.replace(
+        "    %17: i64", "    %20: f32 = atomic<add, @y, primal>(%16, %2)\n    %17: i64"
+    )
+    for text in (few, updates):
+        module = parse(text)
+        unroll_loops(module)
+        assert sum(isinstance(op, ops.For) for op in module.walk()) == text.count(" for(")
+    module = parse(few)
+    unroll_loops(module, estimates=True)
+    assert wrong_from_far(module) == 0
+
+
+@pytest.mark.parametrize("count", counts(6, 16))
+@pytest.mark.parametrize("share", [0, 40])
+def test_random_reverse_kernels(share: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_in_registers, "MAX_ITERATIONS", 4)
+    monkeypatch.setattr(records_in_registers, "MAX_WORK", 1 << 20)
+    unrolled = 0
+    for seed in range(count):
+        module = ManyLoops(seed).simplified()
+        reversed_ = differentiate(module, whole_record_bytes=share, local_record_bytes=256)
+        if reversed_.hazards:
+            continue
+        state = inputs(seed) if reversed_.state == "before" else forward(module, inputs(seed))
+        found = []
+        loops = []
+        for changes in (False, True):
+            again = copy_module(reversed_.module)
+            if changes:
+                unroll_loops(again)
+                verify(again)
+            adjoints = inputs(seed + 1)
+            both: dict[Any, Any] = {name: value.copy() for name, value in state.items()}
+            both |= {(name, Companion.ADJOINT): value for name, value in adjoints.items()}
+            run(again, both, share=share or MAXIMUM_RECORD_BUFFER)
+            found.append(adjoints)
+            loops.append(sum(isinstance(op, ops.For) for op in again.walk()))
+        for name, value in found[0].items():
+            assert np.array_equal(value, found[1][name], equal_nan=True), (seed, name)
+        unrolled += loops[0] - loops[1]
+    assert unrolled >= count // 3
