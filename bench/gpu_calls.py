@@ -1,9 +1,9 @@
 """What small programs and short loops cost on a GPU: ``python bench/gpu_calls.py cuda vulkan``.
 
 The programs are those of users that the other benchmarks do not have: a tape around one kernel, a
-kernel of numpy arrays, a nest of loops, a recurrence of few steps. Each API runs in a process of
-its own. A number is the least wall time of a call among some runs of several calls in a row, each
-run until all is done. The table goes to the screen and to bench/results.
+kernel of numpy arrays, a nest of loops, a recurrence of few steps, a histogram. Each API runs in a
+process of its own. A number is the least wall time of a call among some runs of several calls in a
+row, each run until all is done. The table goes to the screen and to bench/results.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).parent
-ITEMS = 1_000_000
+ITEMS, SUMMED = 1_000_000, 1 << 24
 STEPS, MASSES = 64, 64
 Case = tuple[Callable[[], Any], int]
 """A call, and how many of them are in a run."""
@@ -71,7 +72,7 @@ def measured(api: str) -> tuple[str, dict[str, float]]:
     import octants as qd
 
     qd.init(arch=getattr(qd, api), offline_cache=False, log_level="error")
-    cases = {**loops(qd), **calls(qd), **masses(qd)}
+    cases = {**loops(qd), **sums(qd), **calls(qd), **masses(qd)}
     return str(qd.driver.state.device), {name: timed(qd, *case) for name, case in cases.items()}
 
 
@@ -138,6 +139,34 @@ def loops(qd: Any) -> dict[str, Case]:
         "recurrence of 1024 steps: forward": (lambda: recurrence(1024), 20),
         "recurrence of 1024 steps: backward": (lambda: recurrence.grad(1024), 20),
     }
+
+
+def sums(qd: Any) -> dict[str, Case]:
+    """Sums of sixteen million work items into few elements, at random indices."""
+    random = np.random.default_rng(0)
+    cases: dict[str, Case] = {}
+    for places in (256, 4096, 8192, 65536):
+        at = qd.field(qd.i32, SUMMED)
+        at.from_numpy(random.integers(0, places, SUMMED).astype(np.int32))
+        field, array = qd.field(qd.f32, places), qd.ndarray(qd.f32, places)
+
+        def into(y, at=at):
+            for i in at:
+                y[at[i]] += 1.0
+
+        into.__annotations__ = {"y": qd.types.ndarray(qd.f32, 1), "at": qd.Template}
+        into_array = qd.kernel(into)
+
+        @qd.kernel
+        def into_field(at: qd.Template, field: qd.Template):
+            for i in at:
+                field[at[i]] += 1.0
+
+        cases[f"sums into {places} elements of a field"] = (partial(into_field, at, field), 5)
+        if places <= 4096:
+            into_this = partial(into_array, array, at)
+            cases[f"sums into {places} elements of an ndarray"] = (into_this, 5)
+    return cases
 
 
 def calls(qd: Any) -> dict[str, Case]:

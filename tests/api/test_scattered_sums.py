@@ -148,3 +148,77 @@ def test_gradients_of_tables(order: str, bins: int) -> None:
     assert np.array_equal(table.grad.to_numpy(), wanted)
     assert np.array_equal(x.grad.to_numpy(), index.astype(float))
     assert not y.grad.to_numpy().any()
+
+
+SIZES = (1, 300, 2048, 2049, 4096, 4097, 8192, 8193)
+"""Of which a block of a GPU has copies, or not: in 8, 16 and 32 KB."""
+
+
+@pytest.mark.parametrize("order", ["random", "one"])
+@pytest.mark.parametrize("dtype", [qd.f32, qd.i64], ids=str)
+def test_arrays_of_any_size(dtype: Any, order: str) -> None:
+    @qd.kernel
+    def spread(
+        n: qd.i32,
+        at: qd.types.ndarray(qd.i32, 1),
+        x: qd.types.ndarray(dtype, 1),
+        once: qd.types.ndarray(dtype, 1),
+        both: qd.types.ndarray(qd.types.vector(2, dtype), 2),
+        often: qd.types.ndarray(dtype, 1),
+    ):
+        for i in range(n):
+            once[at[i]] += x[i]
+            both[0, at[i]] -= qd.Vector([x[i], 2 * x[i]])
+        for i in range(n):
+            for k in range(at[i], min(at[i] + 3, often.shape[0])):
+                often[k] += x[i]
+
+    for size in SIZES:
+        field = qd.field(dtype, size)
+
+        @qd.kernel
+        def spread_to_field(
+            n: qd.i32, at: qd.types.ndarray(qd.i32, 1), x: qd.types.ndarray(dtype, 1)
+        ):
+            for i in range(n):
+                field[at[i]] += x[i]
+
+        for count in (1, 1000, 100_003):
+            at, x = places(order, count, size), numbers(count, dtype)
+            once, both, often = (
+                np.ones(shape, dtype.numpy) for shape in ((size,), (1, size, 2), (size,))
+            )
+            spread(count, at, x, once, both, often)
+            spread_to_field(count, at, x)
+            want = np.zeros(size)
+            np.add.at(want, at, x)
+            assert np.array_equal(once, want + 1), (size, count)
+            assert np.array_equal(both[0], np.stack([1 - want, 1 - 2 * want], -1)), (size, count)
+            window = sum(np.pad(want, (k, 0))[:size] for k in range(3))
+            assert np.array_equal(often, window + 1), (size, count)
+            assert np.array_equal(field.to_numpy(), want), (size, count)
+            field.fill(0)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_gradient_of_gathered_elements(size: int) -> None:
+    count = 60_000
+    table, y = (qd.ndarray(qd.f32, n, needs_grad=True) for n in (size, count))
+    at = places("random", count, size)
+
+    @qd.kernel
+    def gather(
+        table: qd.types.ndarray(qd.f32, 1),
+        y: qd.types.ndarray(qd.f32, 1),
+        at: qd.types.ndarray(qd.i32, 1),
+    ):
+        for i in y:
+            y[i] = 3 * table[at[i]] * table[at[i]]
+
+    table.fill(1.0)
+    adjoint = numbers(count, qd.f32)
+    y.grad.from_numpy(adjoint)
+    gather.grad(table, y, at)
+    want = np.zeros(size)
+    np.add.at(want, at, 6 * adjoint)
+    assert np.array_equal(table.grad.to_numpy(), want)

@@ -202,7 +202,7 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
 
     def text_of(bins: int, fn: str = "add", index: Any = None) -> str:
         layouts = {Companion.PRIMAL: Layout((bins,), (Term(0, 1, 0, 4),))}
-        table = Array("table", f32, 1, Space.FIELD, (), layouts)
+        table = Array("table", f32, 1, Space.FIELD, (), layouts) if bins else ndarray("table", f32)
 
         def body(build: Any, i: Any) -> None:
             place = index(build, i) if index else build.load(at, [i])
@@ -222,10 +222,19 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
         assert text.count("match.any.sync.b64") == 1
         assert ".shared" not in text
 
+    for bins in (0, 8192):  # the launch decides; an ndarray has no bins that are known
+        text = text_of(bins)
+        assert text.count("atom.shared.add.f32") == 1
+        assert text.count("match.any.sync.b64") == 1
+    assert ".shared" not in text_of(8193)
+
     def neighbour(build: Any, i: Any) -> Any:
         return build.binary("add", i, build.index(1))
 
-    assert "match.any" not in text_of(100_000, index=neighbour)
+    for bins in (0, 100_000):
+        text = text_of(bins, index=neighbour)
+        assert "match.any" not in text
+        assert ".shared" not in text
 
 
 def test_warps_combine_updates_of_one_element_of_a_copy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Choose the small arrays that a block of threads privatises in shared memory.
+"""Choose the arrays that a block of threads privatises in shared memory.
 
 Work items add to such an array at varying indices. The block's copy begins with zeros and is in
 shared memory, where updates of one element are much cheaper; when all work items of the block are
@@ -14,33 +14,77 @@ from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
-from octants.ir.core import ArrayRef, Operation, Task
+from octants.ir.core import ArrayRef, Operation, Space, Task
+from octants.lazy_dataclass import dataclass
 
-_MOST_BYTES = 1 << 13
-"""The bytes of all copies of a block: a GPU still holds many blocks, and small launches start soon.
+_SMALL = 1 << 13
+"""The bytes of copies that are made for any launch: many blocks fit, and small launches start soon.
 """
+_OF_NDARRAY = 1 << 14
+"""The bytes of the copy of an array whose shape the launch determines."""
+_FEW = 4
+"""The most updates of such an array: each is written twice."""
 
 
-def find_copies(task: Task, noalias: bool, collected: Collection[Operation]) -> list[ArrayRef]:
-    """Return the targets of sums that are small, but for those ``collected`` otherwise.
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """A copy of ``target`` with memory for ``count`` elements.
+
+    With `fits` the array has so many; otherwise the launch determines how many, and the copy is
+    used if they fit. With `is_repaid` a block adds often enough in any launch; otherwise the copy
+    is used if the block has a quarter as many work items as the array has elements.
+    """
+
+    target: ArrayRef
+    count: int
+    fits: bool
+    is_repaid: bool
+
+    @property
+    def is_always_used(self) -> bool:
+        """Whether no launch leaves the copy out."""
+        return self.fits and self.is_repaid
+
+
+def find_copies(
+    task: Task, noalias: bool, collected: Collection[Operation], shared_bytes: int
+) -> list[BlockCopy]:
+    """Return copies for the targets of sums, but for those ``collected`` otherwise.
 
     With ``noalias`` no two arrays share memory. Where they may, a block adds only after all its
-    work items have made their other accesses.
+    work items have made their other accesses. All copies of a block take two thirds of its
+    ``shared_bytes`` at most: the rest is for its reductions.
     """
     sums = find_sums(task, True, collected)
-    small, left = list[ArrayRef](), _MOST_BYTES
+    found, left = list[BlockCopy](), min(_SMALL, shared_bytes)
     for target in (*sums.private_copies, *filter(is_dense, sums.alternating)):
-        nbytes = count(target) * target[0].dtype.size
+        nbytes = _count(target) * target[0].dtype.size
         if 0 < nbytes <= left:
-            small.append(target)
+            found.append(BlockCopy(target, _count(target), fits=True, is_repaid=True))
             left -= nbytes
-    if noalias or not small:
-        return small
-    affine, accesses = (
-        AffineExpressions(task),
-        [op for op in task.body.walk() if isinstance(op, ops.Access)],
-    )
-    return [target for target in small if _is_last(target, accesses, affine)]
+    small = {copy.target for copy in found}
+    left += shared_bytes * 2 // 3 - _SMALL
+    accesses = [op for op in task.body.walk() if isinstance(op, ops.Access)]
+    repeated = {
+        op
+        for loop in task.body.walk()
+        if isinstance(loop, ops.Loop)
+        for region in loop.regions
+        for op in region.walk()
+    }
+    for target in sums.private_copies:
+        size, count = target[0].dtype.size, _count(target)
+        updates = [op for op in accesses if op.ref == target]
+        nbytes = count * size or _OF_NDARRAY
+        is_known = count > 0 or (target[0].space is Space.NDARRAY and len(updates) <= _FEW)
+        if target not in small and is_known and nbytes <= left:
+            repaid = not repeated.isdisjoint(updates)
+            found.append(BlockCopy(target, nbytes // size, fits=count > 0, is_repaid=repaid))
+            left -= nbytes
+    if noalias or not found:
+        return found
+    affine = AffineExpressions(task)
+    return [copy for copy in found if _is_last(copy.target, accesses, affine)]
 
 
 def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpressions) -> bool:
@@ -54,7 +98,7 @@ def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpress
     )
 
 
-def count(target: ArrayRef) -> int:
+def _count(target: ArrayRef) -> int:
     """Return the number of elements of an array; 0 if the launch determines it."""
     array, _ = target
     shape = () if array.rank == 0 else array.fixed_shape

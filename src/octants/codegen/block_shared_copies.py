@@ -1,48 +1,111 @@
-"""Write the block-shared copies of small arrays; `codegen.block_shared_candidates` chooses them."""
+"""Write the block-shared copies of arrays; `codegen.block_shared_candidates` chooses them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from octants.codegen import atomics, memory
-from octants.codegen.block_shared_candidates import count
+from octants.codegen.block_shared_candidates import BlockCopy
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.codegen.numbers_as_bits import word_of
 from octants.ir.core import ArrayRef
-from octants.types.scalars import DType, i64, u32
+from octants.types.scalars import DType, i64, u1, u32
+
+_ELEMENTS_PER_ITEM = 4
+"""The elements of a copy for each work item of a block with which it is worth its clearing."""
+_MOST_ITEMS = 1 << 40  # that are compared with the elements of a copy; their products fit in i64
 
 
-def begin(f: ThreadFunction, targets: list[ArrayRef]) -> None:
-    """Redirect updates to copies, which a barrier guarantees to be zero."""
+def begin(f: ThreadFunction, copies: list[BlockCopy], items: Callable[[], Operand]) -> None:
+    """Redirect updates to copies, which a barrier guarantees to be zero.
+
+    ``items`` writes the number of the launch's work items (i64).
+    """
     code = f.code
-    for target in targets:
+    for copy in copies:
+        target = copy.target
         word = word_of(target.array.dtype)
-        copy = code.shared_array((target, "copy"), word, count(target))
-        f.shared_arrays[target] = copy
+        memory_ = code.shared_array((target, "copy"), word, copy.count)
+        if not copy.is_always_used:
+            f.uses_copy[target] = _is_used(f, copy, items)
+        f.shared_arrays[target] = memory_
 
-        def clear(number: Operand, copy: object = copy, word: DType = word) -> None:
-            code.store(UnaddressedElement(copy, number), word, code.constant(0, word))
+        def clear(number: Operand, memory_: object = memory_, word: DType = word) -> None:
+            code.store(UnaddressedElement(memory_, number), word, code.constant(0, word))
 
-        _each(code, count(target), clear)
-    if targets:
+        _each(code, _used_count(f, copy), clear)
+    if copies:
         code.barrier("block")
 
 
-def end(f: ThreadFunction, targets: list[ArrayRef]) -> None:
+def _is_used(f: ThreadFunction, copy: BlockCopy, items: Callable[[], Operand]) -> Operand:
+    """Return whether a launch uses a copy, which all its threads agree on."""
+    code, count = f.code, _element_count(f, copy)
+    used = code.constant(True, u1)
+    if not copy.fits:
+        used = code.compare("le", i64, count, code.constant(copy.count, i64))
+    if not copy.is_repaid:
+        most = code.constant(_MOST_ITEMS, i64)
+        number = items()
+        number = code.choose(code.compare("lt", i64, number, most), i64, number, most)
+        own = code.apply("mul", i64, number, code.convert(code.threads_in_block(), u32, i64))
+        own = code.apply("mul", i64, own, code.constant(_ELEMENTS_PER_ITEM, i64))
+        elements = code.apply("mul", i64, count, code.threads())
+        used = code.apply("and", u1, used, code.compare("ge", i64, own, elements))
+    return used
+
+
+def _element_count(f: ThreadFunction, copy: BlockCopy) -> Operand:
+    """Return the number of elements of a copy's array, i64."""
+    code, array = f.code, copy.target.array
+    if copy.fits:
+        return code.constant(copy.count, i64)
+    count = code.constant(math.prod(array.element_shape), i64)
+    for axis in range(array.rank):
+        count = code.apply("mul", i64, count, f.extent(array, axis))
+    return count
+
+
+def _used_count(f: ThreadFunction, copy: BlockCopy) -> Operand:
+    """Return the number of elements that a launch uses of a copy, u32."""
+    code = f.code
+    if copy.is_always_used:
+        return code.constant(copy.count, u32)
+    count, none = code.convert(_element_count(f, copy), i64, u32), code.constant(0, u32)
+    return code.choose(f.uses_copy[copy.target], u32, count, none)
+
+
+def with_or_without(f: ThreadFunction, target: ArrayRef, update: Callable[[], None]) -> None:
+    """Write an update of a copy; if launches may leave the copy out, also one of the array."""
+    if target not in f.uses_copy:
+        update()
+        return
+
+    def update_array() -> None:
+        copy = f.shared_arrays.pop(target)
+        update()
+        f.shared_arrays[target] = copy
+
+    f.code.branch(f.uses_copy[target], update, update_array)
+
+
+def end(f: ThreadFunction, copies: list[BlockCopy]) -> None:
     """Add the copies to their arrays once all threads of the block have arrived."""
-    if targets:
+    if copies:
         f.code.barrier("block")
-    for target in targets:
-        _add(f, target)
+    for copy in copies:
+        _add(f, copy)
 
 
-def _add(f: ThreadFunction, target: ArrayRef) -> None:
+def _add(f: ThreadFunction, copy: BlockCopy) -> None:
     """Add the block's copy of an array to the array, leaving out zeros."""
-    code, dtype, copy = f.code, target.array.dtype, f.shared_arrays.pop(target)
+    code, target = f.code, copy.target
+    dtype, shared = target.array.dtype, f.shared_arrays.pop(target)
 
     def add(number: Operand) -> None:
-        value = memory.read(code, UnaddressedElement(copy, number), dtype)
+        value = memory.read(code, UnaddressedElement(shared, number), dtype)
         is_some = code.compare("ne", dtype, value, code.constant(0, dtype))
 
         def update() -> None:
@@ -53,12 +116,12 @@ def _add(f: ThreadFunction, target: ArrayRef) -> None:
 
         code.branch(is_some, update)
 
-    _each(code, count(target), add)
+    _each(code, _used_count(f, copy), add)
 
 
-def _each(code: ThreadCode, end: int, write: Callable[[Operand], None]) -> None:
-    """Deal the numbers below ``end`` out to the threads of the block."""
-    number, limit = code.variable(u32), code.constant(end, u32)
+def _each(code: ThreadCode, limit: Operand, write: Callable[[Operand], None]) -> None:
+    """Deal the numbers below a limit (u32) out to the threads of the block."""
+    number = code.variable(u32)
     code.write(number, code.thread_in_block())
 
     def iterate() -> None:

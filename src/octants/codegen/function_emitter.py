@@ -151,11 +151,13 @@ class FunctionEmitter(Protocol):
 class ThreadFunction(FunctionEmitter, Protocol):
     """A function of a GPU thread.
 
-    ``lanes`` describes its subgroup; ``shared_arrays`` has the arrays of its block.
+    ``lanes`` describes its subgroup; ``shared_arrays`` has the arrays of its block. Those that not
+    every launch uses are in ``uses_copy``, with whether this one does (see `block_shared_copies`).
     """
 
     lanes: Lanes | None
     shared_arrays: dict[ArrayRef, Any]
+    uses_copy: dict[ArrayRef, Operand]
 
     @property
     def code(self) -> ThreadCode:

@@ -9,7 +9,7 @@ from octants import abi
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
-from octants.codegen.block_shared_candidates import find_copies
+from octants.codegen.block_shared_candidates import BlockCopy, find_copies
 from octants.codegen.dispatch_prologue import (
     has_records,
     is_wanted,
@@ -28,7 +28,7 @@ from octants.codegen.structured.function_emitter import KernelContext, Structure
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir.cooperative_tasks import cooperates, shared_array_refs, sizes
-from octants.ir.core import ArrayRef, Task
+from octants.ir.core import Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
@@ -77,13 +77,14 @@ def functions(
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
-        targets = _copies(kernel, task) if blocks is not None and summing > block else []
-        sums = bool(targets or _collects(kernel, task))
+        nbytes = blocks.shared_bytes if blocks is not None and summing > block else 0
+        copies = _copies(kernel, task, nbytes) if nbytes else []
+        sums = bool(copies or _collects(kernel, task))
         items = _items(task, summing if sums else block, blocks)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
         if not cooperates(task):
-            arguments = kernel, position, items, targets
+            arguments = kernel, position, items, copies
             write = partial(_write_items, *arguments, is_known=bool(bounds))
             found.append(DispatchEmitter(dispatch, write, items))
             continue
@@ -124,13 +125,13 @@ def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
     return find_reductions(task, kernel.module.noalias)
 
 
-def _copies(kernel: KernelContext, task: Task) -> list[ArrayRef]:
-    """Return the arrays of which each block has a copy to add to."""
+def _copies(kernel: KernelContext, task: Task, shared_bytes: int) -> list[BlockCopy]:
+    """Return the copies of arrays to which each block adds."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
     collected = {op for found in _collects(kernel, task) for op in found.atomics}
-    found = find_copies(task, kernel.module.noalias, collected)
-    return [target for target in found if target[0].dtype.bits == 32]
+    found = find_copies(task, kernel.module.noalias, collected, shared_bytes)
+    return [copy for copy in found if copy.target.array.dtype.bits == 32]
 
 
 def _body(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
@@ -170,14 +171,14 @@ def _write_items(
     kernel: KernelContext,
     position: int,
     threads: int,
-    targets: list[ArrayRef],
+    copies: list[BlockCopy],
     code: ThreadCode,
     *,
     is_known: bool,
 ) -> None:
     """Write a grid-stride loop over work items.
 
-    A block has so many ``threads``, and copies of ``targets``.
+    A block has so many ``threads``, and ``copies`` of arrays.
     """
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     lower, upper = _bounds(code, is_known=is_known)
@@ -186,7 +187,7 @@ def _write_items(
     collected = _collects(kernel, task)
     for reduction in collected:
         per_thread_reductions.collect(body, Collect(reduction))
-    block_shared_copies.begin(body, targets)
+    block_shared_copies.begin(body, copies, lambda: code.apply("sub", i64, upper, lower))
     run = _item(kernel, position, task, body, is_known=is_known)
 
     def iterate() -> None:
@@ -199,7 +200,7 @@ def _write_items(
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, iterate)
-    block_shared_copies.end(body, targets)
+    block_shared_copies.end(body, copies)
     reductions.deliver(body, collected, threads)
 
 
@@ -232,6 +233,7 @@ def _item(
         inner.lower, upper = _bounds(code, is_known=is_known)
         inner.restartable, inner.reserved = restartable(task.body), reserved_pushes(task.body)
         inner.collected, inner.shared_arrays = body.collected, body.shared_arrays
+        inner.uses_copy = body.uses_copy
         if task.is_parallel and not task.options.get("fixed_order"):
             inner.shared_updates = find_shared(task.body) if code.gathers else set()
         if isinstance(inner, EarlyExitFunction):

@@ -83,6 +83,7 @@ class StructuredFunction:
             Operation, tuple[MutableSlot, MutableSlot]
         ] = {}  # see `codegen.per_thread_reductions`
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
+        self.uses_copy: dict[ArrayRef, Operand] = {}
         self.shared_updates: set[Operation] = set()
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes whose space is reserved

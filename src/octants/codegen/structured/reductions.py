@@ -10,6 +10,7 @@ from typing import Any
 
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
+from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.codegen.memory import address_of
@@ -24,14 +25,19 @@ _BYTES = 1 << 14  # of a block's shared memory, for reductions
 
 def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
     """Write an update: of a reduction's variable, with other threads, or alone."""
+
+    def update() -> None:
+        if op.ref in body.shared_arrays:
+            _update_copy(body, op)
+        elif op in body.shared_updates and op.array.space is not Space.SHARED:
+            update_together(body, op)
+        else:
+            atomics.atomic(body, op)
+
     if op in body.collected:
         per_thread_reductions.collect_one(body, op)
-    elif op.ref in body.shared_arrays:
-        _update_copy(body, op)
-    elif op in body.shared_updates and op.array.space is not Space.SHARED:
-        update_together(body, op)
     else:
-        atomics.atomic(body, op)
+        with_or_without(body, op.ref, update)
 
 
 def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:

@@ -236,8 +236,9 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     for reduction in found:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
-    targets = find_copies(task, f.kernel.module.noalias, f.collected) if has_copies else []
-    block_shared_copies.begin(f, targets)
+    noalias, nbytes = f.kernel.module.noalias, f.gpu.shared_bytes
+    copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
+    block_shared_copies.begin(f, copies, lambda: f.apply("sub", "i64", f.upper(), f.first_item()))
 
     def begin(item: str) -> None:
         if again:
@@ -251,9 +252,9 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.start("done")
 
     _write_loop(f, task, begin, end, "done")
-    block_shared_copies.end(f, targets)
+    block_shared_copies.end(f, copies)
     reductions.deliver(f, found)
-    f.adds_up = bool(found or targets)
+    f.adds_up = bool(found or copies)
 
 
 def _write_blocks(f: ThreadText, task: Task) -> None:

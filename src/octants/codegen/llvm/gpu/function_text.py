@@ -39,6 +39,7 @@ class ThreadText(FunctionText):
         self.device_bounds = device_bounds
         self.block_size = block_size
         self.shared_arrays: dict[ArrayRef, str] = {}  # the arrays of the block
+        self.uses_copy: dict[ArrayRef, str] = {}  # see `block_shared_copies`
         self.scattered_updates: set[Operation] = set()  # see `analysis.reductions.find_scattered`
         self.adds_up = False  # whether the block's threads reduce their sums at the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, per_thread_reductions
+from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.worker_atomics import atomic as update_alone
@@ -18,14 +19,19 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
     It also does so before it updates the block's copy of an array, as of weights that all threads
     reach in step: threads that add floats to one element in shared memory wait for each other.
     """
+
+    def update() -> None:
+        if op in f.shared_updates:
+            update_together(f, op)
+        elif op in f.scattered_updates and op.ref not in f.shared_arrays:
+            _update_by_address(f, op)
+        else:
+            update_alone(f, op)
+
     if op in f.collected or not f.gpu.has_blocks or op.array.space is Space.SHARED:
         update_alone(f, op)
-    elif op in f.shared_updates:
-        update_together(f, op)
-    elif op in f.scattered_updates and op.ref not in f.shared_arrays:
-        _update_by_address(f, op)
     else:
-        update_alone(f, op)
+        with_or_without(f, op.ref, update)
 
 
 def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
