@@ -135,7 +135,7 @@ ON_CUDA: dict[str, tuple[int, list[str]]] = {
     "a gradient": (8, [REPLAY]),
     "a gradient that records": (19, [REPLAY]),
     "a tape around one kernel": (92, [REPLAY, REPLAY, FILL, REPLAY]),
-    "a kernel of two numpy arrays": (34, [COPY_IN, REPLAY, COPY_OUT]),
+    "a kernel of two numpy arrays": (32, [REPLAY]),
     "an array from numpy": (23, [COPY_IN]),
     "an array to numpy": (29, [COPY_OUT]),
 }

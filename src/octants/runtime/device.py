@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -33,14 +33,21 @@ class Allocation(Protocol):
 class StagingBuffer(Protocol):
     """Memory of the host and of the device, `host` and `memory`, for the arrays of a launch.
 
-    One launch at a time uses it.
+    One launch at a time uses it, which `is_launched` from `launch` to the end of `download`.
     """
 
     host: Bytes
     memory: Allocation
+    is_launched: bool
 
-    def upload(self) -> None:
-        """Queue a copy of `host` to the device."""
+    def launch(self, run: Callable[[int], None], kernel: LoadedKernel, block: int) -> None:
+        """Queue a copy of `host` to the device, and a launch.
+
+        Args:
+            run: Launches the kernel with the parameter block at an address.
+            kernel: The kernel.
+            block: The address of the parameter block.
+        """
 
     def download(self) -> None:
         """Wait for all launches, and copy what the launch may have written to `host`.

@@ -667,9 +667,11 @@ class FakeCuda:
         self, out: Any, graph: int, before: Any, count: int, made: Any, context: int
     ) -> int:
         c = type(made[0]).from_buffer_copy(made[0])
-        assert c.source_kind == c.target_kind == cuda.ON_DEVICE
         assert c.depth == 1
         assert min(c.source_pitch, c.target_pitch) >= c.width
+        if cuda.ON_HOST in (c.source_kind, c.target_kind):
+            return self._add_node(out, graph, before, count, self._copy_piece(c))
+        assert c.source_kind == c.target_kind == cuda.ON_DEVICE
 
         def run() -> None:
             for row in range(c.height):
@@ -677,6 +679,19 @@ class FakeCuda:
                 self._store(c.target + row * c.target_pitch, values)
 
         return self._add_node(out, graph, before, count, run)
+
+    def _copy_piece(self, c: Any) -> Callable[[], None]:
+        """A copy between pinned memory and the device."""
+        assert c.height == 1
+        if c.source_kind == cuda.ON_HOST:
+            assert c.target_kind == cuda.ON_DEVICE
+            assert self._is_pinned(c.source_host)
+            return lambda: self._store(c.target, ctypes.string_at(c.source_host, c.width))
+        assert c.source_kind == cuda.ON_DEVICE
+        assert self._is_pinned(c.target_host)
+        return lambda: (
+            ctypes.memmove(c.target_host, bytes(self.bytes_at(c.source, c.width)), c.width) and None
+        )
 
     def cuGraphInstantiateWithFlags(self, out: Any, graph: int, flags: int) -> int:
         assert flags == 0

@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.runtime.arguments.staging_copies import _JOINED, _MOST_JOINED
+from octants.runtime.cuda.fast_launcher import SAME
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
 
 SMALL, LARGE = 100, _JOINED // 4  # elements
@@ -186,3 +187,118 @@ def test_launches_that_write_no_array_of_the_host(fake: AddressableCuda) -> None
         add(numbers)
     assert "cuStreamQuery" not in fake.order
     assert total[None] == 10 * SMALL
+
+
+@pytest.fixture
+def by_value() -> Iterator[AddressableCuda]:
+    """A fake GPU whose launches can be replayed."""
+    with emulated_gpu(by_value=True) as fake:
+        qd.init(arch=qd.cuda, log_level="error")
+        yield fake
+
+
+@qd.kernel
+def scaled(a: qd.types.ndarray(qd.f32, 1), b: qd.types.ndarray(qd.f32, 1), factor: qd.f32):
+    for i in a:
+        a[i] += factor * b[i]
+
+
+def check_scaled(a: Any, b: Any, factor: float = 2.0) -> None:
+    expected, kept = a + np.float32(factor) * b, b.copy()
+    scaled(a, b, factor)
+    assert np.array_equal(a, expected)
+    assert np.array_equal(b, kept)
+
+
+def replayed(fake: AddressableCuda) -> tuple[Any, Any]:
+    """Arrays of a launch that is replayed with its copies."""
+    a, b = np.arange(SMALL, dtype=np.float32), np.ones(SMALL, np.float32)
+    for _ in range(SAME + 2):
+        check_scaled(a, b)
+    fake.order.clear()
+    b += 1
+    check_scaled(a, b)
+    queued = {"cuGraphLaunch", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernelEx"}
+    assert [each for each in fake.order if each in queued] == ["cuGraphLaunch"]
+    return a, b
+
+
+def test_a_repeated_launch_is_one_graph_with_its_copies(by_value: AddressableCuda) -> None:
+    a, b = replayed(by_value)
+    for factor in (2.0, 3.0, 2.0, 2.0):
+        a[3] = 7
+        check_scaled(a, b, factor)
+
+
+def test_other_arrays_after_replays(by_value: AddressableCuda) -> None:
+    a, b = replayed(by_value)
+    for _ in range(3):
+        check_scaled(a.copy(), b + 5)
+        check_scaled(a[:7], b[7:14])
+        check_scaled(a[::2], b[::2])
+        check_scaled(a, b)
+    live = qd.ndarray(qd.f32, SMALL)
+    live.from_numpy(a)
+    scaled(live, b, 2.0)
+    assert np.array_equal(live.to_numpy(), a + 2 * b)
+
+
+def test_streams_after_replays(by_value: AddressableCuda) -> None:
+    a, b = replayed(by_value)
+    stream, expected = qd.create_stream(), a + 2 * b
+    scaled(a, b, 2.0, qd_stream=stream)
+    assert np.array_equal(a, expected)
+    check_scaled(a, b)
+
+
+def test_fields_that_change_between_replays(by_value: AddressableCuda) -> None:
+    total = qd.field(qd.f32, ())
+
+    @qd.kernel
+    def add(a: qd.types.ndarray(qd.f32, 1)):
+        for i in a:
+            a[i] += total[None]
+
+    numbers = np.zeros(SMALL, np.float32)
+    for step in range(SAME + 10):
+        total[None] = step
+        add(numbers)
+    assert (numbers == sum(range(SAME + 10))).all()
+
+
+def test_random_numbers_are_not_replayed(by_value: AddressableCuda) -> None:
+    @qd.kernel
+    def draw(a: qd.types.ndarray(qd.f32, 1)):
+        for i in a:
+            a[i] = qd.random()
+
+    numbers = np.zeros(4, np.float32)
+    found = set()
+    for _ in range(SAME + 10):
+        draw(numbers)
+        found.add(float(numbers[0]))
+    assert len(found) == SAME + 10
+
+
+@pytest.mark.parametrize("call", ["cuGraphLaunch", "cuMemcpyHtoDAsync"])
+def test_arrays_keep_their_values_if_nothing_is_launched(
+    by_value: AddressableCuda, call: str
+) -> None:
+    a, b = replayed(by_value)
+    a[:] = 5
+    factor = 2.0 if call == "cuGraphLaunch" else 4.0
+    by_value.fail(call, 1)
+    with pytest.raises(qd.OctantsRuntimeError, match=call):
+        scaled(a, b, factor)
+    assert (a == 5).all()
+    with pytest.raises(qd.OctantsError):
+        scaled(a, b, "none")
+    assert (a == 5).all()
+    check_scaled(a, b)
+
+
+def test_a_graph_that_is_refused(by_value: AddressableCuda) -> None:
+    by_value.fail("cuGraphAddMemcpyNode", 1)
+    a, b = np.arange(SMALL, dtype=np.float32), np.ones(SMALL, np.float32)
+    for _ in range(SAME + 10):
+        check_scaled(a, b)

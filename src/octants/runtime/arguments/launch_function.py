@@ -47,7 +47,7 @@ def launch(seed, number, persistent{parameters}):
 """
 
 _DISCRETE_SOURCE = """
-def launch(seed, number, persistent{parameters}):
+def launch(seed, number, persistent{staging}{parameters}):
     pool = {pool}
     try:
         block = pool.pop()
@@ -61,7 +61,7 @@ def launch(seed, number, persistent{parameters}):
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, persistent, ({arguments}))
     {prepare}
-    run(block[3])
+    {run}
     {fetch}
     results = {results}
     base = block[3]
@@ -93,6 +93,7 @@ def make_launch(
     """
     layout = ParameterPacking(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
+    is_staged = "staged" in binding.kinds.values()
     source = (_SHARED_SOURCE if device.shares_memory else _DISCRETE_SOURCE).format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
@@ -104,6 +105,8 @@ def make_launch(
         unpack="storage, memory = block[1], block[2]" if layout.storage else "",
         prepare=layout.prepare,
         fetch=layout.fetch,
+        staging=", launch_on_copies" if is_staged else "",
+        run="launch_on_copies(run, kernel, block[3])" if is_staged else "run(block[3])",
         pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
     )
     pool = ParameterBlockPool()
@@ -124,7 +127,7 @@ def make_launch(
     }
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
-    if "staged" in binding.kinds.values():
+    if is_staged:
         return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
     return _on_native_copies(binding, launch) if "copied" in binding.kinds.values() else launch
 

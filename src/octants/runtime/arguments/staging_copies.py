@@ -20,7 +20,7 @@ from octants.runtime.arguments.conversions import check_extents, torch_companion
 from octants.runtime.arguments.native_format_copies import identity
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.capture import captures, refuse
-from octants.runtime.device import Allocation, Device
+from octants.runtime.device import Allocation, Device, LoadedKernel
 from octants.runtime.memory.host import overlaps_itself, shares_memory
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 from octants.types.companions import Companion
@@ -139,6 +139,7 @@ class _JoinedCopies:
             offsets.append(offsets[-1] + -(-piece.nbytes // _ALIGNMENT) * _ALIGNMENT)
         count = sum(piece.is_written for piece in pieces)
         self._buffer = buffer = device.staging_buffer(offsets[-1], offsets[count])
+        self.launch = buffer.launch
         self.parts: list[tuple[int, NumpyArray]] = []
         for piece, offset in zip(order, offsets, strict=False):
             elements = buffer.host[offset : offset + piece.nbytes].view(piece.dtype)
@@ -148,14 +149,13 @@ class _JoinedCopies:
         self.written = self.parts[:count]
 
     def send(self, arrays: Sequence[NumpyArray]) -> None:
-        """Copy the arrays of the host to the device."""
+        """Copy the arrays to the staging buffer."""
         for number, elements in self.parts:
             elements[...] = arrays[number]
-        self._buffer.upload()
 
     def fetch(self, arrays: Sequence[NumpyArray]) -> None:
-        """Copy the arrays that were written back."""
-        if not self.written:
+        """Copy the arrays that were written back, if they were sent."""
+        if not (self.written and self._buffer.is_launched):
             return
         try:
             self._buffer.download()
@@ -180,6 +180,10 @@ class _SeparateCopies:
         for piece in self._pieces:
             assert piece.copy is not None
             piece.copy.write(arrays[piece.number])
+
+    def launch(self, run: Callable[[int], None], _: LoadedKernel, block: int) -> None:
+        """Launch with the copies that were sent."""
+        run(block)
 
     def fetch(self, arrays: Sequence[NumpyArray]) -> None:
         """Copy the arrays that were written back."""
@@ -227,7 +231,7 @@ def launch_on_staging_copies(
     """Wrap a launch function, so that it gets staging copies of some arguments.
 
     Args:
-        launch: The launch function.
+        launch: The launch function, which takes a function for launching with the copies.
         device: The device.
         leaves: The arguments to copy.
         replace: Returns the arguments with another value for one leaf.
@@ -259,7 +263,7 @@ def launch_on_staging_copies(
         assert memory is not None
         memory.send(arrays)
         try:
-            return launch(seed, number, persistent, *replaced)
+            return launch(seed, number, persistent, memory.launch, *replaced)
         finally:
             memory.fetch(arrays)
             plans.append(plan.retained())

@@ -13,7 +13,12 @@ from octants.artifact import Artifact
 from octants.runtime.cuda.fast_launcher import make_launcher
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_context import LaunchContext
-from octants.runtime.cuda.launch_state import CudaAction, LaunchState, parameter_bytes
+from octants.runtime.cuda.launch_state import (
+    CudaAction,
+    LaunchState,
+    PreparedDispatch,
+    parameter_bytes,
+)
 from octants.runtime.cuda.recording_launcher import make_recording_launcher
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import Recording
@@ -38,13 +43,16 @@ class CudaKernel(GpuKernel):
             module = machine.module(artifact)
             actions = [CudaAction(dispatch, module) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
-        self._report = machine.versions.reporter(artifact.writes, self.slots)
+        self.report = machine.versions.reporter(artifact.writes, self.slots)
         self._frames: list[LaunchState] = []
         computed = any(action.is_computed for action in actions)
         by_pointer = bool(parameter_bytes(artifact))
         grouped = any(action.dispatch.group for action in actions)
         self._is_simple = self.allows_fast_launch and not computed
         self.launch = self._launch
+        draws = "draws" in dict(artifact.metadata)
+        self.may_repeat = self._is_simple and not (by_pointer or grouped or draws)
+        """Whether launches with the same arguments can be replayed, with whatever is in memory."""
         if self._is_simple and not by_pointer:
             self.launch = self._launch_by(self._fast_launcher)
         elif not (artifact.messages or computed or by_pointer or grouped):
@@ -94,6 +102,14 @@ class CudaKernel(GpuKernel):
         frame = self._make_frame()
         frame.move(self._machine.streams.default)
         return make_recording_launcher(self._machine, self, frame, block, self._queue)
+
+    def steps_at(self, block: int) -> list[PreparedDispatch]:
+        """Prepare the dispatches with work items of a launch, for a graph."""
+        frame = self._make_frame()
+        frame.move(self._machine.streams.default)
+        frame.take(block)
+        resize(frame.steps, self.slots_at(block))
+        return [step for step in frame.steps if not step.is_empty]
 
     def as_graph(self) -> Callable[[int], None]:
         """The launch as one driver graph; `launch` where that is slower or impossible."""
@@ -167,7 +183,7 @@ class CudaKernel(GpuKernel):
             self._machine.context.launched.append(self.name)
             view = self.slots.view(block)
             if self._machine.versions.watches:
-                self._report(view)
+                self.report(view)
             slots = self.slots.unpack(view)
             for step in frame.steps:
                 self.run(step, slots)

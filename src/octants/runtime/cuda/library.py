@@ -103,6 +103,7 @@ class RowCopy(Structure):
     ]
 
 
+ON_HOST = 1  # CU_MEMORYTYPE_HOST
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 MOST_PITCH = 2**31 - 1
 

@@ -1,65 +1,120 @@
-"""Staging buffers in pinned memory, for one copy of the arrays of a launch in each direction."""
+"""Staging buffers in pinned memory, for one copy of the arrays of a launch in each direction.
+
+A launch that repeats with the same other arguments becomes a driver graph, with both copies.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME, SYSTEM_BYTES
+from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 from octants.runtime.cuda.memory import DEFAULT_STREAM
 from octants.runtime.device import Bytes
 from octants.runtime.memory.host import view_memory
 
 if TYPE_CHECKING:
+    from octants.runtime.cuda.kernel import CudaKernel
     from octants.runtime.cuda.launch_context import LaunchContext
 
 _LEAST = 1 << 12  # bytes of pinned memory, whose sizes are powers of two
 
 
 class PinnedStagingBuffer:
-    """Implements `runtime.device.StagingBuffer`.
+    """Implements `runtime.device.StagingBuffer`, for launches of one kernel.
 
-    The host waits for each launch that uses it, so that the pinned memory is free for the next one;
-    if Ctrl-C ends the wait, it is never used again.
+    The host waits for each launch, so that the pinned memory is free for the next one; if Ctrl-C
+    ends the wait, it is never used again.
     """
 
-    def __init__(self, device: LaunchContext, nbytes: int, written: int) -> None:
-        self._device, self._nbytes, self._written = device, nbytes, written
-        self.memory = device.allocate(nbytes)
+    def __init__(self, machine: LaunchContext, nbytes: int, written: int) -> None:
+        self._machine, self._nbytes, self._written = machine, nbytes, written
+        self.memory = machine.allocate(nbytes)
         size = max(_LEAST, 1 << (nbytes - 1).bit_length())
-        self._free = device.staging.free[size]
-        self._pinned = device.staging.take(size)
+        self._free = machine.staging.free[size]
+        self._pinned = machine.staging.take(size)
         self.host: Bytes = view_memory(self._pinned.address, np.uint8, (nbytes,))
-        self._is_in_flight = False
+        self.is_launched = False
+        self._is_downloaded = False
+        self._arguments, self._count = b"", 0  # of the last launches, and how many had the same
+        self._graph: DriverGraph | None = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_is_in_flight") and not self._is_in_flight:
+        if hasattr(self, "is_launched") and not self.is_launched:
             self._free.append(self._pinned)
 
-    def upload(self) -> None:
-        """Queue a copy of `host` to the device."""
-        device, address = self._device, self.memory.address
-        if device.streams.is_busy:
-            device.write(address, self.host)
+    def launch(self, run: Callable[[int], None], kernel: Any, block: int) -> None:
+        """Queue a copy of `host` and a launch; see `runtime.device.StagingBuffer`."""
+        machine, address = self._machine, self.memory.address
+        self._is_downloaded = False
+        if machine.streams.is_busy:
+            machine.write(address, self.host)
+            self.is_launched = True
+            run(block)
             return
-        if device.versions.watches:
-            device.versions.wrote(address, self._nbytes)
-        copy = address, self._pinned.address, self._nbytes, DEFAULT_STREAM
-        self._is_in_flight = True
-        device.context.call_here("cuMemcpyHtoDAsync", *copy)
+        watches = machine.versions.watches
+        if watches:
+            machine.versions.wrote(address, self._nbytes)
+        view = kernel.slots.view(block)
+        given = bytes(view[SYSTEM_BYTES:])
+        self.is_launched = True
+        try:
+            if self._graph is not None and given == self._arguments and run is kernel.launch:
+                machine.context.launched.append(kernel.name)
+                if watches:
+                    kernel.report(view)
+                self._graph.launch_here(DEFAULT_STREAM)
+                self._is_downloaded = True
+                return
+            copy = address, self._pinned.address, self._nbytes, DEFAULT_STREAM
+            machine.context.call_here("cuMemcpyHtoDAsync", *copy)
+        except OctantsError:  # nothing was queued
+            self.is_launched = False
+            raise
+        run(block)
+        if run is kernel.launch:
+            self._note(given, kernel, block)
+
+    def _note(self, arguments: bytes, kernel: CudaKernel, block: int) -> None:
+        """Count a launch; make a graph if it has repeated enough."""
+        self._graph = None
+        self._count = self._count + 1 if arguments == self._arguments else 1
+        self._arguments = arguments
+        if (
+            self._count == SAME
+            and kernel.may_repeat
+            and self._machine.replayed_graphs < MOST_GRAPHS
+        ):
+            with contextlib.suppress(OctantsError), self._machine.context.active():
+                self._graph = self._make_graph(kernel, block)
+
+    def _make_graph(self, kernel: CudaKernel, block: int) -> DriverGraph:
+        address, pinned = self.memory.address, self._pinned.address
+        nodes = DriverGraphBuilder(self._machine.context)
+        nodes.upload(address, pinned, self._nbytes)
+        for step in kernel.steps_at(block):
+            nodes.launch_step(step)
+        nodes.download(pinned, address, self._written)
+        return DriverGraph(self._machine, nodes, is_counted=True)
 
     def download(self) -> None:
         """Wait for all launches, and copy what the launch may have written to `host`."""
-        device, address = self._device, self.memory.address
-        if device.streams.is_busy:
-            device.read(address, self.host[: self._written])
+        machine, address = self._machine, self.memory.address
+        if machine.streams.is_busy:
+            machine.read(address, self.host[: self._written])
         else:
-            copy = self._pinned.address, address, self._written, DEFAULT_STREAM
-            device.context.call_here("cuMemcpyDtoHAsync", *copy)
+            if not self._is_downloaded:
+                copy = self._pinned.address, address, self._written, DEFAULT_STREAM
+                machine.context.call_here("cuMemcpyDtoHAsync", *copy)
             try:
-                device.synchronize()
+                machine.synchronize()
             except OctantsError:  # of a kernel, after the copy
-                self._is_in_flight = False
+                self.is_launched = False
                 raise
-        self._is_in_flight = False
+        self.is_launched = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from octants.runtime.device import Allocation, Bytes
+from octants.runtime.device import Allocation, Bytes, LoadedKernel
 
 
 class Copies(Protocol):
@@ -27,13 +28,17 @@ class PageableStagingBuffer:
         self.memory = device.allocate(max(1, nbytes))
         self.host: Bytes = np.zeros(nbytes, np.uint8)
         self._written: Bytes = self.host[:written]
+        self.is_launched = False
 
-    def upload(self) -> None:
-        """Queue a copy of `host` to the device."""
+    def launch(self, run: Callable[[int], None], _: LoadedKernel, block: int) -> None:
+        """Queue a copy of `host` to the device, and a launch."""
         if self.host.size:
             self._device.write(self.memory.address, self.host)
+        self.is_launched = True
+        run(block)
 
     def download(self) -> None:
         """Wait for all launches, and copy what the launch may have written to `host`."""
         if self._written.size:
             self._device.read(self.memory.address, self._written)
+        self.is_launched = False

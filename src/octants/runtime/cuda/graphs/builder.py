@@ -90,6 +90,31 @@ class DriverGraphBuilder:
         )
         self._add("cuGraphAddMemcpyNode", made, self._context.handle)
 
+    def upload(self, target: int, source: int, nbytes: int) -> None:
+        """Add a copy from pinned memory of the host, of what it holds at each launch."""
+        self._copy_piece(
+            nbytes,
+            source_kind=cuda.ON_HOST,
+            source_host=source,
+            target_kind=cuda.ON_DEVICE,
+            target=target,
+        )
+
+    def download(self, target: int, source: int, nbytes: int) -> None:
+        """Add a copy to pinned memory of the host."""
+        self._copy_piece(
+            nbytes,
+            source_kind=cuda.ON_DEVICE,
+            source=source,
+            target_kind=cuda.ON_HOST,
+            target_host=target,
+        )
+
+    def _copy_piece(self, nbytes: int, **ends: int) -> None:
+        steps = {"source_pitch": nbytes, "target_pitch": nbytes}
+        made = self._context.library.CopyNode(width=nbytes, height=1, depth=1, **steps, **ends)
+        self._add("cuGraphAddMemcpyNode", made, self._context.handle)
+
     def _add(self, name: str, made: Any, *more: Any) -> int:
         node = c_void_p()
         before = (None, 0) if self._last is None else (byref(self._last), 1)

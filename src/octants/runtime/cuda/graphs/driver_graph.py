@@ -1,8 +1,9 @@
 """Driver graphs, the one mechanism of replay on CUDA.
 
 It has four users: captured commands (`captured_commands`), a launch that repeats with the same
-arguments (`fast_launcher`, `recording_launcher`), the dispatches of one kernel with new arguments
-each time (`kernel`), and fills of the same memory with zeros (`repeated_clears`).
+arguments (`fast_launcher`, `recording_launcher`, and with copies `staging_buffer`), the dispatches
+of one kernel with new arguments each time (`kernel`), and fills of the same memory with zeros
+(`repeated_clears`).
 """
 
 from __future__ import annotations
