@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
-from octants.autodiff import records_in_registers
+from octants.autodiff import recording_plan, records_in_registers
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -36,12 +36,13 @@ from tests.autodiff.test_checkpoints import LongLoops
 from tests.seeds import counts
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
-TURNS = 4
+TURNS, SINGLE = 4, 9
 
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of four turns, of whatever there is in them."""
+    """Blocks of four turns, of whatever there is in them, and however few there are."""
+    monkeypatch.setattr(recording_plan, "MAX_SINGLE", 0)
     monkeypatch.setattr(records_in_registers, "MAX_ITERATIONS", TURNS)
     monkeypatch.setattr(records_in_registers, "MAX_WORK", 1 << 20)
     monkeypatch.setattr(records_in_registers, "MAX_WORK_IN_TASK", 1 << 20)
@@ -51,8 +52,10 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def _kinds(module: Module) -> Counter[str]:
     """How many records of a module are unrolled, otherwise local, and of each other name."""
     records = {op.record for op in module.walk() if isinstance(op, ops.RecordPush)}
-    kinds = ("unrolled" if r.unrolled else "local" if r.local else r.name for r in records)
-    return Counter(kinds)
+    return Counter(
+        "unrolled" if r.unrolled else "local" if r.local and r.name != REST else r.name
+        for r in records
+    )
 
 
 # -- a recurrence of so many steps -----------------------------------------------------------------
@@ -134,8 +137,27 @@ def test_any_number_of_iterations(trips: int, share: int) -> None:
     blocks, rest = divmod(max(trips, 0), TURNS)
     assert records.pushes.get(REST, 0) == 3 * rest
     if share == MAXIMUM_RECORD_BUFFER:
-        assert nbytes == 8 * (max(0, blocks - 1) + rest)
+        assert nbytes == 8 * max(0, blocks - 1)
         assert records.pushes.get(CHECKPOINT, 0) == 3 * max(0, blocks - 1)
+
+
+@pytest.mark.parametrize("share", [1, 24, MAXIMUM_RECORD_BUFFER])
+@pytest.mark.parametrize("knows", [False, True])
+@pytest.mark.parametrize("trips", [-2, 0, 1, 4, 8, 9, 10, 31])
+def test_few_iterations_have_no_blocks(
+    trips: int, knows: bool, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
+    monkeypatch.setattr(recording_plan, "MAX_SINGLE", SINGLE)
+    with strict_records() as records:
+        found, nbytes = _gradient_of(trips, share, 256, knows=knows)
+    assert np.array_equal(found, wanted)
+    if trips <= SINGLE:
+        assert nbytes == 0
+    if TURNS < trips <= SINGLE:
+        assert records.pushes == {REST: 3 * trips}
+    if trips > SINGLE:
+        assert records.pushes["r"] >= 3 * (trips - trips % TURNS)
 
 
 @pytest.mark.parametrize("share", [1, 24, MAXIMUM_RECORD_BUFFER])
@@ -162,7 +184,7 @@ def test_a_number_of_iterations_that_is_known(trips: int, sure: int) -> None:
     blocks, rest = divmod(max(trips, 0), TURNS)
     if sure >= 8 * blocks > 0:
         assert records.pushes.get(CHECKPOINT, 0) == 3 * (blocks - 1)
-        assert nbytes == 8 * (blocks - 1 + rest)
+        assert nbytes == 8 * (blocks - 1)
 
 
 def test_checkpoints_that_surely_fit_are_looked_for_nowhere() -> None:
@@ -219,7 +241,7 @@ def test_blocks_that_are_not_written_out(trips: int, monkeypatch: pytest.MonkeyP
         found, nbytes = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 256)
     assert np.array_equal(found, wanted)
     assert records.pushes.get("r", 0) == 3 * (trips - trips % 16)
-    assert nbytes == 8 * (max(0, trips // 16 - 1) + trips % 16)
+    assert nbytes == 8 * max(0, trips // 16 - 1)
 
 
 # -- random programs -------------------------------------------------------------------------------
@@ -256,7 +278,8 @@ def _gradient(
 
 @pytest.mark.parametrize("count", counts(8, 24))
 @pytest.mark.parametrize("share", [0, 1, 40])
-def test_random_modules(share: int, count: int) -> None:
+def test_random_modules(share: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_plan, "MAX_SINGLE", 6 if share == 1 else 0)
     found: Counter[str] = Counter()
     for seed in range(count):
         module = ManyLoops(seed).simplified()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from octants.autodiff import records_in_registers
+from octants.autodiff import recording_plan, records_in_registers
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
@@ -155,11 +155,15 @@ def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
 def test_registers_hold_what_short_blocks_record(
     capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
-    assert ".local" not in assemble(module, capability, tmp_path)
+    def local_bytes() -> int:
+        module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
+        text = assemble(module, capability, tmp_path)
+        return sum(map(int, re.findall(r"\.local .*\[(\d+)\]", text)))
+
+    single = local_bytes()  # of the iterations that are in no block
+    assert single == 8 * recording_plan.MAX_SINGLE
     monkeypatch.setattr(records_in_registers, "MAX_WORK", 0)
-    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
-    assert ".local" in assemble(module, capability, tmp_path)
+    assert local_bytes() == single + 8 * recording_plan.MAX_BLOCK
 
 
 def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

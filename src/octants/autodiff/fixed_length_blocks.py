@@ -1,10 +1,10 @@
-"""Emits loops in blocks of one length; iterations behind the last block are in the record buffer.
+"""Emits loops in blocks of one length, and records iterations behind the last block one by one.
 
 If code generation unrolls a block, its records stay in registers; so each block must have the same
 number of iterations. Other blocks are faster, too, if the first sweep leaves nothing but their
 checkpoints::
 
-    %blocks = %trips // 16
+    %blocks = %trips > 32 ? %trips // 16 : 0
     for(0, %blocks, %inits) { (%k, %carried):
       if(%k > 0) { record_push<#checkpoint>(%checkpoint_base, %slot, %carried) }
       for(0, 16, %carried) { (%i, %carried): ... }
@@ -14,9 +14,10 @@ checkpoints::
       ...
     }
 
-Each block is run again before it is reversed. Such loops are innermost, so that nothing else is
-recorded meanwhile. A `while` has no known number of blocks until it has run: it records all
-iterations in local memory, where those behind the last block remain.
+Each block is run again before it is reversed; a loop that local memory can hold has no blocks. Such
+loops are innermost, so that nothing else is recorded meanwhile. A `while` has no known number of
+blocks until it has run: it records all iterations in local memory, where those behind the last
+block remain.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class LoopInFixedLengthBlocks(Strategy):
         carried = builder.for_(zero, split.count, inits, body).results
         stack.position = self._checkpoints.end(base, split.slots)
         sweep.values.note(op, blocks=split.count, end=stack.position)
-        sweep.values.bind_all(op.results, self._record_remainder(op, carried, stack))
+        sweep.values.bind_all(op.results, self._record_remainder(op, carried))
 
     def _run_block(self, first: Value, carried: list[Value], record: Record | None) -> list[Value]:
         """Run the iterations of a block, and record them if there is a record."""
@@ -113,15 +114,12 @@ class LoopInFixedLengthBlocks(Strategy):
         length = sweep.values[op, "length"]
         return builder.for_(builder.constant(0, i64), length, carried, body).results
 
-    def _record_remainder(
-        self, op: ops.For, carried: list[Value], stack: RecordStack
-    ) -> list[Value]:
-        """Run and record in the record buffer the iterations that are in no block."""
-        sweep, builder, base = self._sweep, self._sweep.builder, stack.position
+    def _record_remainder(self, op: ops.For, carried: list[Value]) -> list[Value]:
+        """Run and record the iterations that are in no block."""
+        sweep, builder, base = self._sweep, self._sweep.builder, self._sweep.values[op, "end"]
         remainder = sweep.records.remainder_of(op)
         first, left = self._after_blocks()
-        end = sweep.records.end(remainder, base, left)
-        sweep.values.note(op, remainder_base=base, remainder=left, end=end)
+        sweep.values.note(op, remainder_base=base, remainder=left)
         start = counter(sweep, op, first)
         stop = builder.binary("add", start, builder.cast(left, start.type))
         body = Block([Value(arg.type, arg.name) for arg in op.body.args])
@@ -131,7 +129,6 @@ class LoopInFixedLengthBlocks(Strategy):
             sweep.records.push(remainder, base, number, body.args[1:])
             sweep.emit_block(op.body)
             builder.yield_(sweep.values.mapped(op.body.yielded))
-        stack.position = end
         return builder.for_(start, stop, carried, body).results
 
     def _after_blocks(self) -> tuple[Value, Value]:
@@ -174,10 +171,4 @@ class LoopInFixedLengthBlocks(Strategy):
         builder.for_(start, following, inits, body)
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        sweep, op, builder = self._sweep, self._op, self._sweep.builder
-        end = self._uneven.furthest_end(start, count, stored)
-        if isinstance(op, ops.While):
-            return end
-        most = builder.constant(sweep.plan.local[op] - 1, i64)
-        remainder = sweep.records.remainder_of(op)
-        return sweep.records.end(remainder, end, builder.binary("min", count, most))
+        return self._uneven.furthest_end(start, count, stored)

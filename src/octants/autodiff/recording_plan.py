@@ -22,6 +22,12 @@ from octants.target import Capabilities
 MIN_BLOCK, MAX_BLOCK = 4, 16
 """Bounds on the iterations of a block with local records: longer ones would leave fast memory."""
 
+MAX_BLOCK_AROUND_LOOPS = 64
+"""The same for a loop around others: to run these again takes longer than slower memory."""
+
+MAX_SINGLE = 32
+"""The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
+
 REPLAY, STORE = "replay", "store"
 """How to record inner loops: one execution at a time, or all, even if they exceed the cache."""
 
@@ -34,7 +40,8 @@ class RecordingPlan:
     into `partitions`, of at least `guaranteed_bytes` each. `nests` are the loops that are stored
     with a loop around them. `local` maps each loop with local records to the number of iterations
     that these hold. `fixed_length` are the loops all of whose blocks have one length, `unrolled`
-    those whose blocks code generation unrolls.
+    those whose blocks code generation unrolls. `single` maps each `for` of fixed-length blocks to
+    the number of iterations up to which it has no blocks: they are recorded one by one.
     """
 
     partitions: int = 1
@@ -44,6 +51,7 @@ class RecordingPlan:
     local: Mapping[Operation, int] = field(default_factory=dict)
     fixed_length: frozenset[Operation] = frozenset()
     unrolled: frozenset[Operation] = frozenset()
+    single: Mapping[Operation, int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -87,6 +95,7 @@ def _plan_local(
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
     local, in_blocks, fixed_length, unrolled = {}, set(), set(), set()
+    single: dict[Operation, int] = {}
     left = records_in_registers.MAX_WORK_IN_TASK
     for op, stride in strides.items():
         length = records_in_registers.unrolled_iterations(op, stride, left)
@@ -94,9 +103,12 @@ def _plan_local(
             unrolled.add(op)
             left -= length * records_in_registers.work_of(op.regions[-1])
         else:
-            length = min(MAX_BLOCK, max(MIN_BLOCK, machine.local_record_bytes // stride))
+            most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
+            length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
         if op in unrolled or records_in_registers.is_worth_duplicating(op):
             fixed_length.add(op)
+            if isinstance(op, ops.For):
+                single[op] = max(length - 1, min(MAX_SINGLE, machine.local_record_bytes // stride))
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
         else:
@@ -111,7 +123,13 @@ def _plan_local(
         local,
         frozenset(fixed_length),
         frozenset(unrolled),
+        single,
     )
+
+
+def _has_loops(op: Operation) -> bool:
+    """Whether there are loops in a loop."""
+    return any(isinstance(each, ops.Loop) for each in op.regions[-1].walk())
 
 
 def _in_blocks(

@@ -36,7 +36,8 @@ class Replay:
         if op not in plan.in_blocks:
             return WholeLoop(sweep, self.stores, op)
         records = sweep.records.of(op), sweep.records.checkpoints_of(op)
-        capacity = Capacity.of(sweep.builder, *records, plan, stack.position)
+        single = plan.single.get(op, 0)
+        capacity = Capacity.of(sweep.builder, *records, plan, stack.position, single)
         in_blocks = LoopInFixedLengthBlocks if op in plan.fixed_length else LoopInBlocks
         return in_blocks(sweep, self.stores, op, capacity)
 

@@ -298,7 +298,7 @@ def _loops(counting: Counting, counts: np.ndarray[Any, Any]) -> list[LoopRecords
     parents, checkpoints = counting.around, _records_named(counting.records, CHECKPOINT)
     rests, reasons = _records_named(counting.records, REST), _reasons(counting.module)
     for record, rest in rests.items():
-        numbers[record] = _with_rest(numbers[record], numbers[rest], bool(rest.local))
+        numbers[record] = _with_rest(numbers[record], numbers[rest])
     has_log = any(record.name == LOG for record in counting.records)
     found: dict[Record, LoopRecords] = {}
     for record in counting.records:
@@ -340,13 +340,14 @@ def _chain(record: Record, parents: Mapping[Record, Record]) -> list[Record]:
     return chain
 
 
-def _with_rest(row: list[int], rest: list[int], holds_all: bool) -> list[int]:
+def _with_rest(row: list[int], rest: list[int]) -> list[int]:
     """The counts of a loop whose blocks ran once before they ran to be recorded.
 
-    The record of what is in no block may then have held all iterations for a while.
+    The record of what is in no block may then have held all iterations for a while: more than are
+    popped.
     """
     slots, pushes, pops, stored = row
-    before = 0 if holds_all else pops
+    before = 0 if rest[1] > rest[2] else pops
     return [slots + rest[0], pushes + before + rest[1], pops + rest[2], stored]
 
 
