@@ -89,25 +89,26 @@ class OverwriteLedger:
         budget: the most bytes of copies and of logs.
     """
 
+    saved_bytes = 0
+    _live_bytes = 0  # of the memories of live contents, once for each of these
+    _longest = 0  # of the spans
+    _has_foreign = False
+
     def __init__(
         self, *, saves: bool = True, validates: bool = False, budget: float = float("inf")
     ) -> None:
-        self.saved_bytes = 0
         self.account = Account()
         self.saves = saves
-        self._live_bytes = 0  # of the memories of live contents, once for each of these
         self._validates = validates
         self._budget = budget
         self._live: dict[Any, LiveContents] = {}
         self._neighbours: dict[Any, list[TapedMemory]] = {}
         self._fields: list[Any] = []  # the keys of the fields among these
         self._spans: list[tuple[int, int, int, Any]] = []  # the addresses of the others, in order
-        self._longest = 0
         self._final: dict[Any, tuple[TapedMemory, Any]] = {}
         self._changed: dict[Any, list[tuple[ArrayRegion, Content | None]]] = {}
         self._deferred: list[DeferredEntry] = []
         self._needed: dict[Any, set[int] | None] = {}
-        self._has_foreign = False
 
     # -- recording ------------------------------------------------------------------------------
 
@@ -445,8 +446,9 @@ class OverwriteLedger:
 
     def finish(self) -> None:
         """Restore the final contents of everything that was changed."""
-        self._put_back_final()
-        self._final.clear()
+        if self._final or self._changed:
+            self._put_back_final()
+            self._final.clear()
         self._live.clear()
         self._neighbours.clear()
 

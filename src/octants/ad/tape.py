@@ -101,6 +101,13 @@ class Tape:
 
     _uses_fast_path = True
     _adjoints = 1
+    # The state of a tape that has recorded nothing.
+    paused = 0
+    _custom: dict[Any, TapedMemory] | None = None
+    _launches = 0
+    _done = False
+    _entered = False
+    _observes = False
 
     @shortens_tracebacks
     def __init__(
@@ -124,7 +131,6 @@ class Tape:
             differences.GradientCheck(self.grad_check, self.losses) if grad_check else None
         )
         self.on_overwrite = on_overwrite
-        self.paused = 0
         self.thread = threading.get_ident()
         self._requested = _NO_ARGUMENTS
         if argument_gradients is not False:
@@ -139,14 +145,9 @@ class Tape:
         self._gradient_ends = GradientEnds()
         self.untracked = UntrackedWrites()
         self._overlaps = MemoryOverlaps()
-        self._custom: dict[Any, TapedMemory] | None = None
         self._is_simple = self._uses_fast_path and not validation and self._check is None
-        self._launches = 0
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
-        self._done = False
-        self._entered = False
-        self._observes = False
 
     @property
     def snapshot_bytes(self) -> int:
@@ -222,7 +223,8 @@ class Tape:
         if self._done:
             return
         self._done = True
-        self._stop()
+        if self._observes:
+            self._stop()
         for loss in self.losses if self._overlaps else ():
             array = loss.array
             if array is not None:
@@ -341,7 +343,8 @@ class Tape:
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
         """The options of a tape on which the fast path of a kernel depends."""
-        return self.wants_arguments_of(specialisation), self.on_overwrite == "trust", self._adjoints
+        wants = self._requested is not _NO_ARGUMENTS and self.wants_arguments_of(specialisation)
+        return wants, self.on_overwrite == "trust", self._adjoints
 
     def _launch_on_fast_path(
         self,

@@ -217,9 +217,16 @@ class FarWindow(HostWindow):
 
     def write(self, values: Any, region: ElementRange = ()) -> None:
         if is_number(values) and not captures:
-            packed = self._packed(self._locate(region))
-            if packed is not None:
-                self.parts.fill(packed[0], values, self._parts.dtype, packed[1])
+            elements, storage = self._parts, self.storage
+            parts: Any = storage.parts
+            if region:
+                address = self._address_of(self._locate(region))
+                if address is not None:
+                    parts.fill(address, values, elements.dtype, 1)
+                    return
+            elif self._is_packed:
+                address = storage.address + self.offset
+                parts.fill(address, values, elements.dtype, elements.size)
                 return
         if not region and not captures and self._are_packed_elements(values):
             self.parts.device.write(self.address, values)
@@ -242,14 +249,12 @@ class FarWindow(HostWindow):
             and values.flags.c_contiguous
         )
 
-    def _packed(self, index: ElementRange) -> tuple[int, int] | None:
-        """The address and the number of the elements at an index of `_parts`; None with gaps."""
-        if not index:
-            return (self.address, self._parts.size) if self._is_packed else None
+    def _address_of(self, index: ElementRange) -> int | None:
+        """The address of the element at an index of `_parts`; None if it has several elements."""
         if len(index) < self._parts.ndim:
             return None
         steps = zip(index, self._parts.strides, strict=True)
-        return self.address + sum(number * step for number, step in steps), 1
+        return self.address + sum(number * step for number, step in steps)
 
     def clear(self) -> None:
         if self._is_packed and not captures:

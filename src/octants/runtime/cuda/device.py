@@ -30,7 +30,7 @@ from octants.runtime.cuda.graphs.repeated_clears import RepeatedClears
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
-from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
+from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.staging_buffer import PinnedStagingBuffer
 from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
 from octants.runtime.device import Bytes, StagingBuffer
@@ -140,7 +140,8 @@ class CudaDevice(LaunchContext):
         if graph is None:
             super()._queue_clears(ranges)
         else:
-            graph.launch_here(self.streams.here())
+            streams = self.streams
+            graph.launch_here(streams.here() if streams.is_busy else DEFAULT_STREAM)
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
