@@ -141,6 +141,9 @@ class Device(Protocol):
             OctantsMemoryError: the device is out of memory.
         """
 
+    def allocate_uninitialised(self, nbytes: int, what: str = "", /) -> Allocation:
+        """Allocate memory with unspecified contents; otherwise like `allocate`."""
+
     def staging_buffer(self, nbytes: int, written: int, /) -> StagingBuffer:
         """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
 

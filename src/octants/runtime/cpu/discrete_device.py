@@ -82,6 +82,14 @@ class DiscreteMemory(HostMemory):
             capture.allocated(self.clear, allocation)
         return allocation
 
+    def allocate_uninitialised(  # type: ignore[override]
+        self, nbytes: int, what: str = "", /
+    ) -> DiscreteAllocation:
+        """Allocate memory that is not zero, to find what relies on that."""
+        allocation = self.allocate(nbytes, what)
+        ctypes.memset(self.host_address(allocation.address, nbytes), 0xA5, nbytes)
+        return allocation
+
     def remember(self, address: int, nbytes: int) -> None:
         """Register an allocation."""
         with self._lock:

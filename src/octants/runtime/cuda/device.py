@@ -69,6 +69,10 @@ class CudaDevice(LaunchContext):
         """Allocate memory that is zero for all later launches."""
         return self.memory.allocate(nbytes, what, zeroed=True)
 
+    def allocate_dirty(self, nbytes: int, what: str) -> DeviceAllocation:
+        """Allocate memory with unspecified contents."""
+        return self.memory.allocate(nbytes, what)
+
     def live_bytes(self) -> int:
         """The size of all live allocations."""
         return self.memory.nbytes

@@ -156,9 +156,14 @@ class BatchedDevice(GpuDevice, SerialLaunches):
 
     def allocate_zeros(self, nbytes: int, what: str) -> SubAllocation:
         """Allocate memory that is zero for all later launches."""
+        piece = self.allocate_dirty(nbytes, what)
+        self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
+        return piece
+
+    def allocate_dirty(self, nbytes: int, what: str) -> SubAllocation:
+        """Allocate memory with unspecified contents."""
         piece = self.heap.allocate(nbytes, what)
         self.versions.freed(piece.address, nbytes)  # memory that was freed before
-        self.transfers.clear(piece.address, -(-nbytes // 4) * 4)
         return piece
 
     def live_bytes(self) -> int:

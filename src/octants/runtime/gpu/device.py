@@ -64,6 +64,10 @@ class GpuDevice:
         """Allocate memory that is zero for all later launches; see `allocate`."""
         raise NotImplementedError
 
+    def allocate_dirty(self, nbytes: int, what: str) -> Allocation:
+        """Allocate memory with unspecified contents; see `allocate_uninitialised`."""
+        raise NotImplementedError
+
     def give_back(self) -> None:
         """Free memory that is not in use."""
 
@@ -94,6 +98,14 @@ class GpuDevice:
         capture = thread_capture()
         if capture is not None:
             capture.allocated(self.clear, allocation)
+        return allocation
+
+    def allocate_uninitialised(self, nbytes: int, what: str = "") -> Allocation:
+        """Allocate memory with unspecified contents; otherwise like `allocate`."""
+        allocation = self.allocate_dirty(nbytes, what)
+        capture = thread_capture()
+        if capture is not None:
+            capture.kept.append(allocation)
         return allocation
 
     def read(self, address: int, into: Bytes) -> None:

@@ -15,7 +15,7 @@ from octants.runtime.capture import refuse, refuse_read, thread_capture
 from octants.runtime.device import Device
 from octants.runtime.interop.foreign_arrays import foreign_part
 from octants.runtime.memory.address_runs import Runs, order_of, packed_strides
-from octants.runtime.memory.host import address_of, describe, view_memory
+from octants.runtime.memory.host import address_of, describe, describe_bytes, view_memory
 
 Part = np.ndarray[Any, Any]
 _MUCH = 4  # a read includes gaps if it is at most so many times the bytes of the elements
@@ -140,7 +140,7 @@ class DeviceParts:
         if not runs.axes:
             self.device.write(runs.address, memory)
             return
-        allocation = self.device.allocate(part.nbytes)
+        allocation = self.device.allocate_uninitialised(part.nbytes)
         self.device.write(allocation.address, memory)
         self._scatter(runs, allocation.address)
 
@@ -166,9 +166,13 @@ class DeviceParts:
 
     def save(self, part: Part) -> Saved:
         _keep(part)
-        part, turned = _forward(part)
-        allocation = self.device.allocate(max(1, part.nbytes))
+        allocation = self.device.allocate_uninitialised(max(1, part.nbytes))
         address = allocation.address
+        if part.flags.c_contiguous and part.size:
+            self.device.copy(address, address_of(part), part.nbytes)
+            memory = describe_bytes(address, part.nbytes)
+            return Saved(np.ndarray(part.shape, part.dtype, memory), allocation, self.device)
+        part, turned = _forward(part)
         if part.size:
             self._gather(Runs(part), address)
         copy = describe(address, part.nbytes, part.dtype, part.shape, packed_strides(part))
@@ -179,10 +183,14 @@ class DeviceParts:
             self._fetch(part, saved)
             return
         _keep(part)
+        source = saved.part
+        if part.flags.c_contiguous and source.flags.c_contiguous and part.size:
+            self.device.copy(address_of(part), address_of(source), part.nbytes)
+            return
         part, turned = _forward(part)
         if part.size == 0:
             return
-        source = saved.part[turned]
+        source = source[turned]
         if min(source.strides, default=0) < 0 or order_of(source) != order_of(part):
             self.write(part, self.read(source))
             return

@@ -64,6 +64,10 @@ class HostMemory:
             capture.allocated(self.clear, allocation)
         return allocation
 
+    def allocate_uninitialised(self, nbytes: int, what: str = "", /) -> HostAllocation:
+        """Allocate memory with unspecified contents."""
+        return self.allocate(nbytes, what)
+
     def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
         """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
 
