@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from octants.codegen import record_buffer_access
 from octants.codegen.llvm.function_text import FunctionText, Phi
 from octants.ir import ops
@@ -18,7 +20,14 @@ def for_(f: FunctionText, op: ops.For) -> None:
 
 
 def iterate(
-    f: FunctionText, op: ops.For, lower: str, upper: str, inits: list[str], *, hint: str = ""
+    f: FunctionText,
+    op: ops.For,
+    lower: str,
+    upper: str,
+    inits: list[str],
+    *,
+    hint: str = "",
+    write: Callable[[FunctionText, ops.For], list[str]] | None = None,
 ) -> list[str]:
     """Write some iterations of a loop, from the values carried into them.
 
@@ -31,6 +40,7 @@ def iterate(
         upper: The counter to stop before.
         inits: The operands carried in.
         hint: Metadata of the branch back.
+        write: Writes an iteration and returns what it yields, if not `write_iteration`.
 
     Returns:
         The operands carried out.
@@ -46,7 +56,7 @@ def iterate(
     f.branch(body)
     f.start(body)
     phis = open_phis(f, op.body.args, [lower, *inits], preheader)
-    values = write_iteration(f, op)
+    values = (write or write_iteration)(f, op)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"

@@ -21,7 +21,7 @@ from collections.abc import Container
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import arithmetic
+from octants.codegen import aligned_loops, arithmetic
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.function_text import ThreadText
@@ -47,11 +47,15 @@ _MOST_WORK = 32
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """Write a loop as it is, or in chunks."""
-    if is_worth_it(f, op):
+    """Write a loop as it is, in chunks, or with its lanes aligned."""
+    lower, upper, inits = _bounds(f, op)
+    if aligned_loops.is_aligned(f, op):
+        first = aligned_loops.start(f.code, lower, upper)
+        results = control_flow.iterate(f, op, first, upper, inits, write=aligned_loops.iteration)
+    elif is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
-        results = control_flow.iterate(f, op, *_bounds(f, op), hint=control_flow.hint(f, op))
+        results = control_flow.iterate(f, op, lower, upper, inits, hint=control_flow.hint(f, op))
     for result, found in zip(op.results, results, strict=True):
         f.bind(result, found)
 
