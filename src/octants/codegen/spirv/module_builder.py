@@ -47,7 +47,9 @@ class Assembly:
 
     def __init__(self, features: Features, *, fast_math: bool = False) -> None:
         self.features = features
-        self.legal = legal(features.has("float64"), fast_math, features.has("waves"))
+        self.legal = legal(
+            features.has("float64"), fast_math, features.has("waves"), extremes=fast_math
+        )
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by result
         self._bound = 0

@@ -46,6 +46,8 @@ EXTENDED = {
     "sin_estimate": Ext.SIN,
     "cos_estimate": Ext.COS,
     "fma": Ext.FMA,
+    "min": Ext.N_MIN,
+    "max": Ext.N_MAX,
 }
 
 FLOAT_COMPARE = {

@@ -206,6 +206,8 @@ class Ext(enum.IntEnum):
     COS = 14
     SQRT = 31
     FMA = 50
+    N_MIN = 79
+    N_MAX = 80
 
 
 LOGICAL_ADDRESSING, PHYSICAL_ADDRESSING = 0, 5348

@@ -23,10 +23,11 @@ _ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
 
 
 @functools.cache
-def legal(has_f64: bool, fast_math: bool, estimates: bool = False) -> Legal:
+def legal(has_f64: bool, fast_math: bool, estimates: bool = False, extremes: bool = False) -> Legal:
     """Return the operations that every device supports, given its types and ``estimates``.
 
-    Only ``fast_math`` lets a machine round a product before adding to it.
+    Only ``fast_math`` lets a machine round a product before adding to it. With ``extremes`` it has
+    the minimum and maximum of f32, which choose any of two zeros.
     """
     functions = table(
         (INTEGERS, _ON_INTEGERS),
@@ -36,6 +37,7 @@ def legal(has_f64: bool, fast_math: bool, estimates: bool = False) -> Legal:
         (FLOATS, (*_BASIC, "div", "sqrt", *EXACT, *ALL)),
         ((f16,), EXACT),
         ((f32,) * estimates, ESTIMATES),
+        ((f32,) * extremes, ("min", "max")),
         ((u1,), (*BITWISE, "not", "eq", "ne")),
         ((*INTEGERS, *FLOATS, f16), COMPARE),
     )
