@@ -29,6 +29,7 @@ from octants.passes.check_finite import check_finite
 from octants.passes.contract_to_fma import contract_to_fma
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_custom_derivatives import drop_custom_derivatives
+from octants.passes.expand_divisions import expand_divisions
 from octants.passes.expand_powers import expand_powers
 from octants.passes.fix_summation_order import fix_summation_order
 from octants.passes.fold_doublings import fold_doublings
@@ -57,6 +58,10 @@ def _always(_: Capabilities) -> bool:
 
 def _contracts(machine: Capabilities) -> bool:
     return machine.contracts
+
+
+def _fuses(machine: Capabilities) -> bool:
+    return machine.contracts and machine.fuses
 
 
 def _deterministic(machine: Capabilities) -> bool:
@@ -184,6 +189,12 @@ FINISH = (
         lambda module, _: expand_powers(module),
         "when derivatives, whose rules know powers, have been taken",
         _contracts,
+    ),
+    Pass(
+        "expand_divisions",
+        lambda module, _: expand_divisions(module),
+        "when derivatives, whose rules know quotients, have been taken",
+        _fuses,
     ),
     Pass(
         "share_reciprocals",

@@ -97,7 +97,8 @@ class Capabilities:
     """What a machine can do and code must do, as far as passes and autodiff need to know it.
 
     A backend gives it for a device and the options in force. Of the machine: where `contracts`, a
-    product and a sum may be rounded as one, and what is divided be multiplied by a reciprocal.
+    product and a sum may be rounded as one, and what is divided be multiplied by a reciprocal;
+    where it `fuses`, an `fma` is rounded once, whatever the device.
     Where it `serialises_blocks`, work items that work together run one after the other. `fills` is
     how many work items a GPU needs to be busy; 0 on CPUs, which are so with few. Where it `splits`,
     lanes of a subgroup may share a work item. `blocks` is what there is for work items that work
@@ -120,6 +121,7 @@ class Capabilities:
     """
 
     contracts: bool = False
+    fuses: bool = False
     serialises_blocks: bool = False
     fills: int = 0
     splits: bool = False

@@ -80,6 +80,7 @@ class CpuBackend(Backend):
         in_step = 1 if device is None or chosen.simd == NEVER else most_lanes(target)
         return Capabilities(
             contracts=llvmlite_driver.has_fused(target),
+            fuses=llvmlite_driver.has_fused(target),
             serialises_blocks=True,
             blocks=Blocks(),
             vectors=vectors_of(target, chosen.simd),

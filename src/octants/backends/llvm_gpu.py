@@ -74,6 +74,7 @@ class LlvmGpuBackend(Backend):
         count = 1 if device is None else int(own.multiprocessors)
         return Capabilities(
             contracts=True,
+            fuses=True,
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
             blocks=Blocks(),

@@ -58,6 +58,7 @@ class MetalBackend(Backend):
         found = context.hardware()
         return Capabilities(
             contracts=True,
+            fuses=True,
             fills=_THREADS,
             blocks=found.blocks,
             updates_64_bits=False,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants.diagnostics.span import Span
-from octants.ir import ops, scalar_semantics
+from octants.ir import ops, reciprocals, scalar_semantics
 from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import DType, by_name, convert, i32, i64, u1, u64
 
@@ -156,12 +156,14 @@ class Builder:
         return self.constant(scalar_semantics.evaluate(fn, operands[0].type, *known), dtype)
 
     def _identity(self, fn: str, lhs: Value, rhs: Value) -> Value | None:
-        """x + 0, x - 0, x * 1, x / 1 and their mirror images, where no bit changes."""
+        """x + 0, x - 0, x * 1, x / 1, x / 2 and their mirror images, where no bit changes."""
         left, right = self._constants.get(lhs), self._constants.get(rhs)
         is_float = lhs.type.is_float
         if right is not None:
             if fn in ("mul", "div", "floordiv", "truncdiv") and right == 1:
                 return lhs if not (is_float and fn in ("floordiv", "truncdiv")) else None
+            if fn == "div" and reciprocals.is_exact(right, lhs.type):
+                return self.binary("mul", lhs, self.constant(1.0 / right, lhs.type))
             if fn in _NEUTRAL_ZERO and right == 0:
                 kept = fn == "sub" and math.copysign(1.0, right) > 0  # -0.0 - -0.0 is 0.0
                 return lhs if not is_float or kept else None

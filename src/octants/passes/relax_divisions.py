@@ -56,7 +56,7 @@ from typing import TypeGuard
 
 from octants.analysis.reachability import reachable
 from octants.compile_profile import staged
-from octants.ir import ops
+from octants.ir import ops, reciprocals
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Module, Operation, Value
 from octants.ir.ops.arithmetic import ROUNDINGS
@@ -89,6 +89,9 @@ class _Relaxing:
     def __init__(self, body: Block) -> None:
         self._body = body
         self._definitions = {op.results[0]: op for op in body.walk() if len(op.results) == 1}
+        self._constants = {
+            op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)
+        }
         self._deciding = _deciding(body)
         self._changed = False
 
@@ -128,9 +131,14 @@ class _Relaxing:
             halves = self._roots(divisor, root) if root is not None else None
             if root is not None and halves is not None and halves % 2 and halves <= _MOST:
                 found[divisor] = root, halves
-            elif count > 1:
+            elif count > 1 or self._is_known(divisor):
                 found[divisor] = divisor, 2
         return found
+
+    def _is_known(self, divisor: Value) -> bool:
+        """Whether a divisor is a constant whose reciprocal is normal."""
+        op = self._definitions.get(divisor)
+        return isinstance(op, ops.Constant) and reciprocals.is_normal(op.value, divisor.type)
 
     def _root_in(self, value: Value, depth: int = _DEPTH) -> Value | None:
         """What a root is taken of that is a factor of a value."""

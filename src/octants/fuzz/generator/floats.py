@@ -122,9 +122,16 @@ def _product(c: Context, depth: int) -> Expr | None:
     return Expr(f"({a.text}) * ({b.text})", -bound, bound)
 
 
+_DIVISORS = (-4.0, 1.3, 2.0, 3.0, 7.5)
+
+
 def _quotient(c: Context, depth: int) -> Expr | None:
     a, b = two(c, depth)
     c.note("division")
+    if len(b.text) > 30 and len(b.text) % 2:  # no draw: the rest of the program stays as it was
+        c.note("division by a constant")
+        divisor = _DIVISORS[len(a.text) % len(_DIVISORS)]
+        return Expr(f"({a.text}) / {divisor}", -a.bound, a.bound)
     if len(b.text) > 30 or c.chance(0.5):
         return Expr(f"({a.text}) / (1.2 + qd.abs({b.text}))", -a.bound, a.bound)
     squared = f"({b.text}) * ({b.text})"
