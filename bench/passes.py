@@ -31,7 +31,7 @@ from typing import Any
 import octants as qd
 from octants import pipeline
 from octants.ir.cloning import copy_module
-from octants.ir.core import Module
+from octants.ir.core import Block, Module
 from octants.pass_context import Stage
 from octants.pipeline import Pass
 from octants.target import Blocks, Capabilities
@@ -77,10 +77,17 @@ class Changes:
 
 
 def operations(module: Module) -> Counter[str]:
-    """The operations of a module by what they do; options of tasks count as some."""
-    found = Counter(f"{op.NAME}{op.attributes}{len(op.results)}" for op in module.walk())
+    """The operations of a module by what they do, and where; options of tasks count as some."""
+    found = Counter(name for block in module.blocks() for name in _nested(block, 0))
     found.update(f"{task.name}{task.options}" for task in module.tasks)
     return found
+
+
+def _nested(block: Block, depth: int) -> Iterator[str]:
+    for op in block.ops:
+        yield f"{depth} {op.NAME}{op.attributes}{len(op.results)}"
+        for region in op.regions:
+            yield from _nested(region, depth + 1)
 
 
 class Counting:

@@ -36,6 +36,7 @@ from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_product_sums import fuse_product_sums
 from octants.passes.gather_sums import gather_sums
+from octants.passes.hoist_from_branches import hoist_from_branches
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.sequence_work_items import sequence_work_items
@@ -219,6 +220,11 @@ FINISH = (
         lambda m, machine: split_sums(m, m.noalias, machine.fills),
         "when a loop holds all its sums",
         _splits,
+    ),
+    Pass(
+        "hoist_from_branches",
+        lambda m, _: hoist_from_branches(m, m.noalias),
+        "when no derivative is to be taken any more, and all operations are those of the code",
     ),
     Pass(
         "sink_stores",
