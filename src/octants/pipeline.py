@@ -24,6 +24,7 @@ from octants.ir.ops import RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
+from octants.passes.approximate_quotients import approximate_quotients
 from octants.passes.check_bounds import check_bounds
 from octants.passes.check_finite import check_finite
 from octants.passes.contract_to_fma import contract_to_fma
@@ -118,6 +119,12 @@ LOWER = (
         lambda module, _: relax_divisions(module),
         "before derivatives are taken, whose replays must divide as what they replay",
         _contracts,
+    ),
+    Pass(
+        "approximate_quotients",
+        lambda module, _: approximate_quotients(module),
+        "after divisions of which products are made, and before derivatives, for the same reason",
+        lambda machine: machine.contracts and machine.approximates_quotients,
     ),
     Pass(
         "contract_to_fma",

@@ -107,7 +107,8 @@ class Capabilities:
     bits in memory atomically.
 
     Code that it `unrolls` is written by the passes, since the compiler of its driver does not
-    unroll it; it `estimates` sines and cosines of small angles.
+    unroll it; it `estimates` sines and cosines of small angles. Where it `approximates_quotients`,
+    quotients of f32 may be so.
 
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
     divide the bytes for record buffers, and up to `record_buffer_sharers` work items share the
@@ -130,6 +131,7 @@ class Capabilities:
     updates_64_bits: bool = True
     unrolls: bool = False
     estimates: bool = False
+    approximates_quotients: bool = False
     memory_bytes: int = 0
     workers: int = 1
     record_buffer_sharers: int = 1

@@ -13,6 +13,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes import (
+    approximate_quotients,
     check_bounds,
     check_finite,
     contract_to_fma,
@@ -39,6 +40,7 @@ from octants.passes import (
 from octants.simplify import constant_folding_and_cse, dead_code
 
 PASSES = [
+    (approximate_quotients, "approximate_quotients"),
     (check_bounds, "check_bounds"),
     (check_finite, "check_finite"),
     (outline_tasks, "outline_tasks"),

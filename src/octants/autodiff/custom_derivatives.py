@@ -171,7 +171,7 @@ class _Linearity:
             return self.is_linear(op.lhs) and self.is_linear(op.rhs)
         if op.fn == "mul":
             return (op.lhs in self.linear) != (op.rhs in self.linear)
-        return op.fn == "div" and op.rhs not in self.linear
+        return op.fn in ("div", "approximate_div") and op.rhs not in self.linear
 
     def _if(self, op: ops.If) -> bool:
         if op.condition in self.linear or not (self.block(op.then) and self.block(op.orelse)):

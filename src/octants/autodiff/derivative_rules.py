@@ -188,6 +188,12 @@ _BINARY: dict[str, tuple[Rule | None, Rule | None]] = {
         lambda p, g: p.div(g, p.b),
         lambda p, g: p.neg(p.div(p.mul(p.div(g, p.b), p.a), p.b)),
     ),
+    "approximate_div": (
+        lambda p, g: p.fn("approximate_div", g, p.b),
+        lambda p, g: p.neg(
+            p.fn("approximate_div", p.mul(p.fn("approximate_div", g, p.b), p.a), p.b)
+        ),
+    ),
     "mod": (_through, lambda p, g: p.neg(p.mul(g, p.fn("floor", p.div(p.a, p.b))))),
     "truncmod": (_through, lambda p, g: p.neg(p.mul(g, p.fn("trunc", p.div(p.a, p.b))))),
     "pow": (_pow_base, _pow_exponent),

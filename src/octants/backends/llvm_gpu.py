@@ -75,6 +75,7 @@ class LlvmGpuBackend(Backend):
         return Capabilities(
             contracts=True,
             fuses=True,
+            approximates_quotients=self.gpu(chosen).quotient is not None,
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
             blocks=Blocks(),

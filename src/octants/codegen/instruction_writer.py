@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef
-from octants.ir.ops.arithmetic import ESTIMATES
+from octants.ir.ops.arithmetic import ESTIMATES, QUOTIENTS
 from octants.lazy_dataclass import dataclass
 from octants.lowering.legal_operations import Legal
 from octants.types.scalars import DType, f16, f32, i64, u32, u64
@@ -49,7 +49,7 @@ Kind: TypeAlias = DType | None
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg"))  # integers wrap, floats round
 INTEGER = frozenset(("quotient", "remainder", "and", "or", "xor", "not", "shl", "shr", "ushr"))
 FLOAT = frozenset(("div", "abs", "floor", "ceil", "round", "trunc", "sqrt", "fma"))
-SOMEWHERE = frozenset(("min", "max", "abs", "popcount", "clz", "rsqrt")) | ESTIMATES
+SOMEWHERE = frozenset(("min", "max", "abs", "popcount", "clz", "rsqrt")) | ESTIMATES | QUOTIENTS
 """Functions that some targets have."""
 ATOMIC = frozenset(("add", "sub", "min", "max", "and", "or", "xor", "exchange"))
 

@@ -121,6 +121,7 @@ FLOAT: dict[str, Callable[..., Any]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
+    "approximate_div": lambda a, b: a / b,
     "floordiv": _float_floordiv,
     "mod": _float_mod,
     "truncdiv": lambda a, b: np.trunc(a / b),

@@ -32,6 +32,7 @@ _WORDS = {
     "sub": "-",
     "mul": "*",
     "div": "/",
+    "approximate_div": "/",
     "floordiv": "//",
     "mod": "%",
     "neg": "-",

@@ -132,5 +132,14 @@ def _if_finite(exact: Number, plain: Number) -> Number:
     return select((abs(plain) < math.inf) & exact.differs(0.0), exact, plain)
 
 
-BY_TARGET: dict[str, Rule] = {"mul_error": product_error, "rsqrt": rsqrt}
+def approximate_div(a: Number, b: Number) -> Number:
+    """The exact quotient."""
+    return a / b
+
+
+BY_TARGET: dict[str, Rule] = {
+    "approximate_div": approximate_div,
+    "mul_error": product_error,
+    "rsqrt": rsqrt,
+}
 """Rules that take what is legal first."""

@@ -92,7 +92,7 @@ class _Relaxing:
         self._constants = {
             op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)
         }
-        self._deciding = _deciding(body)
+        self._deciding = deciding(body)
         self._changed = False
 
     def run(self) -> bool:
@@ -171,7 +171,7 @@ def _reciprocal(builder: Builder, base: Value, halves: int) -> Value:
     return builder.binary("pow", base, builder.constant(-halves / 2, base.type))
 
 
-def _deciding(body: Block) -> set[Value]:
+def deciding(body: Block) -> set[Value]:
     """The values that are rounded to integers, or compared, at once or after additions."""
     sources: dict[Value, list[Value]] = {}
     decided: list[Value] = []

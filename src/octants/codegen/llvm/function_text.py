@@ -38,6 +38,9 @@ class Machine(ABC):
     reciprocal_root: RootEstimate | None = None
     """The machine's estimate of 1 / sqrt(x) of f32."""
 
+    quotient: Callable[[FunctionText, str, str], str] | None = None
+    """The writer of `approximate_div` of f32; None if the machine has no instruction for it."""
+
     stack_space = 0
     """The address space of memory on the stack; 0 is the one of pointers without a space."""
 

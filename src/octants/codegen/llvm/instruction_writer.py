@@ -19,7 +19,7 @@ from octants.codegen.llvm.math_functions import finished
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
 from octants.diagnostics.span import Span
 from octants.ir.core import ArrayRef, Companion, Space
-from octants.ir.ops.arithmetic import BITWISE, COMPARE
+from octants.ir.ops.arithmetic import BITWISE, COMPARE, QUOTIENTS
 from octants.lazy_dataclass import dataclass
 from octants.lowering.legal_operations import (
     EXACT,
@@ -69,7 +69,7 @@ class LlvmCode(Code):
     def __init__(self, f: FunctionText) -> None:
         self._f = f
         has_root = f.text.fast_math and f.machine.reciprocal_root is not None
-        self.legal = _legal(f.machine.has_fused, has_root)
+        self.legal = _legal(f.machine.has_fused, has_root, f.machine.quotient is not None)
         self._hoisted: dict[Any, str] = {}
         self._variables = 0
         self._exits: list[str] = []  # exits of the loops around the code being written
@@ -112,6 +112,9 @@ class LlvmCode(Code):
             return functools.partial(self._f.apply, _FLOAT[fn], kind)
         if fn == "rsqrt":
             return self._estimated_root
+        if fn == "approximate_div":
+            assert self._f.machine.quotient is not None
+            return functools.partial(self._f.machine.quotient, self._f)
         return functools.partial(self._intrinsic, _INTRINSIC.get(fn, fn), kind)
 
     def _of_one(self, fn: str, kind: str, x: str) -> str:
@@ -368,7 +371,7 @@ class LlvmCode(Code):
 
 
 @functools.cache
-def _legal(has_fused: bool, has_root: bool) -> Legal:
+def _legal(has_fused: bool, has_root: bool, has_quotient: bool = False) -> Legal:
     """Return LLVM's instructions and intrinsics; rsqrt of f32 only if the machine estimates it."""
     functions = table(
         (INTEGERS, (*_ON_INTEGERS, "min", "max")),
@@ -378,6 +381,7 @@ def _legal(has_fused: bool, has_root: bool) -> Legal:
         ((u1,), (*BITWISE, "not")),
         (scalars.ALL, COMPARE),
         ((f32,) * has_root, ("rsqrt",)),
+        ((f32,) * has_quotient, QUOTIENTS),
     )
     kinds = (*INTEGERS, *FLOATS)
     fused = frozenset((f32, f64) if has_fused else (f64,))

@@ -30,6 +30,7 @@ class Nvptx(Gpu):
     most_subgroups = 32
     reciprocal_root = approximations.ROOT
     normal_root = staticmethod(approximations.normal_root)
+    quotient = staticmethod(approximations.quotient)
     by_value = 3968  # all parameters take at most 4096 bytes
     # NVIDIA's compiler unrolls a `while` with a condition like ``w < abs(x[0])`` by a trip count
     # for which it reads the load of an iteration that has not run. LLVM hoists such loads.

@@ -21,6 +21,9 @@ ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
 UNARY = FLOAT_FUNCTIONS | SLOPES | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
 
+QUOTIENTS = frozenset(("approximate_div",))
+"""What some machines have an instruction for, to some digits."""
+
 FLOAT_ONLY = frozenset(("div", "atan2", "mul_error"))
 BITWISE = frozenset(("and", "or", "xor"))
 SHIFTS = frozenset(("shl", "shr", "ushr"))
@@ -103,6 +106,8 @@ class Binary(Pure):
     give the first operand of two equal ones (of -0.0 and 0.0). An
     integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
     `mul_error` is what the rounding of `mul` has taken away: a * b - mul(a, b), rounded once.
+    `approximate_div` is a quotient of f32 to two units of the last digit (see
+    `passes.approximate_quotients`).
 
     `quotient` and `remainder` are `truncdiv` and `truncmod` where the divisor is not zero and the
     quotient fits the type; `lsl`, `asr` and `lsr` are `shl`, `shr` and `ushr` by less than the
@@ -116,10 +121,10 @@ class Binary(Pure):
     @_once
     def verify(self) -> None:
         dtype = self.lhs.type
-        _require(self.fn in BINARY or self.fn in PARTIAL, f"no binary function {self.fn}")
+        _require(self.fn in BINARY | PARTIAL | QUOTIENTS, f"no binary function {self.fn}")
         _require(dtype is self.rhs.type, f"{self.fn} of {dtype} and {self.rhs.type}")
         _require(dtype is self.result.type, f"{self.fn} of {dtype} gives {self.result.type}")
-        if self.fn in FLOAT_ONLY:
+        if self.fn in FLOAT_ONLY | QUOTIENTS:
             _require(dtype.is_float, f"{self.fn} of {dtype}")
         if self.fn in SHIFTS or self.fn in PARTIAL:
             _require(dtype.is_integer, f"{self.fn} of {dtype}")

@@ -1,8 +1,8 @@
 """Fast functions of f32 by instructions of NVIDIA's GPUs, which `fast_math` allows.
 
 The instructions for sine and cosine have an error of 2**-20.9 or less near zero, growing with the
-angle: beyond `FAR` the functions of `mathlib` take their place. The instruction for powers of two
-is within two ulp.
+angle: beyond `FAR` the functions of `mathlib` take their place. The instructions for powers of two
+and for quotients are within two ulp.
 """
 
 from __future__ import annotations
@@ -201,3 +201,9 @@ def normal_roots(task: Task) -> set[Value]:
 def normal_root(f: FunctionText, x: str) -> str:
     """Compute 1 / sqrt(x), like `ROOT`, for numbers that are not subnormal."""
     return _instruction(f, "rsqrt", x, "approx.ftz")
+
+
+def quotient(f: FunctionText, x: str, y: str) -> str:
+    """Divide, to two ulp. Subnormal, infinite and other operands are as they should be."""
+    f.text.declare("@llvm.nvvm.div.full", "float", "float, float")
+    return f.call("@llvm.nvvm.div.full", "float", [("float", x), ("float", y)])
