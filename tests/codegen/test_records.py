@@ -119,8 +119,7 @@ def test_a_loop_reserves_once_and_its_pushes_do_not_check() -> None:
     ]
     assert checks == [2, 2]
     text = cpu.optimised_llvm_text(reversal(False), cpu.host_target())
-    # defined, for the loop, and for the push behind it
-    assert text.count("i8 } @octants.grow.") == 3
+    assert text.count("i1 @octants.grow(") == 3  # defined, for the loop, and for the push behind it
 
 
 def test_a_base_that_is_computed_from_a_position_is_not_needed() -> None:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from octants.artifact import MessageFormat
 from octants.codegen.instruction_writer import Code, Operand, Pointer, ThreadCode
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
@@ -41,19 +40,20 @@ class RecordBuffer(ABC):
         """Return the bytes (i64) that records of a worker's items should take at most."""
 
     @abstractmethod
-    def require(
-        self,
-        nbytes: Operand,
-        message: MessageFormat,
-        retried: Callable[[], Operand] | None = None,
-    ) -> None:
-        """Ensure capacity for positions below ``nbytes``, or end the work item.
+    def require(self, nbytes: Operand, on_failure: Callable[[], None]) -> None:
+        """Ensure capacity for positions below ``nbytes`` (i64); ``on_failure`` writes the failure
+        path.
 
-        Args:
-            nbytes: The bytes, i64. A negative number counts as a very large one.
-            message: The failure, for the bytes that one work item needs.
-            retried: Writes the work item (i64) at which to retry with more memory, if the work
-                items from there on have changed nothing. Failing is then the last resort.
+        A negative position counts as a very large one.
+        """
+
+    @abstractmethod
+    def give_up(self, item: Operand, nbytes: Operand) -> bool:
+        """End a work item that has changed nothing, so that it can be retried with more memory.
+
+        Returns:
+            True if it always ends there. Else the code that follows in the current block is for the
+                case in which a retry gets no more memory.
         """
 
 
@@ -131,6 +131,9 @@ class FunctionEmitter(Protocol):
     @property
     def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
+
+    def item_quota(self, nbytes: Operand) -> Operand:
+        """Return one work item's quota of ``nbytes`` (i64) of the record buffer."""
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""

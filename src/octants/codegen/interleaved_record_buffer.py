@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.artifact import MessageFormat
 from octants.codegen import messages
 from octants.codegen.function_emitter import RecordBuffer, ThreadFunction
 from octants.codegen.instruction_writer import Code, Operand, Pointer, ThreadCode
@@ -92,23 +91,11 @@ class ThreadRecordBuffer(RecordBuffer):
     def quota(self) -> Operand:
         return self._f.code.launch_word(abi.LAUNCH_SHARE)
 
-    def require(
-        self,
-        nbytes: Operand,
-        message: MessageFormat,
-        retried: Callable[[], Operand] | None = None,
-    ) -> None:
+    def require(self, nbytes: Operand, on_failure: Callable[[], None]) -> None:
         code = self._f.code
+        code.branch(code.compare("gt", u64, nbytes, self._capacity()), on_failure, rare=True)
 
-        def refused() -> None:
-            if retried is None:
-                messages.fail(self._f, message, [nbytes])
-            else:
-                self._give_up(retried(), nbytes)
-
-        code.branch(code.compare("gt", u64, nbytes, self._capacity()), refused, rare=True)
-
-    def _give_up(self, item: Operand, nbytes: Operand) -> None:
+    def give_up(self, item: Operand, nbytes: Operand) -> bool:
         """Report the work item and its need to the host, which retries it; stop a graph."""
         code = self._f.code
         address = code.launch_address(abi.LAUNCH_FAILURES)
@@ -117,6 +104,7 @@ class ThreadRecordBuffer(RecordBuffer):
         if code.has_graphs:
             self._stop()
         self._f.leave()
+        return True
 
     def _stop(self) -> None:
         """Stop the nodes behind this one, if it is a node of a graph."""

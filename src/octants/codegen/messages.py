@@ -46,13 +46,11 @@ def assert_(f: FunctionEmitter, op: ops.Assert) -> None:
 def fail(f: FunctionEmitter, message: MessageFormat, words: list[Operand]) -> None:
     """Record a failure, and end the work item."""
     number = f.kernel.add_message(shortened(message))
-    report_failure(f, f.code.constant(number, i32), words[: abi.MAXIMUM_FAILURE_VALUES])
+    words = words[: abi.MAXIMUM_FAILURE_VALUES]
+    _call(
+        f, f"fail.{len(words)}", _fail, [f.code.constant(number, i32), *_kernel_position(f), *words]
+    )
     f.leave()
-
-
-def report_failure(f: FunctionEmitter, message: Operand, words: list[Operand]) -> None:
-    """Record a failure, given the number (i32) of its message."""
-    _call(f, f"fail.{len(words)}", _fail, [message, *_kernel_position(f), *words])
 
 
 def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
@@ -62,12 +60,7 @@ def overflow(f: FunctionEmitter, record: Record, need: Operand) -> None:
 
 
 def _kernel_position(f: FunctionEmitter) -> list[Operand]:
-    return [f.code.constant(f.task, i32), item_of(f)]
-
-
-def item_of(f: FunctionEmitter) -> Operand:
-    """Return the work item (i64) that messages name."""
-    return f.message_item or f.item_number()
+    return [f.code.constant(f.task, i32), f.message_item or f.item_number()]
 
 
 def act_as(f: FunctionEmitter, op: ops.ActAs) -> None:

@@ -240,14 +240,20 @@ def ensure_capacity(
     f: FunctionEmitter,
     op: ops.RecordPush | ops.RecordReserve,
     nbytes: Operand,
-    first: Callable[[], Operand] | None = None,
+    first: Operand | None = None,
 ) -> None:
     """Ensure that the record buffer holds ``nbytes``.
 
-    ``first`` writes the work item (i64) at which to retry, if it is not the one that runs out.
+    ``first`` is the work item (i64) at which to retry, if it is not the one that runs out.
     """
-    retried = (first or f.item_number) if op in f.restartable else None
-    f.record_buffer.require(nbytes, memory_message(op.record.location), retried)
+
+    def refused() -> None:
+        item = f.item_number() if first is None else first
+        if op in f.restartable and f.record_buffer.give_up(item, nbytes):
+            return
+        messages.fail(f, memory_message(op.record.location), [f.item_quota(nbytes)])
+
+    f.record_buffer.require(nbytes, refused)
 
 
 TABLE: dict[type[Operation], Callable[[Any, Any], Any]] = {

@@ -109,8 +109,6 @@ class FunctionText:
     """
 
     order = "monotonic"
-    items_at_once = 1
-    """How many work items it runs side by side."""
 
     def __init__(
         self, kernel: KernelText, machine: Machine, table: HandlerTable, task: int
@@ -419,6 +417,10 @@ class FunctionText:
     def context(self, offset: int) -> str:
         """Return the address of a word of the launch's context."""
         return self.once(("context", offset), f"getelementptr i8, ptr %context, i64 {offset}")
+
+    def item_quota(self, nbytes: str) -> str:
+        """Return one work item's quota of so many bytes of the record buffer."""
+        return nbytes
 
 
 def _in_space(space: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octants.codegen import messages
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.message_formats import memory_message
 from octants.diagnostics.exceptions import InternalError
@@ -36,5 +37,8 @@ def _in_record_buffer(f: FunctionText, task: Task, total: int) -> str:
     """Return the start of the record buffer, which such a task uses for nothing else."""
     if any(isinstance(op, ops.RecordPush) for op in task.body.walk()):
         raise InternalError(f"the local arrays of {task.name} would overwrite its records")
-    f.record_buffer.require(str(total), memory_message(task.location))
+    f.record_buffer.require(
+        str(total),
+        lambda: messages.fail(f, memory_message(task.location), [str(total)]),
+    )
     return str(f.record_buffer.address("0"))

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants import abi
-from octants.artifact import MessageFormat, Slot
-from octants.codegen import messages
 from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.math_functions import finished
 from octants.codegen.llvm.memory_formats import from_memory, memory_type, to_memory
-from octants.codegen.message_formats import shortened
+from octants.codegen.llvm.module_text import ModuleText
 from octants.ir.core import Record
 from octants.types.scalars import DType
 
@@ -78,97 +75,71 @@ class WorkerRecordBuffer(RecordBuffer):
         address = f.once("share address", f"getelementptr i8, ptr %worker, i64 {abi.WORKER_SHARE}")
         return f.once("share", f"load i64, ptr {address}, align 8")
 
-    def require(
-        self, nbytes: str, message: MessageFormat, retried: Callable[[], str] | None = None
-    ) -> None:
-        """Call a function where the record buffer is too small.
-
-        It grows it, or reports that it cannot: large kernels have many such calls, which take long
-        to compile in line.
-        """
+    def require(self, nbytes: str, on_failure: Callable[[], None]) -> None:
+        """Grow the record buffer to ``nbytes`` or more; run ``on_failure`` if memory is short."""
         f = self._f
         start, capacity = self._variables()
-        fits, grow = f.fresh_label("fits"), f.fresh_label("grow")
+        fits, grow, grown, not_grown = (
+            f.fresh_label(hint) for hint in ("fits", "grow", "grown", "on_failure")
+        )
         held = f.assign(f"load i64, ptr {capacity}, align 8")
         enough = f.apply("icmp ule", "i64", nbytes, held)
         f.branch_if(enough, fits, grow, likely=True)
         f.start(grow)
-        number = f.kernel.add_message(shortened(message))
-        operands = [f"i64 {nbytes}", f"i32 {number}", f"i64 {messages.item_of(f)}"]
-        name = f"@octants.grow.{f.kernel.offset(_MESSAGES)}.{f.task}.{f.items_at_once}"
-        if retried is not None:
-            name += ".retry"
-            operands.append(f"i64 {retried()}")
-        f.text.helper(name, lambda _, name: _grow(f, name, retries=retried is not None))
-        given = ", ".join(["ptr %context", "ptr %worker", "ptr %parameters", *operands])
-        found = f.assign(f"call {_GROWN} {name}({given})")
-        values = [f.assign(f"extractvalue {_GROWN} {found}, {k}") for k in range(3)]
-        f.emit(f"store ptr {values[0]}, ptr {start}, align 8")
-        f.emit(f"store i64 {values[1]}, ptr {capacity}, align 8")
-        has_grown = f.apply("icmp eq", "i8", values[2], 0)
-        if retried is None or f.exit == _END:
-            f.branch_if(has_grown, fits, f.exit, likely=True)
-        else:
-            refused = f.fresh_label("refused")
-            f.branch_if(has_grown, fits, refused, likely=True)
-            f.start(refused)
-            f.branch_if(f.apply("icmp eq", "i8", values[2], 1), f.exit, _END)
+        function = f.text.helper("@octants.grow", _grow)
+        has_grown = f.assign(f"call i1 {function}(ptr %context, ptr %worker, i64 {nbytes})")
+        f.branch_if(has_grown, grown, not_grown, likely=True)
+        f.start(not_grown)
+        on_failure()
+        f.start(grown)
+        f.lines += self._reload(start, capacity)
+        f.branch(fits)
         f.start(fits)
 
+    def give_up(self, item: str, nbytes: str) -> bool:  # noqa: ARG002
+        """Leave the task, unless a lack of memory is a failure at once."""
+        f, fails = self._f, self._f.fresh_label("fails")
+        function = f.text.helper("@octants.give_up", _give_up)
+        ends = f.assign(f"call i1 {function}(ptr %worker, i64 {item})")
+        f.branch_if(ends, "return", fails)
+        f.start(fails)
+        return False
 
-_MESSAGES = Slot("system", "messages")
-_GROWN = "{ ptr, i64, i8 }"
-"""The record buffer, its capacity, and whether it has 0 grown, 1 failed, or 2 ends for a retry."""
-_END = "return"
-"""The block that ends a function for all of its work items."""
-_TO_GROW = ["ptr %context", "ptr %worker", "ptr %parameters", "i64 %bytes", "i32 %message"]
-_REFUSED = f"""\
-refused:
+
+def _grow(_: ModuleText, name: str) -> str:
+    """Return a function that grows the record buffer to so many bytes, and tells whether it did.
+
+    It is a function since large kernels have many calls of it, which take long to compile inline.
+    """
+    return f"""\
+define internal i1 {name}(ptr %context, ptr %worker, i64 %bytes) cold noinline nounwind {{
+  %place = getelementptr i8, ptr %context, i64 {abi.CONTEXT_GROW}
+  %function = load ptr, ptr %place, align 8
+  %new = call ptr %function(ptr %context, ptr %worker, i64 %bytes)
+  %has_grown = icmp ne ptr %new, null
+  ret i1 %has_grown
+}}
+"""
+
+
+def _give_up(_: ModuleText, name: str) -> str:
+    """Return a function that ends a work item, and tells whether it can be retried."""
+    return f"""\
+define internal i1 {name}(ptr %worker, i64 %item) cold noinline nounwind {{
   %last = getelementptr i8, ptr %worker, i64 {abi.WORKER_LAST}
   %is_last = load i64, ptr %last, align 8
   %ends = icmp eq i64 %is_last, 0
-  br i1 %ends, label %note, label %fails
+  br i1 %ends, label %note, label %leave
 note:
   %items = getelementptr i8, ptr %worker, i64 {abi.WORKER_ITEM}
-  store i64 %retried, ptr %items, align 8
+  store i64 %item, ptr %items, align 8
   %failed = getelementptr i8, ptr %worker, i64 {abi.WORKER_FAILED}
   store i64 1, ptr %failed, align 8
-  br label %leave"""
-
-
-def _grow(f: FunctionText, name: str, *, retries: bool) -> str:
-    """Return a function that grows the record buffer to so many bytes, or ends the work item.
-
-    Without more memory it has the runtime retry, if it may and a retry can get more, or fails.
-    """
-    inner = FunctionText(f.kernel, f.machine, f.scalar_table, f.task)
-    inner.message_item = "%item"
-    inner.start("start")
-    place = inner.code.at("%context", abi.CONTEXT_GROW)
-    function = inner.assign(f"load ptr, ptr {place}, align 8")
-    new = inner.assign(f"call ptr {function}(ptr %context, ptr %worker, i64 %bytes)")
-    has_grown = inner.assign(f"icmp ne ptr {new}, null")
-    inner.branch_if(has_grown, "leave", "refused" if retries else "fails")
-    if retries:
-        inner.lines.append(_REFUSED)
-    inner.start("fails")
-    need = inner.assign(f"udiv i64 %bytes, {f.items_at_once}")
-    messages.report_failure(inner, "%message", [need])
-    inner.branch("leave")
-    inner.start("leave")
-    noted = ", [ 2, %note ]" if retries else ""
-    values = [
-        inner.assign(f"load ptr, ptr {inner.code.at('%worker', abi.WORKER_RECORD_BUFFER)}"),
-        inner.assign(f"load i64, ptr {inner.code.at('%worker', abi.WORKER_CAPACITY)}"),
-    ]
-    struct = "poison"
-    for position, value in enumerate(zip(("ptr", "i64", "i8"), [*values, "%state"], strict=True)):
-        struct = inner.assign(f"insertvalue {_GROWN} {struct}, {' '.join(value)}, {position}")
-    line = inner.lines.index("leave:") + 1
-    inner.lines.insert(line, f"  %state = phi i8 [ 0, %start ], [ 1, %fails ]{noted}")
-    parameters = ", ".join([*_TO_GROW, "i64 %item", *["i64 %retried"] * retries])
-    head = f"define internal {_GROWN} {name}({parameters}) cold noinline nounwind"
-    return finished(inner, head, f"ret {_GROWN} {struct}")
+  br label %leave
+leave:
+  ret i1 %ends
+}}
+"""
 
 
 def pack(f: FunctionText, dtype: DType, operands: list[str]) -> str:

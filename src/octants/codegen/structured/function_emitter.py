@@ -222,6 +222,10 @@ class StructuredFunction:
         """The memory of records."""
         return ThreadRecordBuffer(self)
 
+    def item_quota(self, nbytes: Operand) -> Operand:
+        """Return the quota of a work item: all of the record buffer."""
+        return nbytes
+
     def messages(self) -> Operand:
         """Return the address of the launch's message buffer."""
         return self.system("messages")

@@ -64,7 +64,7 @@ class LaneText(FunctionText):
         self.scalar_table = scalar_table
         self.iterations: dict[Value, str] = {}  # iteration numbers; see `control_flow.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
-        self.lanes = self.items_at_once = lanes
+        self.lanes = lanes
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
         self._row, self._position_in_row, self._step = "", "", ""
@@ -413,6 +413,9 @@ class LaneText(FunctionText):
         if self.item_type != "i64":
             wide = super().convert("trunc", "i64", wide, self.item_type)
         return super().apply("add", self.item_type, self.item, wide)
+
+    def item_quota(self, nbytes: str) -> str:
+        return super().apply("udiv", "i64", nbytes, self.lanes)
 
     # -- lane by lane ---------------------------------------------------------------------------
 

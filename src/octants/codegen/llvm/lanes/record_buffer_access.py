@@ -127,14 +127,7 @@ def _ensure_capacity(
     f: LaneText, op: ops.RecordPush | ops.RecordReserve, counts: str, nbytes: str
 ) -> None:
     """Grow the record buffer if needed; a failure names the lane that needed most."""
-    outer = f.item
-
-    def first() -> str:
-        named, f.item = f.item, outer
-        number = f.item_number()
-        f.item = named
-        return number
-
+    outer, first = f.item, f.item_number()
     wanting = f.mask
     if f.is_vector(counts):
         wanting = f.both(f.mask, f.apply("icmp eq", "i64", counts, f.largest(counts)))
