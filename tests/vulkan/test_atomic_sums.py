@@ -234,7 +234,9 @@ def histogram(dtype: DType, bins: int, looks: bool = False) -> Module:
     return Module("histogram", [counts, x], tasks=[task])
 
 
-@pytest.mark.parametrize(("dtype", "bins", "copies"), [(i32, 9, 1), (f32, 300, 1), (i32, 3000, 0)])
+@pytest.mark.parametrize(
+    ("dtype", "bins", "copies"), [(i32, 9, 1), (f32, 300, 1), (i32, 3000, 1), (i32, 9000, 0)]
+)
 def test_blocks_have_copies_of_small_arrays(
     dtype: DType, bins: int, copies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

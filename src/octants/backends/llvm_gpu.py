@@ -28,10 +28,12 @@ _THREADS = 2048  # of a multiprocessor, at most
 class LlvmGpuBackend(Backend):
     """The GPU with the ordinal that the options name.
 
-    `driver_name` is what the driver's interface is called, which `library` opens.
+    `driver_name` is what the driver's interface is called, which `library` opens. With
+    `approximates_quotients` there is an instruction for `approximate_div`.
     """
 
     driver_name: str
+    approximates_quotients = False
 
     @abstractmethod
     def library(self) -> Any:
@@ -75,7 +77,7 @@ class LlvmGpuBackend(Backend):
         return Capabilities(
             contracts=True,
             fuses=True,
-            approximates_quotients=self.gpu(chosen).quotient is not None,
+            approximates_quotients=self.approximates_quotients,
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
             blocks=Blocks(),

@@ -66,7 +66,6 @@ class ControlFlowCode(ThreadCode):
         self.legal = assembly.legal
         self.subgroup = assembly.features.lanes
         self.masks = assembly.features.has("masks")
-        self.votes = self.subgroup > 1 and not self.masks
         self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
         self._entry = entry
         self._variables: list[int] = []

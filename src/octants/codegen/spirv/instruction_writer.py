@@ -262,10 +262,6 @@ class SpirvCode(ControlFlowCode):
         kind = self.assembly.type(u1)
         return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
 
-    def any_here(self, condition: int) -> int:
-        kind = self.assembly.type(u1)
-        return self._across(Op.GROUP_ANY, Capability.GROUP_VOTE, kind, condition)
-
     def all_at(self, address: Pointer) -> int:
         everybody = self.constant((1 << self.subgroup) - 1, u64)
         all_here = self.compare("eq", u64, self.ballot(self.constant(True, u1)), everybody)

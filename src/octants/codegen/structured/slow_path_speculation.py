@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import aligned_loops, record_buffer_access
+from octants.codegen import record_buffer_access
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions
 from octants.codegen.structured.function_emitter import Speculation, StructuredFunction, register
@@ -34,16 +34,9 @@ _FEW_ITERATIONS = 3
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
-    """Write a loop as it is, first without slow paths, or with its lanes aligned.
-
-    Its pushes are reserved before.
-    """
+    """Write a loop as it is, or first without slow paths. Its pushes are reserved before."""
     record_buffer_access.reserve(body, op, runs=False)
-    if aligned_loops.is_aligned(body, op):
-        first = aligned_loops.start(body.code, body.use(op.lower), body.use(op.upper))
-        iteration = functools.partial(aligned_loops.iteration, body, op)
-        control_flow.write_for(body, op, lambda _: iteration(), body.condition, first)
-    elif body.speculation is None and body.code.masks and _is_worth_it(body, op):
+    if body.speculation is None and body.code.masks and _is_worth_it(body, op):
         _write_both(body, op)
     else:
         control_flow.write_for(body, op, body.block, body.condition)
