@@ -255,7 +255,7 @@ class Springs(Program):
         for array, values in zip(self.states[0], problem.inputs, strict=True):
             array.assign(values)
         self.loss = wp.zeros(1, dtype=f32, requires_grad=True)
-        self.graphs = None
+        self.tape, self.graphs = wp.Tape(), None
         self.is_paired = problem.name == "springs"
         if not self.is_paired:
             if not wp.get_device().is_cuda:
@@ -274,6 +274,8 @@ class Springs(Program):
         self.graphs = forward.graph, backward.graph
 
     def launch(self) -> None:
+        """The forward launches; a new tape does not know yet which gradients to clear."""
+        self.tape.zero()
         self.loss.zero_()
         shape = self.states[0][0].shape
         self.tape = wp.Tape()
