@@ -132,7 +132,7 @@ def _if_finite(exact: Number, plain: Number) -> Number:
     return select((abs(plain) < math.inf) & exact.differs(0.0), exact, plain)
 
 
-def approximate_div(a: Number, b: Number) -> Number:
+def approximate_div(_: Legal, a: Number, b: Number) -> Number:
     """The exact quotient."""
     return a / b
 
