@@ -185,6 +185,11 @@ class Artifact:
     binary: bytes = b""
     writes: tuple[MemoryRange, ...] = ()
 
+    @property
+    def draws(self) -> bool:
+        """Whether code of GPUs draws random numbers: the same launches give different results."""
+        return "draws" in dict(self.metadata)
+
 
 class Making:
     """An artifact whose `binary` may be still under way.

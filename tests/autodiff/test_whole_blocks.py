@@ -41,7 +41,7 @@ TURNS, SINGLE = 4, 9
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of four turns, of whatever there is in them, and however few there are."""
+    """Blocks of four iterations, of whatever there is in them, and however few there are."""
     monkeypatch.setattr(recording_plan, "MAX_SINGLE", 0)
     monkeypatch.setattr(records_in_registers, "MAX_ITERATIONS", TURNS)
     monkeypatch.setattr(records_in_registers, "MAX_WORK", 1 << 20)

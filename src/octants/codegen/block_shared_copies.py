@@ -27,13 +27,13 @@ def begin(f: ThreadFunction, copies: list[BlockCopy], items: Callable[[], Operan
     for copy in copies:
         target = copy.target
         word = word_of(target.array.dtype)
-        memory_ = code.shared_array((target, "copy"), word, copy.count)
+        shared = code.shared_array((target, "copy"), word, copy.count)
         if not copy.is_always_used:
             f.uses_copy[target] = _is_used(f, copy, items)
-        f.shared_arrays[target] = memory_
+        f.shared_arrays[target] = shared
 
-        def clear(number: Operand, memory_: object = memory_, word: DType = word) -> None:
-            code.store(UnaddressedElement(memory_, number), word, code.constant(0, word))
+        def clear(number: Operand, shared: object = shared, word: DType = word) -> None:
+            code.store(UnaddressedElement(shared, number), word, code.constant(0, word))
 
         _each(code, _used_count(f, copy), clear)
     if copies:

@@ -41,26 +41,21 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.core import Block, Module, Value
-from octants.passes.relax_divisions import deciding
-from octants.types.scalars import f32
+from octants.passes.relax_divisions import deciding, may_change
 
 
 def approximate_quotients(module: Module) -> None:
     """Approximate them in each task, in place."""
     for task in module.tasks:
-        if any(_divides(op) for op in task.body.walk()):
+        if any(may_change(op, set()) for op in task.body.walk()):
             _rewrite(task.body, deciding(task.body))
-
-
-def _divides(op: object) -> bool:
-    return isinstance(op, ops.Binary) and op.fn == "div" and op.result.type is f32
 
 
 def _rewrite(block: Block, kept: set[Value]) -> None:
     for number, op in enumerate(block.ops):
         for region in op.regions:
             _rewrite(region, kept)
-        if isinstance(op, ops.Binary) and _divides(op) and op.result not in kept:
+        if may_change(op, kept):
             new = ops.Binary("approximate_div", op.lhs, op.rhs, results=op.results)
             new.location = op.location
             block.ops[number] = new

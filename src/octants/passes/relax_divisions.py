@@ -106,7 +106,7 @@ class _Relaxing:
         for op in block.ops:
             for region in op.regions:
                 self._rewrite(region)
-            if not self._may_change(op) or op.rhs not in divisors:
+            if not may_change(op, self._deciding) or op.rhs not in divisors:
                 builder.block.ops.append(op)
                 continue
             power = divisors[op.rhs]
@@ -117,14 +117,9 @@ class _Relaxing:
             self._changed = True
         block.ops[:] = builder.block.ops
 
-    def _may_change(self, op: Operation) -> TypeGuard[ops.Binary]:
-        if not isinstance(op, ops.Binary) or op.fn != "div":
-            return False
-        return op.result.type is f32 and op.result not in self._deciding
-
     def _divisors(self, block: Block) -> dict[Value, Power]:
         """What to multiply by the reciprocals of in place of dividing by it."""
-        counts = Counter(op.rhs for op in block.ops if self._may_change(op))
+        counts = Counter(op.rhs for op in block.ops if may_change(op, self._deciding))
         found: dict[Value, Power] = {}
         for divisor, count in counts.items():
             root = self._root_in(divisor)
@@ -169,6 +164,12 @@ def _reciprocal(builder: Builder, base: Value, halves: int) -> Value:
     if halves == 2:
         return builder.binary("div", builder.constant(1.0, base.type), base)
     return builder.binary("pow", base, builder.constant(-halves / 2, base.type))
+
+
+def may_change(op: Operation, kept: set[Value]) -> TypeGuard[ops.Binary]:
+    """Whether an operation divides f32 with a result that is not one of those ``kept``."""
+    is_division = isinstance(op, ops.Binary) and op.fn == "div" and op.result.type is f32
+    return is_division and op.results[0] not in kept
 
 
 def deciding(body: Block) -> set[Value]:

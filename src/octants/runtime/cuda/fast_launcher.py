@@ -60,7 +60,7 @@ class _Launches:
         self._awaited = SAME
         self._graphs: list[DriverGraph] = []
         # Random numbers depend on the number of the launch, which is not among the arguments.
-        self._may_repeat = not ("draws" in dict(artifact.metadata) or self.has_concurrent_groups)
+        self._may_repeat = not (artifact.draws or self.has_concurrent_groups)
 
     def resize(self) -> None:
         """Set up the launch for the present arguments."""

@@ -50,8 +50,7 @@ class CudaKernel(GpuKernel):
         grouped = any(action.dispatch.group for action in actions)
         self._is_simple = self.allows_fast_launch and not computed
         self.launch = self._launch
-        draws = "draws" in dict(artifact.metadata)
-        self.may_repeat = self._is_simple and not (by_pointer or grouped or draws)
+        self.may_repeat = self._is_simple and not (by_pointer or grouped or artifact.draws)
         """Whether launches with the same arguments can be replayed, with whatever is in memory."""
         if self._is_simple and not by_pointer:
             self.launch = self._launch_by(self._fast_launcher)

@@ -32,7 +32,7 @@ class _Replay:
         self.slots: tuple[int, ...] = ()
         self._machine, self._kernel, self._frame = machine, kernel, frame
         self._count = 0
-        self._may_repeat = "draws" not in dict(kernel.artifact.metadata)
+        self._may_repeat = not kernel.artifact.draws
 
     def note(self, arguments: bytes, block: int) -> None:
         """Count a launch that was queued; make its graph if it has repeated enough."""

@@ -67,7 +67,7 @@ class CapturedLaunch:
         self.command = command
         self.artifact = artifact = command.kernel.artifact
         self.slots = command.kernel.slots_at(command.block)
-        self.draws = "draws" in dict(artifact.metadata)
+        self.draws = artifact.draws
         self.buffer: DeviceBuffer | None = None
         if artifact.messages:
             self.buffer = machine.messages.make_shared_buffer(artifact)
