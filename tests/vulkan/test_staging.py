@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants.ir.core import Companion
-from octants.runtime.gpu import staging
+from octants.runtime.gpu import batched_staging_buffer, staging
 from octants.runtime.memory import threaded_copy
 from octants.runtime.memory.host import address_of
 from octants.runtime.vulkan.device import VulkanDevice
@@ -100,3 +100,86 @@ def test_large_copies_are_made_by_several_threads(
     assert (target[8 : count + 8] == source[8 : count + 8]).all()
     assert not target[:8].any()
     assert not target[count + 8 :].any()
+
+
+# -- kernels of numpy arrays ----------------------------------------------------------------------
+
+MEMORIES = {"cached": (True, True), "mapped": (True, False), "far": (False, False)}
+
+
+@pytest.fixture(params=MEMORIES)
+def start(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
+    """Starts on a device whose own memory the host reaches in some way."""
+    is_mapped, reads_well = MEMORIES[request.param]
+    compiled.device()  # or skip
+    found: Any = None
+
+    def start(**options: Any) -> Any:
+        nonlocal found
+        qd.init(arch=qd.vulkan, offline_cache=False, **options)
+        found = qd.driver.state.device
+        qd.ndarray(qd.i32, 1)
+        for buffer in found.heap._buffers:
+            monkeypatch.setattr(buffer, "reads_well", reads_well)
+            monkeypatch.setattr(buffer, "host", buffer.host if is_mapped else 0)
+        return found
+
+    yield start
+    found.transfers._staging._chunks.clear()
+    qd.reset()
+
+
+@qd.kernel
+def add(p: qd.types.NDArray[qd.i32, 1], q: qd.types.NDArray[qd.i32, 1]):
+    for i in p:
+        p[i] += q[i]
+
+
+def test_a_launch_of_numpy_arrays_is_one_submission(start: Callable[..., Any]) -> None:
+    device = start()
+    one, other = np.zeros(50, np.int32), np.arange(50, dtype=np.int32)
+    add(one, other)
+    number = device.context.submitted
+    for count in range(2, 6):
+        add(one, other)
+        assert (one == count * np.arange(50)).all()
+        assert device.context.submitted == number + count - 1
+
+
+def test_a_failed_launch_leaves_the_arrays_usable(start: Callable[..., Any]) -> None:
+    start(debug=True)
+
+    @qd.kernel
+    def store(p: qd.types.NDArray[qd.i32, 1], at: qd.i32):
+        for i in range(1):
+            p[at + i] = 7
+
+    values = np.zeros(5, np.int32)
+    for _ in range(2):
+        with pytest.raises(qd.OctantsAssertionError):
+            store(values, 5)
+        store(values, 3)
+        assert values.tolist() == [0, 0, 0, 7, 0]
+
+
+def test_memory_of_an_interrupted_wait_is_not_used_again(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    device = start()
+    one, other = np.zeros(50, np.int32), np.ones(50, np.int32)
+    add(one, other)
+    with monkeypatch.context() as patch:
+        patch.setattr(device.queue, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            add(one, other)
+    used = {piece.address for piece in batched_staging_buffer._abandoned}
+    monkeypatch.setattr(batched_staging_buffer, "_abandoned", [])
+    assert used
+    add(one, other)
+    add(one, other)
+    assert one[0] >= 3

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from octants.artifact import Artifact
 from octants.diagnostics.errors import UserError
 from octants.runtime.capture import refuse_read
-from octants.runtime.device import Bytes
+from octants.runtime.device import Bytes, StagingBuffer
 from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
+from octants.runtime.gpu.batched_staging_buffer import BatchedStagingBuffer
 from octants.runtime.gpu.device import POOL, STAGING, GpuDevice
 from octants.runtime.gpu.messages import MessageQueue
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
@@ -113,7 +114,8 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         super().__init__()
         self.hardware = hardware
         self.context, self.queue, self.programs = shared.context, shared.queue, shared.programs
-        self.heap, self.transfers = shared.heap, shared.transfers
+        self.heap, self.mapped = shared.heap, shared.mapped
+        self.transfers = shared.transfers
         self.queue_here = lambda: shared.transfers
         self._heaps = {id(heap): heap for heap in (shared.heap, shared.mapped)}
         self._all_transfers = shared.transfers, shared.mapped_transfers
@@ -165,6 +167,15 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         piece = self.heap.allocate(nbytes, what)
         self.versions.freed(piece.address, nbytes)  # memory that was freed before
         return piece
+
+    def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
+        """Allocate a staging buffer; see `runtime.device.Device.staging_buffer`.
+
+        If no launch writes to it, the host does not wait for its launches.
+        """
+        if not written:
+            return super().staging_buffer(nbytes, written)
+        return BatchedStagingBuffer(self, nbytes, written)
 
     def live_bytes(self) -> int:
         """The size of all live allocations."""
