@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.gpu import batches as queues
 from octants.runtime.vulkan import context as contexts
 from octants.runtime.vulkan.device import VulkanDevice
@@ -202,3 +202,24 @@ def test_a_check_of_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDev
         device.record_buffers.lock.release()
     check.join()
     assert not device.record_buffers.is_trusted
+
+
+def test_memory_that_is_freed_is_forgotten(device: VulkanDevice) -> None:
+    """Addresses that were cleared before may be in another buffer now."""
+    heap, transfers = device.heap, device.transfers
+    large = heap.allocate(1 << 25, "large")
+    part = ((large.address, 64), (large.address + 3, 5))
+    transfers.clear_each(part)
+    known, generation = transfers.buffer_of(large.address, 4), heap.generation
+    assert known[0] is large.buffer
+    address = large.address
+    del large, known
+    other = heap.allocate(256, "other")  # frees what was dropped
+    assert heap.generation == generation + 1
+    device.synchronize()
+    heap.allocate(256, "another")
+    with pytest.raises(InternalError):
+        transfers.buffer_of(address, 4)
+    with pytest.raises(InternalError):
+        transfers.clear_each(part)
+    del other

@@ -11,6 +11,8 @@ from typing import Any
 
 from octants import abi
 from octants.artifact import Artifact, Dispatch
+from octants.runtime.gpu import batches
+from octants.runtime.gpu.batches import padded
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import MOST_ITEMS, Bounds, Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
@@ -71,7 +73,7 @@ class PreparedDispatch:
         """Queue a launch of `groups` workgroups."""
         queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
         batch = queue.open(len(self._data))
-        self.pushed[0] = batch.arena.address + batch.put(self._data)
+        self.pushed[0] = batch.address + batch.put(self._data)
         queue.dispatch(batch, self.pipeline, layout, self.groups, self.pushed)
 
 
@@ -118,6 +120,7 @@ class BatchedKernel(GpuKernel):
         dispatch, bounds = queue.dispatch, machine.bounds.address
         note, name = machine.context.launched.append, self.name
         size, views, view_of = slots.size, slots.views, slots.view
+        taken, most = padded(size), batches.ARENA - size
         read_bounds = bounds_reader(
             [each.dispatch.bounds for each in self.actions if each.bounds is not None], slots
         )
@@ -139,11 +142,16 @@ class BatchedKernel(GpuKernel):
                     if found != bounds_slots:
                         resize(steps, slots.unpack(view))
                         bounds_slots = found
-                batch = queue.open(size)
-                parameters = batch.arena.address + batch.put(view)
+                batch = queue.batch  # what `open` and `put` do, in fewer steps
+                if batch is None or batch.count >= batch.due or batch.used > most:
+                    batch = queue.open(size)
+                start = batch.used
+                batch.bytes[start : start + size] = view
+                batch.used = start + taken
+                start += batch.address
                 for step in steps:
                     if step.groups:
-                        step.pushed[0] = parameters
+                        step.pushed[0] = start
                         dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
                 if batch.is_urgent:
                     queue.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ class BatchedTransfers(ABC):
 
     def __init__(self, queue: Any, heap: Any, staging: Staging | None = None) -> None:
         self.queue, self._heap, self._staging = queue, heap, staging
+        self.buffer_of: Callable[[int, int], tuple[Any, int]] = heap.buffer_of
+        """The buffer that contains a range of memory, given by its address and its bytes, and the
+        offset in it.
+        """
 
     # -- what a driver adds ---------------------------------------------------------------------
 
@@ -40,11 +45,6 @@ class BatchedTransfers(ABC):
         """Set memory to zero."""
 
     # -- what is the same for all ---------------------------------------------------------------
-
-    def buffer_of(self, address: int, nbytes: int) -> tuple[Any, int]:
-        """The buffer that contains a range of memory, and the offset in it."""
-        found: tuple[Any, int] = self._heap.buffer_of(address, nbytes)
-        return found
 
     @property
     def staging_bytes(self) -> int:

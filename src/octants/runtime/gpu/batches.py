@@ -38,12 +38,14 @@ class Batch:
     """Commands, and the memory for their parameters; `number` is that of the submission.
 
     At `due` commands the queue decides whether to submit it. It `is_urgent` if the device was idle
-    when it was opened, at the time `since`; then it is submitted after one launch.
+    when it was opened, at the time `since`; then it is submitted after one launch. Of the `bytes`
+    of the arena, which is at an `address` of the device, the first `used` are taken.
     """
 
     def __init__(self, arena: SubAllocation) -> None:
         self.arena = arena
-        self._bytes: Bytes = view_memory(arena.host, np.uint8, (arena.nbytes,)).data
+        self.address = arena.address
+        self.bytes: Bytes = view_memory(arena.host, np.uint8, (arena.nbytes,)).data
         self.clear()
 
     def clear(self) -> None:
@@ -59,22 +61,27 @@ class Batch:
     def put(self, data: Bytes | bytes) -> int:
         """Copy bytes to the arena, which has space for them; return their offset."""
         offset, count = self.used, len(data)
-        self._bytes[offset : offset + count] = data
-        self.used = offset + -(-count // _ALIGNMENT) * _ALIGNMENT
+        self.bytes[offset : offset + count] = data
+        self.used = offset + padded(count)
         return offset
+
+
+def padded(nbytes: int) -> int:
+    """The bytes of an arena that some data take."""
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class BatchQueue(ABC):
     """Gathers commands in batches while the device is busy, for at most `PATIENCE`.
 
-    A caller holds the `lock` for a sequence of commands. ``context`` is the device: it waits for
-    submissions, and knows which are complete.
+    A caller holds the `lock` for a sequence of commands. `batch` is the open one, if any.
+    ``context`` is the device: it waits for submissions, and knows which are complete.
     """
 
     def __init__(self, context: Any) -> None:
         self.context = context
         self.lock = threading.RLock()
-        self._batch: Any = None
+        self.batch: Any = None
         self._flying: deque[Any] = deque()
         self._submitted_at = 0.0
         self.timer = PeriodicThread(self._submit_old)
@@ -98,7 +105,7 @@ class BatchQueue(ABC):
 
     def open(self, nbytes: int = 0) -> Any:
         """The batch for the next command, with ``nbytes`` free in its arena."""
-        batch = self._batch
+        batch = self.batch
         if batch is not None:
             if not self._is_due(batch) and batch.used + nbytes <= ARENA:
                 return batch
@@ -106,7 +113,7 @@ class BatchQueue(ABC):
         batch = self._next()
         self._begin_batch(batch)
         batch.is_urgent = self._is_urgent(batch)
-        self._batch = batch
+        self.batch = batch
         self.timer.start()
         return batch
 
@@ -126,20 +133,20 @@ class BatchQueue(ABC):
 
     def launched(self) -> None:
         """End a launch; the caller holds the lock."""
-        batch = self._batch
+        batch = self.batch
         if batch is not None and batch.is_urgent:
             self.flush()
 
     def _submit_old(self) -> float | None:
         """Submit a batch that has waited for too long; return the seconds until the next check."""
-        batch = self._batch
+        batch = self.batch
         if batch is None or self.context.lost is not None:
             return None
         left = batch.since + PATIENCE - time.perf_counter()
         if left > 0.0:
             return float(left)
         with self.lock, contextlib.suppress(OctantsError):  # the next call raises it
-            if self._batch is batch:
+            if self.batch is batch:
                 self.flush()
         return PATIENCE
 
@@ -155,10 +162,10 @@ class BatchQueue(ABC):
     def flush(self) -> int:
         """Submit the open batch; return the number of the last submission."""
         with self.lock:
-            batch = self._batch
+            batch = self.batch
             if batch is None:
                 return int(self.context.submitted)
-            self._batch = None
+            self.batch = None
             batch.number = self._submit(batch)
             self._submitted_at = time.perf_counter()
             self._flying.append(batch)
@@ -172,7 +179,7 @@ class BatchQueue(ABC):
     @property
     def is_idle(self) -> bool:
         """Whether everything queued is known to be complete."""
-        return bool(self._batch is None and self.context.done == self.context.submitted)
+        return bool(self.batch is None and self.context.done == self.context.submitted)
 
 
 _queues: weakref.WeakSet[BatchQueue] = weakref.WeakSet()

@@ -18,6 +18,7 @@ from octants.runtime.gpu.allocation_ledger import Ledger
 
 ALIGNMENT = 256
 _BLOCK = 1 << 24  # bytes of a buffer that small pieces share
+_MOST_FOUND = 1024
 _LARGE = _BLOCK // 4  # pieces from here on have a buffer of their own
 
 
@@ -88,6 +89,10 @@ class Heap(ABC, Generic[B]):
         self._free: dict[B, list[tuple[int, int]]] = {}  # offsets and sizes, in order
         self._freed: deque[tuple[B, int, int]] = deque()
         self._leaving: deque[tuple[int, B]] = deque()  # with the submission to wait for
+        self._found: dict[int, tuple[B, int]] = {}  # by addresses that were looked for
+        self.generation = 0
+        """A number that changes where a buffer is dropped, after which its addresses mean others.
+        """
         self._can_grow = True
         self.live = Ledger()
 
@@ -174,13 +179,19 @@ class Heap(ABC, Generic[B]):
 
     def buffer_of(self, address: int, nbytes: int) -> tuple[B, int]:
         """The buffer that contains a range of memory, and the offset in it."""
+        known = self._found.get(address)
+        if known is not None and known[1] + nbytes <= known[0].nbytes:
+            return known
         try:
             buffer, offset = self.find(address)
         except KeyError:
             raise InternalError(f"{address:#x} is not memory of the device") from None
         if offset + nbytes > buffer.nbytes:
             raise InternalError(f"{nbytes} bytes at {address:#x} are not memory of the device")
-        return buffer, offset
+        if len(self._found) >= _MOST_FOUND:
+            self._found.clear()
+        self._found[address] = found = buffer, offset
+        return found
 
     @abstractmethod
     def _refused(self, nbytes: int) -> OctantsError:
@@ -205,6 +216,8 @@ class Heap(ABC, Generic[B]):
         """Free a buffer once everything queued now is complete."""
         del self._free[buffer]
         self._buffers.remove(buffer)
+        self._found.clear()
+        self.generation += 1
         self._leaving.append((self._context.submitted + 1, buffer))
 
     def _release(self, *, everything: bool = False) -> None:

@@ -13,7 +13,7 @@ from octants.runtime.gpu.batched_kernel import WORDS as WORDS
 from octants.runtime.gpu.batches import Batch, BatchQueue
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
-from octants.runtime.vulkan.library import SUCCESS
+from octants.runtime.vulkan.library import SUCCESS, QuickFunctions
 from octants.runtime.vulkan.memory import Buffer, Heap
 
 PUSHED = 8 * (WORDS + 2)
@@ -50,6 +50,11 @@ class Queue(BatchQueue):
     `bind` is called at the start of each batch.
     """
 
+    dispatch: Callable[[CommandBatch, c_uint64, c_uint64, int, Any], None]
+    """Add a dispatch to an open batch: its pipeline and layout, the number of workgroups, and what
+    it pushes. The caller holds the lock.
+    """
+
     def __init__(self, context: Context, memory: Heap) -> None:
         super().__init__(context)
         self._memory = memory
@@ -59,6 +64,7 @@ class Queue(BatchQueue):
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
+        self.dispatch = _dispatcher(context.functions.quick, self._barrier)
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -94,17 +100,6 @@ class Queue(BatchQueue):
 
     # -- commands -------------------------------------------------------------------------------
 
-    def dispatch(
-        self, batch: CommandBatch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
-    ) -> None:
-        """Add a dispatch of ``groups`` workgroups to an open batch; the caller holds the lock."""
-        quick, commands = self.context.functions.quick, self._begin(batch)
-        if batch.pipeline is not pipeline:
-            quick.vkCmdBindPipeline(commands, _COMPUTE_BIND, pipeline)
-            batch.pipeline = pipeline
-        quick.vkCmdPushConstants(commands, layout, _COMPUTE_STAGE, 0, PUSHED, pushed)
-        quick.vkCmdDispatch(commands, groups, 1, 1)
-
     def copy(self, to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int) -> None:
         """Add a copy between buffers, each with an offset."""
         piece = vk.BufferCopy(of[1], to[1], nbytes)
@@ -132,3 +127,24 @@ class Queue(BatchQueue):
             fill, commands = self.context.functions.vkCmdFillBuffer, self._begin(self.open())
             for buffer, offset, nbytes in pieces:
                 fill(commands, buffer.handle, offset, nbytes, 0)
+
+
+def _dispatcher(quick: QuickFunctions, barrier: Any) -> Callable[..., None]:
+    """Make `Queue.dispatch`, which each launch calls."""
+    order, bind = quick.vkCmdPipelineBarrier, quick.vkCmdBindPipeline
+    push, run = quick.vkCmdPushConstants, quick.vkCmdDispatch
+    stages, pushed_bytes, stage = _SHADER | _TRANSFER, PUSHED, _COMPUTE_STAGE
+
+    def dispatch(
+        batch: CommandBatch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
+    ) -> None:
+        commands = batch.commands
+        order(commands, stages, stages, 0, 1, barrier, 0, None, 0, None)
+        batch.count += 1
+        if batch.pipeline is not pipeline:
+            bind(commands, _COMPUTE_BIND, pipeline)
+            batch.pipeline = pipeline
+        push(commands, layout, stage, 0, pushed_bytes, pushed)
+        run(commands, groups, 1, 1)
+
+    return dispatch

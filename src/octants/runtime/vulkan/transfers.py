@@ -14,6 +14,7 @@ from octants.runtime.vulkan.queue import Queue
 LARGE = 1 << 24
 """Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
 _MOST_ROWS = 1 << 16
+_MOST_CLEARED = 64
 
 
 class MappedChunk:
@@ -45,6 +46,8 @@ class Transfers(BatchedTransfers):
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
         super().__init__(queue, heap, Staging(self._make_chunks, LARGE))
+        self._cleared: dict[Any, Any] = {}  # what repeated calls of `clear_each` fill
+        self._generation = 0
 
     def _make_chunks(self, nbytes: int) -> list[Chunk]:
         buffer = Buffer(self.queue.context, CHUNKS * nbytes, MAPPED)
@@ -69,6 +72,22 @@ class Transfers(BatchedTransfers):
 
     def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """Queue fills of several ranges; those of whole words have one barrier together."""
+        if self._generation != self._heap.generation or len(self._cleared) > _MOST_CLEARED:
+            self._cleared.clear()
+            self._generation = self._heap.generation
+        known = self._cleared.get(ranges)
+        if known is None:
+            known = self._cleared[ranges] = self._whole_and_others(ranges)
+        whole, others = known
+        if whole:
+            self.queue.fill(whole)
+        for address, nbytes in others:
+            self.clear(address, nbytes)
+
+    def _whole_and_others(
+        self, ranges: tuple[tuple[int, int], ...]
+    ) -> tuple[list[tuple[Buffer, int, int]], list[tuple[int, int]]]:
+        """Divide ranges into those of whole words, in their buffers, and others."""
         whole, others = [], []
         for address, nbytes in ranges:
             buffer, offset = self.buffer_of(address, nbytes)
@@ -76,10 +95,7 @@ class Transfers(BatchedTransfers):
                 others.append((address, nbytes))
             else:
                 whole.append((buffer, offset, nbytes))
-        if whole:
-            self.queue.fill(whole)
-        for address, nbytes in others:
-            self.clear(address, nbytes)
+        return whole, others
 
     def clear(self, address: int, nbytes: int) -> None:
         """Queue a fill with zeros: whole words by a fill, the bytes around them by copies."""
