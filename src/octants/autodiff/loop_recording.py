@@ -17,6 +17,9 @@ last blocks of other items are empty. So they agree on the positions of records.
 block begin at `base`, the checkpoints at `checkpoint_base`, and the record buffer is free from
 `end`. The loops inside are recorded later: the first sweep computes their high-water marks and
 reserves the space, so that nothing later needs more memory (`record_high_water`).
+
+The backward sweep runs each block but the last one again before it reverses it. A late loop
+(`RecordingPlan.late`) is run there only, so that there is one copy of its code.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from __future__ import annotations
 from functools import partial
 
 from octants.autodiff import checkpoints
-from octants.autodiff.checkpoints import Capacity
+from octants.autodiff.checkpoints import BlockSplit, Capacity
 from octants.autodiff.induction_variables import advanced
 from octants.autodiff.primal_sweep import Iteration, Sweep
 from octants.autodiff.recording_strategy import Iterations, Strategy
@@ -126,6 +129,9 @@ class LoopInBlocks(Strategy):
             width=split.width,
             checkpoint_base=checkpoint_base,
         )
+        if op in sweep.plan.late:
+            self._postpone(stack, split)
+            return
         frames, own = self._stores.begin_frames(op, base), len(inits)
 
         def emit(number: Value, carried: list[Value]) -> list[Value]:
@@ -136,6 +142,14 @@ class LoopInBlocks(Strategy):
         sweep.values.bind_all(op.results, results)
         self._stores.note_frames(op, results[own : own + len(frames)])
         self._end(stack, blocks, split.slots)
+
+    def _postpone(self, stack: RecordStack, split: BlockSplit) -> None:
+        """Leave the run to `reverse`; nothing may need the results of the loop."""
+        sweep, op = self._sweep, self._op
+        sweep.bind_unknown(op)
+        sweep.values.note(op, done=sweep.builder.constant(0, i64))
+        self._stores.note_frames(op, self._stores.begin_frames(op, stack.position))
+        self._end(stack, split.count, split.slots)
 
     def record_while(self, op: ops.While, iteration: Iteration, stack: RecordStack) -> None:
         """Record a `while` in blocks; their number is known only after the loop."""
@@ -219,32 +233,65 @@ class LoopInBlocks(Strategy):
     # -- the backward sweep ------------------------------------------------------------------------
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
-        """Reverse the blocks; all but the last one are run and recorded again before."""
+        """Reverse the blocks; all but the last one are run and recorded again before.
+
+        In a late loop the first run is one of these.
+        """
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
         zero = builder.constant(0, i64)
         agree_on_blocks(sweep, op)
         blocks = sweep.values[op, "blocks"]
         body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
-        again, is_there = Block(), Block()
         with builder.into(body):
             step, *inner = body.args
-            with builder.into(again):
-                builder.yield_(self._rerun_block(builder.binary("sub", blocks, step)))
-            with builder.into(is_there):
-                builder.yield_(self._stores.ends_of_frames(op))
-            frames = builder.if_(builder.compare("gt", step, zero), again, is_there).results
+            frames = self._run_before(step, builder.binary("sub", blocks, step))
             first, size = self._block_at(builder.counted_down(blocks, step))
             builder.yield_(iterations.reverse(first, size, frames, inner))
         return builder.for_(zero, blocks, adjoints, body).results
 
-    def _rerun_block(self, following: Value) -> list[Value]:
-        """Record the block before ``following`` again, and the checkpoints of its own.
+    def _run_before(self, step: Value, following: Value) -> list[Value]:
+        """Record the block before ``following``, unless it is there, and give its ends of frames.
 
-        Runs the blocks from the nearest checkpoint on. Gives the ends of the frames of the last
-        one.
+        The last block, of the first step, is there; in a late loop only if the loop is stored.
         """
         sweep, op, builder = self._sweep, self._op, self._sweep.builder
-        start, inits = self._checkpoints.before(following)
+        zero, one = builder.constant(0, i64), builder.constant(1, i64)
+        done = sweep.values[op, "done"] if op in sweep.plan.late else one
+        if done is zero:
+            frames = self._run(step, following)
+        else:
+            missing, is_there = Block(), Block()
+            with builder.into(missing):
+                builder.yield_(self._run(step, following))
+            with builder.into(is_there):
+                builder.yield_(self._stores.ends_of_frames(op))
+            frames = builder.if_(builder.compare("ge", step, done), missing, is_there).results
+        if frames and op in sweep.plan.late:
+            is_only = builder.compare("eq", sweep.values[op, "blocks"], one)
+            is_run = builder.compare("eq", done, zero)
+            ends_here = builder.binary("and", is_only, is_run)
+            end = builder.select(ends_here, frames[0], sweep.values[op, "end"])
+            sweep.values.note(op, end=end)
+        return frames
+
+    def _run(self, step: Value, following: Value) -> list[Value]:
+        """Record the block before ``following``, and the checkpoints of its own.
+
+        Runs the blocks from the nearest checkpoint on, or in the first step all. Gives the ends of
+        the frames of the last one.
+        """
+        sweep, op, builder = self._sweep, self._op, self._sweep.builder
+        if op in sweep.plan.late:
+            again, whole = Block(), Block()
+            with builder.into(again):
+                start, inits = self._checkpoints.before(following)
+                builder.yield_([start, *inits])
+            zero = builder.constant(0, i64)
+            with builder.into(whole):
+                builder.yield_([zero, *sweep.values.mapped(op.inits)])
+            start, *inits = builder.if_(builder.compare("gt", step, zero), again, whole).results
+        else:
+            start, inits = self._checkpoints.before(following)
         own, frames = 1 + len(inits), self._stores.begin_frames(op, sweep.values[op, "base"])
         inits = [*inits, *frames]
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
@@ -261,7 +308,8 @@ class LoopInBlocks(Strategy):
     def facts_if_stored(self, count: Value, stack: RecordStack) -> dict[str, Value]:
         """All iterations are one block."""
         one = self._sweep.builder.constant(1, i64)
-        return {"length": count, "blocks": one, "width": one, "checkpoint_base": stack.position}
+        facts = {"length": count, "blocks": one, "width": one, "checkpoint_base": stack.position}
+        return facts | ({"done": one} if self._op in self._sweep.plan.late else {})
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
         builder, records = self._sweep.builder, self._sweep.records

@@ -28,7 +28,8 @@ class Sweep:
     `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
     each primal loop to its copies in the bodies of recorded loops, `runs` to those in the first
     sweep, and `replays` to the results of those in the backward sweep. `high_water` tracks how much
-    record buffer inner loops will need.
+    record buffer inner loops will need. `unknown` are values that nothing defines, and that nothing
+    may use: they stand for the results of loops that the plan takes for `late`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Sweep:
         self.copies: dict[Operation, list[Operation]] = {}
         self.runs: dict[Operation, list[Operation]] = {}
         self.replays: dict[Operation, list[Value]] = {}
+        self.unknown: set[Value] = set()
         self._around: Operation | None = None  # the recorded loop whose body is emitted
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -251,6 +253,12 @@ class Sweep:
         """Let the results of a copy of a loop stand for those of the loop."""
         self.values.bind_all(op.results, new.results)
         self.note_copy(op, new)
+
+    def bind_unknown(self, op: Operation) -> None:
+        """Let values that nothing defines stand for the results of a loop."""
+        values = [Value(result.type, result.name) for result in op.results]
+        self.values.bind_all(op.results, values)
+        self.unknown.update(values)
 
     def note_copy(self, op: Operation, new: Operation) -> None:
         """Note a copy of a loop if it is in the body of a recorded loop, or in the first sweep."""

@@ -12,13 +12,17 @@ class PrimalValues(dict[Hashable, Value]):
 
     Facts of loops have the key (operation, fact). All are i64; positions are in bytes::
 
-        each recorded loop       count            its iterations base, end        where its records
-        begin and end in the record buffer loops in blocks          length, blocks   iterations of a
-        block, number of blocks width            checkpoints on the first level checkpoint_base
-        where the checkpoints begin loops with frames        top              where the last frame
-        ends stored_end       where the last complete frame ends stored loops             offset,
-        size     of their records in their frame fixed-length blocks      remainder_base   where the
-        iterations behind the blocks begin remainder        how many these are
+        each recorded loop    count            its iterations
+                              base, end        where its records begin and end in the record buffer
+        loops in blocks       length, blocks   iterations of a block, number of blocks
+                              width            checkpoints on the first level
+                              checkpoint_base  where the checkpoints begin
+        late loops            done             blocks that need no run: 1 if it is stored, else 0
+        loops with frames     top              where the last frame ends
+                              stored_end       where the last complete frame ends
+        stored loops          offset, size     of their records in their frame
+        fixed-length blocks   remainder_base   where the iterations behind the blocks begin
+                              remainder        how many these are
 
     `journal` holds the keys in the order in which they were bound.
     """

@@ -3,18 +3,20 @@
 Each loop with a reverse is recorded whole or in blocks (`checkpoints`). Blocks whose records are
 local, in memory of the work item, may all have one length (`fixed_length_blocks`). An inner loop
 either stores the records of all its executions while the loop around it is recorded
-(`stored_nests`), or is run again and recorded when an iteration around it is reversed.
+(`stored_nests`), or is run again and recorded when an iteration around it is reversed: in the
+replay of the iteration, or late, when its turn to be reversed comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
 from typing import Any
 
 from octants.autodiff import records_in_registers
 from octants.autodiff.stored_nests import IN_CACHE, LoopUses, StoredNests, find_stored_nests
 from octants.ir import ops
+from octants.ir.cooperative_tasks import first_cooperative
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities
@@ -41,7 +43,9 @@ class RecordingPlan:
     with a loop around them. `local` maps each loop with local records to the number of iterations
     that these hold. `fixed_length` are the loops all of whose blocks have one length, `unrolled`
     those whose blocks code generation unrolls. `single` maps each `for` of fixed-length blocks to
-    the number of iterations up to which it has no blocks: they are recorded one by one.
+    the number of iterations up to which it has no blocks: they are recorded one by one. The
+    `late` loops are run and recorded when they are reversed, by the code that runs blocks again:
+    nothing needs their results before.
     """
 
     partitions: int = 1
@@ -52,6 +56,7 @@ class RecordingPlan:
     fixed_length: frozenset[Operation] = frozenset()
     unrolled: frozenset[Operation] = frozenset()
     single: Mapping[Operation, int] = field(default_factory=dict)
+    late: frozenset[Operation] = frozenset()
 
     @property
     def is_whole(self) -> bool:
@@ -72,6 +77,12 @@ def plan(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     """
     if machine.capacity:
         return RecordingPlan()
+    found = _plan_records(body, uses, machine)
+    return replace(found, late=_late(body, uses, found))
+
+
+def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
+    """Plan everything but when loops are run."""
     strides = uses.strides
     if machine.local_record_bytes:
         return _plan_local(body, strides, machine)
@@ -143,6 +154,39 @@ def _in_blocks(
         for op, stride in strides.items()
         if not _surely_fits(op, max(1, capacity // stride), constants)
     )
+
+
+def _late(body: Block, uses: LoopUses, planned: RecordingPlan) -> frozenset[Operation]:
+    """The loops in loops that need not have run before they are reversed.
+
+    Where the records of a loop with frames end is known after its run only, so nothing may be
+    recorded behind them.
+    """
+    return frozenset(
+        op
+        for op, is_last in _loops_in_loops(body)
+        if isinstance(op, ops.For)
+        and op in planned.in_blocks
+        and op not in planned.fixed_length
+        and uses.replayed.get(op) == 0
+        and (is_last or not planned.nests.has_frames(op))
+        and first_cooperative(op.body) is None
+    )
+
+
+def _loops_in_loops(
+    block: Block, *, is_inside: bool = False, is_last: bool = True
+) -> Iterator[tuple[Operation, bool]]:
+    """The loops in loops of a block, and whether no loop is behind them in an iteration around."""
+    for op in reversed(block.ops):
+        is_loop = isinstance(op, ops.Loop)
+        if is_loop and is_inside:
+            yield op, is_last
+        for region in op.regions:
+            yield from _loops_in_loops(
+                region, is_inside=is_inside or is_loop, is_last=is_loop or is_last
+            )
+        is_last = is_last and not op.REGIONS
 
 
 def _most_at_once(block: Block, weights: Mapping[Operation, int]) -> tuple[int, int]:

@@ -41,7 +41,7 @@ reverse kernel recompute the launch-temporary values that it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from octants.analysis.replay_strictness import (
@@ -193,7 +193,8 @@ class _Reverser:
 
         What a loop must record is known when its reverse exists and has been pruned. So each task
         is first emitted with all loops recorded whole, which is how most of them stay; a task with
-        another plan is emitted again.
+        another plan is emitted again. If that needs a result of a loop that the draft did not need,
+        no loop of the task is late.
 
         Returns:
             The operations that compute derivatives, and the primal operation of each copy of one.
@@ -208,11 +209,16 @@ class _Reverser:
         tasks = {number: self._task(number, emitted.get(number)) for number in numbers}
         self._put(tasks.values())
         plans = self._plans(facts, emitted)
-        for number, planned in plans.items():
-            emitted[number] = self._emit(number, facts[number], planned)
-            tasks[number] = self._task(number, emitted[number])
-        if plans:
+        while plans:
+            for number, planned in plans.items():
+                emitted[number] = self._emit(number, facts[number], planned)
+                tasks[number] = self._task(number, emitted[number])
             self._put(tasks.values())
+            plans = {
+                number: replace(planned, late=frozenset())
+                for number, planned in plans.items()
+                if not emitted[number].is_known
+            }
         derivative_ops = set[Operation]().union(*(e.derivative_ops for e in emitted.values()))
         origins = {copy: op for each in emitted.values() for copy, op in each.origins.items()}
         return derivative_ops, origins

@@ -24,9 +24,9 @@ from octants.types.scalars import i64
 class Emitted:
     """The body of a reversed task.
 
-    `records` are the records of its loops. `copies`, `runs` and `replays` are those of the `Sweep`.
-    `derivative_ops` are the operations that compute derivatives, `origins` the primal operations
-    of which others are copies.
+    `records` are the records of its loops. `copies`, `runs`, `replays` and `unknown` are those of
+    the `Sweep`. `derivative_ops` are the operations that compute derivatives, `origins` the primal
+    operations of which others are copies.
     """
 
     body: Block
@@ -34,8 +34,16 @@ class Emitted:
     copies: dict[Operation, list[Operation]]
     runs: dict[Operation, list[Operation]]
     replays: dict[Operation, list[Value]]
+    unknown: set[Value]
     derivative_ops: set[Operation]
     origins: dict[Operation, Operation]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the body, pruned, uses no results of late loops."""
+        return not self.unknown or all(
+            self.unknown.isdisjoint(op.operands) for op in self.body.walk()
+        )
 
     def loop_uses(self, left: Collection[Operation], used: Collection[Value]) -> LoopUses:
         """How the sweeps use the loops, from the operations and the operands that pruning left."""
@@ -90,6 +98,7 @@ def emit(
         sweep.copies,
         sweep.runs,
         sweep.replays,
+        sweep.unknown,
         backward.derivative_ops,
         sweep.memory.origins,
     )

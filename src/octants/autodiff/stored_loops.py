@@ -275,15 +275,14 @@ class StoredLoops:
         frame, sweep = self._frame, self._sweep
         assert frame is not None
         builder, values = sweep.builder, sweep.values
-        zero = builder.constant(0, i64)
         if isinstance(op, ops.For):
             count = builder.trips(*values.mapped([op.lower, op.upper]))
         else:
             count = frame.exports[op, "count"]
-        facts = {"count": count, "base": zero, "end": stack.position}
+        facts = {"count": count, "base": stack.position, "end": stack.position}
         facts |= loop.facts_if_stored(count, stack)
         if self._nests.has_frames(op):
-            facts |= {"top": zero, "stored_end": zero}
+            facts |= {"top": stack.position, "stored_end": stack.position}
         stored, replayed = Block(), Block()
         with builder.into(stored):
             builder.yield_([*(frame.exports[result] for result in op.results), *facts.values()])
