@@ -67,8 +67,8 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, way in names.items():
         method = getattr(tapes.Tape, name)
 
-        def record(*args: Any, method: Any = method, way: str = way) -> Any:
-            result = method(*args)
+        def record(*args: Any, method: Any = method, way: str = way, **given: Any) -> Any:
+            result = method(*args, **given)
             found.append(way)
             return result
 

@@ -8,7 +8,8 @@
 #   Its entries are in `tape_entries`, the losses in `tape_losses`, the gradients of by-value
 #   arguments in `scalar_argument_gradients`.
 # * `overwrite_ledger` saves and restores the contents (`needed_contents`) that reverse kernels
-#   need; `snapshot_report` says what was copied and why.
+#   need; `snapshot_report` says what was copied and why. `repeated_tapes` remembers it for tapes
+#   that record the same launches again.
 # * `checkpointed_loops` reverses a loop of launches in bounded memory: `snapshot_schedule` plans,
 #   `checkpoint_snapshots` holds the state, `checkpointed_steps` runs the steps,
 #   `step_repeatability` checks that they repeat.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.ad.checkpoint_snapshots import Snapshots
 from octants.ad.lost_gradient_warnings import GradientEnds
+from octants.ad.overwrite_ledger import SavedPart
 from octants.ad.step_repeatability import Trace
 from octants.ad.tape import Tape
 from octants.analysis.index_ranges import Accessed, ArrayRegion
@@ -257,9 +258,11 @@ class StepRecorder(Tape):
             self.trace.launch(specialisation, arguments, memories, kernel.written)
         return super().launch(specialisation, arguments)
 
-    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
+    def overwrite(
+        self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
+    ) -> list[SavedPart]:
         self._snapshots.before_write(memory, region)
-        super().overwrite(memory, region, writer)
+        return super().overwrite(memory, region, writer)
 
     def before_write(self, write: HostWrite) -> None:
         memory = note_write(self.trace, write)

@@ -1,9 +1,11 @@
-"""Records launches on a fast path if they overwrite nothing that a reverse kernel needs.
+"""Recognises launches that tapes record without a look at memory.
 
-Most launches are of this kind: one step, on fields and ndarrays of Octants, each passed once, with
-nothing to save before it. The ledger resolves what such a launch needs only if something is about
-to overwrite it (`OverwriteLedger.resolve`), which is rare. The first launch of each specialisation,
-which finds out, and all other launches take the slow path of `ad.tape`.
+They are on fields and ndarrays of Octants, each passed once, so that the identities of the arrays
+tell which memory they access. Most of them have one step, with nothing to save before it: the
+ledger resolves what such a launch needs only if something is about to overwrite it
+(`OverwriteLedger.resolve`), which is rare. Others are recorded like those of an earlier tape
+(`repeated_tapes`). The first launch of each specialisation, which finds out, and all other launches
+take the slow path of `ad.tape`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.overwrite_ledger import MemoryRows
+from octants.ad.repeated_tapes import Prefix
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.functions_from_text import define
 from octants.launch.alias_free_launches import (
@@ -25,11 +28,12 @@ from octants.launch.alias_free_launches import (
 from octants.launch.derivative_variants import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.specialisation import Specialisation
-from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import StructAnnotation
+from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation
 from octants.types.specialisation_signature import ScalarType
 
 _MAX_KEYS = 4096
+_ARRAYS = (AnyTensor, NdarrayAnnotation)
 
 _SOURCE = """
 def known_touched({arguments}):
@@ -37,19 +41,31 @@ def known_touched({arguments}):
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Touched:
-    """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs."""
+    """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs.
 
-    every: frozenset[int]
-    written: MemoryRows
-    needed: MemoryRows
+    If it `is_known`, launches with the same arguments get the same object. `start` is the prefix of
+    no launches, for tapes that begin with this launch.
+    """
+
+    __slots__ = ("every", "is_known", "needed", "start", "written")
+
+    def __init__(self, every: frozenset[int], written: MemoryRows, needed: MemoryRows) -> None:
+        self.every = every
+        self.written = written
+        self.needed = needed
+        self.is_known = False
+        self.start: Prefix | None = None
 
 
 class FastPath:
-    """Records launches of one specialisation on the fast path."""
+    """Recognises the launches of one specialisation.
+
+    If it `saves_nothing`, they have one step, which overwrites nothing that it needs.
+    """
 
     __slots__ = (
+        "_has_regions",
         "_identities",
         "_known",
         "_positions",
@@ -58,13 +74,15 @@ class FastPath:
         "known_touched",
         "may_race",
         "persistent",
-        "step",
+        "saves_nothing",
+        "steps",
     )
 
     def __init__(
         self, specialisation: Specialisation, expressions: IdentityExpressions, plan: TapePlan
     ) -> None:
-        (self.step,) = plan.steps
+        self.steps = plan.steps
+        self.saves_nothing = len(plan.steps) == 1 and _saves_nothing(plan.steps[0])
         self.persistent: PersistentLayout | None = plan.persistent if plan.persistent.size else None
         self.may_race = True
         self.freezes = any(
@@ -77,8 +95,11 @@ class FastPath:
         self._identities = identities
         self._positions = positions_of(specialisation)
         # A kernel that steps through the rows of an array writes no row that it needs later. These
-        # arguments select the rows.
-        self._stepped = self.step.regions.named
+        # arguments select the rows; the shapes of arrays do, too, but are those of the identities.
+        named = {k for step in self.steps for k in step.regions.named}
+        kinds = dict(enumerate(specialisation.signature.annotations))
+        self._stepped = [k for k in sorted(named) if not isinstance(kinds.get(k), _ARRAYS)]
+        self._has_regions = bool(named)
         self._known: dict[tuple[int, ...], Touched] = {}
         stepped = [f"a{position}" for position in self._stepped]
         source = _SOURCE.format(
@@ -99,8 +120,8 @@ class FastPath:
         key = identities
         for position in self._stepped:
             number = arguments[position]
-            if type(number) is not int:  # an array, whose shape selects the rows
-                return self._find(identities, self.step.accessed(arguments))
+            if type(number) is not int:  # a struct, of which a member selects the rows
+                return self._find(identities, arguments)
             key = (*key, number)
         return self._learn(key, identities, arguments)
 
@@ -110,14 +131,17 @@ class FastPath:
         """What a launch accesses, cached by its arguments, since programs repeat themselves."""
         if len(self._known) >= _MAX_KEYS:
             self._known.clear()
-        accessed = self.step.accessed(arguments) if self._stepped else {}
-        found = self._known[key] = self._find(identities, accessed)
+        found = self._known[key] = self._find(identities, arguments)
+        found.is_known = True
         return found
 
-    def _find(self, identities: tuple[int, ...], accessed: Mapping[int, Accessed]) -> Touched:
+    def _find(self, identities: tuple[int, ...], arguments: tuple[Any, ...]) -> Touched:
         """What a launch accesses, in rows as far as they are known."""
+        if not self.saves_nothing:
+            return Touched(frozenset(identities), {}, {})
         keys = dict(zip(self._positions, identities, strict=True))
-        step = self.step
+        (step,) = self.steps
+        accessed: Mapping[int, Accessed] = step.accessed(arguments) if self._has_regions else {}
 
         def rows(positions: Sequence[int], accesses: str) -> MemoryRows:
             return {
@@ -140,7 +164,7 @@ def _if_numbers(stepped: Sequence[str]) -> str:
 def find_fast_path(
     specialisation: Specialisation, plan: TapePlan, flow: GradientFlow
 ) -> FastPath | None:
-    """The fast path for launches with a plan; None if they must take the slow path.
+    """Recognises launches with a plan; None if they must take the slow path.
 
     Args:
         specialisation: the kernel.
@@ -148,15 +172,13 @@ def find_fast_path(
         flow: the float arrays of the kernel.
     """
     expressions = identity_expressions(specialisation)
-    if expressions is None or len(plan.steps) != 1 or flow.may_end:
+    if expressions is None or flow.may_end:
         return None
-    step = plan.steps[0]
-    if not _saves_nothing(step):
+    if any(step.fingerprint or step.log for step in plan.steps):
         return None
     return FastPath(specialisation, expressions, plan)
 
 
 def _saves_nothing(step: ReverseStep) -> bool:
-    """Whether a step overwrites nothing that it needs, and keeps only its arguments."""
-    overwrites = set(step.needed_before) & set(step.written)
-    return not (overwrites or step.rewritten or step.fingerprint or step.log)
+    """Whether a step overwrites nothing that it needs."""
+    return not (set(step.needed_before) & set(step.written) or step.rewritten)

@@ -50,19 +50,6 @@ class Content:
         self._clock = clock
         self._time = clock.untracked_writes(memory)
 
-    def save(self, part: ArrayRegion, copies: dict[ArrayRegion, Any]) -> bool:
-        """Copy a part while it is in memory, unless ``copies`` has it.
-
-        Returns:
-            Whether a new copy was made.
-        """
-        self.check()
-        is_new = part not in copies
-        if is_new:
-            copies[part] = self.memory.snapshot(part)
-        self.pieces.append((part, copies[part]))
-        return is_new
-
     def check(self) -> None:
         """Raise an error if the array was written through a pointer since.
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants.ad.needed_contents import Content, LiveContents
+from octants.ad.repeated_tapes import Observation
 from octants.ad.snapshot_report import HOST, UNTRACKED, Account
 from octants.analysis.index_ranges import (
     ArrayRegion,
@@ -32,6 +33,7 @@ from octants.diagnostics.tape_errors import (
     TooManySnapshots,
 )
 from octants.launch.taped_memory import TapedMemory
+from octants.lazy_dataclass import dataclass
 
 _MAX_CHANGES = 32
 _MAX_PARTIAL = 64
@@ -53,6 +55,17 @@ Phase = tuple[Sequence[MemoryRegion], Sequence[MemoryRegion]]
 
 MemoryRows = Mapping[Any, Rows]
 """Rows of arrays, by the keys of the arrays."""
+
+
+@dataclass(slots=True)
+class SavedPart:
+    """The `values` of a region of an array, which `reader` needs, as they were copied."""
+
+    memory: TapedMemory
+    region: ArrayRegion
+    values: Any
+    reader: str
+    nbytes: int
 
 
 def cut(
@@ -90,6 +103,8 @@ class OverwriteLedger:
     """
 
     saved_bytes = 0
+    observation: Observation | None = None
+    """Observes what is done to memory in the backward pass."""
     _live_bytes = 0  # of the memories of live contents, once for each of these
     _longest = 0  # of the spans
     _has_foreign = False
@@ -145,6 +160,23 @@ class OverwriteLedger:
         else:
             self._needed[key] = {*known, *rows}
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is known but deferred entries."""
+        return not self._live
+
+    def has_budget_for(self, nbytes: int) -> bool:
+        """Whether the budget allows so many bytes more."""
+        return self.saved_bytes + nbytes <= self._budget
+
+    def defer(self, entry: DeferredEntry, nbytes: int) -> None:
+        """Defer an entry whose launch copied so many bytes, as an earlier tape did.
+
+        Nothing else may use the ledger before `resolve`.
+        """
+        self._deferred.append(entry)
+        self.saved_bytes += nbytes
+
     def resolve(self) -> None:
         """Resolve the needs of deferred entries, before any of it is overwritten."""
         entries, self._deferred = self._deferred, []
@@ -191,18 +223,36 @@ class OverwriteLedger:
             self._check_digest(content, reader)
         return content
 
-    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
-        """Save the needed contents of a region that ``writer`` is about to write."""
+    def overwrite(
+        self,
+        memory: TapedMemory,
+        region: ArrayRegion = None,
+        writer: str = "",
+        given: Iterator[SavedPart] | None = None,
+    ) -> list[SavedPart]:
+        """Save the needed contents of a region that ``writer`` is about to write.
+
+        Args:
+            memory: the array.
+            region: the region; None for all of it.
+            writer: a kernel, for `explain`.
+            given: the copies, if they were made (and their bytes counted) when it was written.
+
+        Returns:
+            The new copies.
+        """
+        saved: list[SavedPart] = []
         copies: dict[Any, dict[ArrayRegion, Any]] = {}
         for content in list(self.ended_by(memory, region)):
             part, left = self.cut(content, memory, region)
             if self.saves and part != ():
                 known = copies.setdefault(content.memory.key, {})
-                self._save(content, part, left, known, writer)
+                saved += self._save(content, part, left, known, writer, given)
             if left == ():
                 self._end(content)
             elif part != ():
                 self._live[content.memory.key].shrink(content, left)
+        return saved
 
     def cut(
         self, content: Content, memory: TapedMemory, region: ArrayRegion
@@ -286,18 +336,46 @@ class OverwriteLedger:
         left: ArrayRegion,
         copies: dict[ArrayRegion, Any],
         writer: str,
-    ) -> None:
-        """Copy a part of a content that ``writer`` is about to end, unless ``copies`` has it."""
+        given: Iterator[SavedPart] | None = None,
+    ) -> Sequence[SavedPart]:
+        """Copy a part of a content that ``writer`` is about to end, unless ``copies`` has it.
+
+        Returns:
+            The copy, if it is a new one.
+        """
         memory = content.memory
+        content.check()
+        is_new = part not in copies
+        if is_new:
+            values = self.copy(memory, part) if given is None else self._take(given, memory, part)
+            copies[part] = values
+        content.pieces.append((part, copies[part]))
+        content.left = left
+        if not is_new:
+            return ()
+        size = memory.nbytes(part)
+        self.saved_bytes += size
+        self.account.note(memory.name, writer, content.reader, part, size)
+        return (SavedPart(memory, part, copies[part], content.reader, size),)
+
+    def _take(self, given: Iterator[SavedPart], memory: TapedMemory, part: ArrayRegion) -> Any:
+        """The next copy that was made, which is of a part of an array."""
+        saved = next(given)
+        assert (saved.memory.key, saved.region) == (memory.key, part), "it copied something else"
+        self.saved_bytes -= saved.nbytes
+        return saved.values
+
+    def copy(self, memory: TapedMemory, part: ArrayRegion) -> Any:
+        """Copy a part of an array.
+
+        Raises:
+            OctantsMemoryError: memory for the copy could not be allocated.
+        """
         try:
-            is_new = content.save(part, copies)
+            return memory.snapshot(part)
         except MemoryError:
             size = memory.nbytes(part)
             raise OutOfSnapshotMemory(memory.name, size, self.saved_bytes).at(None) from None
-        content.left = left
-        size = memory.nbytes(part) if is_new else 0
-        self.saved_bytes += size
-        self.account.note(memory.name, writer, content.reader, part, size)
 
     def ended_by(self, memory: TapedMemory, region: ArrayRegion) -> Iterator[Content]:
         """The live contents that a write to a region would end."""
@@ -392,9 +470,14 @@ class OverwriteLedger:
         """Copy the pieces of a content to its memory; with ``left``, the rest of it as well."""
         memory = content.memory
         self.note_change(memory, content.region, content)
+        observation = self.observation
         if left and content.left != ():
+            if observation is not None:
+                observation.put_final(memory, content.left)
             memory.restore_part(self._final[memory.key][1], content.left)
         for region, values in content.pieces:
+            if observation is not None:
+                observation.put(memory, values, region)
             memory.restore(values, region)
 
     def note_change(
@@ -411,6 +494,8 @@ class OverwriteLedger:
         for key in self._component(memory):
             if key not in self._final:
                 neighbour = self._neighbours[key][0]
+                if self.observation is not None:
+                    self.observation.kept(neighbour)
                 self._final[key] = neighbour, neighbour.snapshot()
         for neighbour in self._neighbours[memory.key]:
             own = neighbour.key == memory.key
@@ -449,6 +534,7 @@ class OverwriteLedger:
         if self._final or self._changed:
             self._put_back_final()
             self._final.clear()
+        self._deferred.clear()
         self._live.clear()
         self._neighbours.clear()
 

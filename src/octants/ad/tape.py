@@ -14,7 +14,8 @@ from octants.ad.fast_recording import FastPath, Touched, find_fast_path
 from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
-from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
+from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
+from octants.ad.repeated_tapes import Observation, Prefix
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
@@ -108,6 +109,9 @@ class Tape:
     _done = False
     _entered = False
     _observes = False
+    _prefix: Prefix | None = None  # the launches before `_recent`
+    _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
+    _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
 
     @shortens_tracebacks
     def __init__(
@@ -146,6 +150,8 @@ class Tape:
         self.untracked = UntrackedWrites()
         self._overlaps = MemoryOverlaps()
         self._is_simple = self._uses_fast_path and not validation and self._check is None
+        self._may_follow = self._is_simple and on_overwrite == "save"
+        self._recent: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
 
@@ -161,6 +167,10 @@ class Tape:
             A table when printed; as data, `saved` has an entry for each array, the kernel that was
             about to overwrite it, and the kernel whose reverse needs it.
         """
+        self._catch_up()
+        if self._unexplained is not None:
+            self._unexplained.note_copies(self._ledger.account)
+            self._unexplained = None
         return TapeExplanation(self._launches, self._ledger.account.entries())
 
     def argument_gradients(self, kernel: Any) -> list[dict[str, Any]]:
@@ -237,6 +247,8 @@ class Tape:
         observe_writes(guard.before_write)
         entries = list(self._entries) if self._check is not None else []
         try:
+            if self._prefix is not None:
+                self._reverse_alike(self._prefix)
             while self._entries:  # frees what only one launch needs when it has been reversed
                 self._entries.pop().reverse(self._ledger)
         finally:
@@ -247,6 +259,27 @@ class Tape:
             self._held.clear()
         if self._check is not None:
             self._check.run(entries)
+
+    def _reverse_alike(self, prefix: Prefix) -> None:
+        """Reverse the launches of a prefix: like those of an earlier tape, or for later ones."""
+        reached = self._advance(prefix)
+        launches: Any = self._entries  # all of them, since a prefix is known
+        copies = [saved.values for entry in launches for _, saved in entry.saved or ()]
+        if self._follows and reached is not None and reached.reversal is not None:
+            self._follows, self._unexplained = False, reached
+            reached.reversal.run(launches, copies)
+            return
+        self._catch_up()
+        if reached is None:
+            return
+        ledger = self._ledger
+        ledger.observation = observation = Observation(launches, copies)
+        while self._entries:
+            observation.next_entry()
+            self._entries.pop().reverse(ledger)
+        reversal = observation.reversal()
+        if reversal is not None:
+            reached.remember(reversal)
 
     if not TYPE_CHECKING:
 
@@ -263,12 +296,120 @@ class Tape:
         path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
-            if touched is not None and self._ledger.may_overwrite(touched.written):
-                return self._launch_on_fast_path(path, touched, specialisation, arguments)
+            if touched is not None:
+                saves_nothing = path.saves_nothing and not self._follows
+                if saves_nothing and self._ledger.may_overwrite(touched.written):
+                    return self._launch_on_fast_path(path, touched, specialisation, arguments)
+                if self._may_follow and touched.is_known:
+                    return self._launch_alike(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments)
 
-    def _launch_on_slow_path(self, given: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        """Run a launch after saving the needed contents that it overwrites."""
+    def _launch_alike(
+        self,
+        path: FastPath,
+        touched: Touched,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run a launch as an earlier tape did, which recorded the same launches before.
+
+        If there was none, take the slow path, and remember it for later tapes.
+        """
+        prefix, ledger = self._prefix, self._ledger
+        if prefix is None:
+            first = self._recent[0] if self._recent else touched
+            prefix = first.start = first.start or Prefix()
+        if self._recent:
+            prefix = self._advance(prefix)
+        known = None if prefix is None else prefix.longer.get(touched)
+        may_follow = self._follows or ledger.is_new
+        if known is not None and may_follow and ledger.has_budget_for(known.nbytes):
+            self._follows = True
+            return self._launch_again(path, touched, known, specialisation, arguments)
+        self._catch_up()
+        number = len(self._entries)
+        results = self._launch_on_slow_path(specialisation, arguments, is_tracked=True)
+        if prefix is not None:
+            launched: Any = self._entries[number:]
+            self._prefix = known or prefix.add(touched, [entry.copies() for entry in launched])
+        self._may_follow = self._prefix is not None
+        return results
+
+    def _advance(self, prefix: Prefix) -> Prefix | None:
+        """The prefix that is longer by the launches since, which copied nothing."""
+        recent, self._recent = self._recent, []
+        reached: Prefix | None = prefix
+        for touched in recent:
+            if reached is None or not touched.is_known:
+                return None
+            reached = reached.longer.get(touched) or reached.add(touched, ((),))
+        return reached
+
+    def _launch_again(
+        self,
+        path: FastPath,
+        touched: Touched,
+        known: Prefix,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run the last launch of a known prefix, after the same copies."""
+        if path.freezes:
+            arguments = freeze(specialisation, arguments)
+        persistent = None
+        if path.persistent is not None:
+            persistent = PersistentStorage(path.persistent, specialisation.device)
+        number = specialisation.number = next(driver.state.numbers)
+        if path.may_race:
+            self._check_races(specialisation, number, arguments)
+        results: tuple[Any, ...] = ()
+        is_first = True
+        try:
+            for step, copies in zip(path.steps, known.copies, strict=True):
+                entry = LaunchEntry(specialisation, step, arguments, number, persistent)
+                if not is_first:
+                    entry.is_first = False
+                results = entry.run_again(self._ledger, copies)
+                self._entries.append(entry)
+                is_first = False
+        except BaseException:
+            self._stop_following()
+            raise
+        self._prefix = known
+        self._touched |= touched.every
+        self._launches += 1
+        return self._wrap(specialisation, persistent, results, len(path.steps))
+
+    def _wrap(
+        self,
+        specialisation: Specialisation,
+        persistent: PersistentStorage | None,
+        results: tuple[Any, ...],
+        steps: int,
+    ) -> Any:
+        """What a launch returns; that of several steps is in their persistent storage."""
+        if steps != 1 and persistent is not None:
+            results = persistent.results(specialisation)
+        return specialisation.wrap(results) if specialisation.returned else None
+
+    def _catch_up(self) -> None:
+        """Let the ledger know of the launches that ran without it."""
+        if self._follows:
+            self._follows = False
+            self._ledger.resolve()
+
+    def _stop_following(self) -> None:
+        """Take the ledger from here on, since what happens now is not in the prefix."""
+        self._catch_up()
+        self._may_follow, self._prefix = False, None
+
+    def _launch_on_slow_path(
+        self, given: Specialisation, arguments: tuple[Any, ...], *, is_tracked: bool = False
+    ) -> Any:
+        """Run a launch after saving the needed contents that it overwrites.
+
+        Unless it `is_tracked`, later tapes cannot follow this one from here on.
+        """
         memories = memories_of(given, arguments)
         is_own = has_distinct_arrays(given, arguments)
         specialisation = given if is_own else differentiable(given, memories)
@@ -285,6 +426,8 @@ class Tape:
         ):
             self._cache_fast_path(given, plan)
             return self.launch(given, arguments)
+        if not is_tracked:
+            self._stop_following()
         if not is_own:
             needed = {k for step in plan.steps for k in step.needed}
             self._overlaps.see(specialisation, memories, needed)
@@ -310,9 +453,7 @@ class Tape:
             results = entry.run(self)
             self._entries.append(entry)
             self._launches += entry.is_first
-        if len(plan.steps) != 1 and persistent is not None:
-            results = persistent.results(specialisation)
-        return specialisation.wrap(results) if specialisation.returned else None
+        return self._wrap(specialisation, persistent, results, len(plan.steps))
 
     def _check_races(
         self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
@@ -363,13 +504,14 @@ class Tape:
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
             self._check_races(specialisation, number, arguments)
-        step = path.step
+        (step,) = path.steps
         entry = LaunchEntry(specialisation, step, arguments, number, persistent)
         results = step.forward.launch(entry.seed, number, address, *arguments)
         if touched.needed:
             self._ledger.note(entry, touched.needed)
         self._touched |= touched.every
         self._entries.append(entry)
+        self._recent.append(touched)
         self._launches += 1
         return specialisation.wrap(results) if results else None
 
@@ -385,6 +527,7 @@ class Tape:
 
     def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch unrecorded, after saving the needed contents that it overwrites."""
+        self._stop_following()
         memories = memories_of(specialisation, arguments)
         writes = [(memories[position], None) for position in specialisation.written]
         self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
@@ -398,6 +541,7 @@ class Tape:
     @internal
     def custom_call(self) -> Iterator[dict[Any, TapedMemory]]:
         """Run launches unrecorded inside the context, and collect the arrays that they access."""
+        self._stop_following()
         self.paused += 1
         touched: dict[Any, TapedMemory] = {}
         self._custom = touched
@@ -409,9 +553,11 @@ class Tape:
             self._touched.update(touched)
 
     @internal
-    def overwrite(self, memory: TapedMemory, region: ArrayRegion = None, writer: str = "") -> None:
+    def overwrite(
+        self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
+    ) -> list[SavedPart]:
         """Save the needed contents of a region before ``writer`` overwrites it."""
-        self._ledger.overwrite(memory, region, writer)
+        return self._ledger.overwrite(memory, region, writer)
 
     @internal
     def count_log(self, kernel: str, nbytes: int) -> None:
@@ -436,6 +582,7 @@ class Tape:
         Raises:
             OctantsMemoryError: the copies exceed the budget.
         """
+        self._stop_following()
         self._prepare_writes(writer, [((), writes), (needs, ())])
 
     def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
@@ -490,6 +637,7 @@ class Tape:
     @internal
     def append(self, entry: TapeEntry) -> None:
         """Record an event that is not a launch."""
+        self._stop_following()
         self._entries.append(entry)
 
     @internal
@@ -498,6 +646,7 @@ class Tape:
 
         Of writes by torch, only the version of the array tells.
         """
+        self._stop_following()
         self._ledger.resolve()
         memory = memory_of(array, array.describe())
         is_used = memory.key in self._touched
@@ -520,6 +669,7 @@ class Tape:
         memory = memory_of_write(write)
         if memory is None:
             return
+        self._stop_following()
         if self._check is not None:
             self._check.touch(memory)
         self.untracked.see_host_write(memory, is_done=write.is_done)

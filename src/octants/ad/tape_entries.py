@@ -11,7 +11,8 @@ import numpy as np
 from octants import driver
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.needed_contents import Content
-from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase
+from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
+from octants.ad.repeated_tapes import Copy
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch
@@ -31,7 +32,9 @@ class ContentSaver(Protocol):
     def need(self, memory: TapedMemory, region: ArrayRegion, reader: str) -> Content:
         """The present content of a region, which will be needed."""
 
-    def overwrite(self, memory: TapedMemory, region: ArrayRegion, writer: str) -> None:
+    def overwrite(
+        self, memory: TapedMemory, region: ArrayRegion, writer: str
+    ) -> Sequence[SavedPart]:
         """Save the needed contents of a region before ``writer`` overwrites it."""
 
     def count_log(self, kernel: str, nbytes: int) -> None:
@@ -59,12 +62,14 @@ class LaunchEntry:
     """A launch of a kernel, or of one of its tasks, with the `seed` of its random numbers.
 
     The tape keeps the fields alive that it uses. `gradients` has the adjoints if the tape
-    propagates several.
+    propagates several. `saved` are the copies that were made before it, by the position of the
+    array; None for one that ran without a look at memory, and made none.
     """
 
     # Most launches change none of these.
     is_first = True
     gradients: BatchedGradients | None = None
+    saved: list[tuple[int, SavedPart]] | None = None
     _contents: Sequence[Content] = ()
     _accesses: _Accesses | None = None
     _sums: Sequence[int] = ()
@@ -106,22 +111,47 @@ class LaunchEntry:
         accesses = self._accesses
         assert accesses is not None
         contents = [saver.need(*region, self.kernel) for region in accesses.before]
-        for region in accesses.written:
-            saver.overwrite(*region, self.kernel)
+        self.saved = [
+            (position, saved)
+            for position, region in zip(self.step.written, accesses.written, strict=True)
+            for saved in saver.overwrite(*region, self.kernel)
+        ]
         self._make_log(partial(saver.count_log, self.kernel))
         results = self._launch_forward()
         contents += [saver.need(*region, self.kernel) for region in accesses.after]
         self._contents = contents
         return results
 
+    def copies(self) -> tuple[Copy, ...]:
+        """The copies that were made before it, for tapes that record the same launch again."""
+        return tuple(
+            Copy(position, each.region, each.memory.name, self.kernel, each.reader, each.nbytes)
+            for position, each in self.saved or ()
+        )
+
+    def run_again(self, ledger: OverwriteLedger, copies: Sequence[Copy]) -> tuple[Any, ...]:
+        """Run the launch, without `prepare`, after the copies that an earlier tape made."""
+        self.saved = [(each.position, self._copy(each, ledger)) for each in copies]
+        ledger.defer(self, sum(each.nbytes for each in copies))
+        return self._launch(self.step.forward)
+
+    def _copy(self, copy: Copy, ledger: OverwriteLedger) -> SavedPart:
+        memory = self.memory(copy.position)
+        values = ledger.copy(memory, copy.region)
+        return SavedPart(memory, copy.region, values, copy.reader, copy.nbytes)
+
     def resolve(self, ledger: OverwriteLedger) -> None:
         """Register the needs of the reverse of a launch that ran without `prepare`.
 
-        Nothing has overwritten them since the launch.
+        Nothing has overwritten them since the launch. What the launch overwrote is in `saved`.
         """
-        memories = memories_of(self.specialisation, self.arguments)
-        needs = [region for needed, _ in self.prepare(memories) for region in needed]
-        self._contents = [ledger.need(*region, self.kernel) for region in needs]
+        before, after = self.prepare(memories_of(self.specialisation, self.arguments))
+        self._contents = [ledger.need(*region, self.kernel) for region in before[0]]
+        if self.saved is not None:
+            given = iter([saved for _, saved in self.saved])
+            for region in before[1]:
+                ledger.overwrite(*region, self.kernel, given)
+        self._contents += [ledger.need(*region, self.kernel) for region in after[0]]
 
     def _find(
         self,
@@ -146,6 +176,16 @@ class LaunchEntry:
 
     def _written(self, _: int, accessed: Accessed) -> ArrayRegion:
         return accessed.written
+
+    def memory(self, position: int) -> TapedMemory:
+        """The memory of the array at a position of the kernel's arrays."""
+        return self._memory(position, memories_of(self.specialisation, self.arguments))
+
+    def written_or_read(self) -> dict[int, TapedMemory]:
+        """The memories of the arrays that the launch or its reverse accesses, by position."""
+        memories = memories_of(self.specialisation, self.arguments)
+        used = {*self.step.needed, *self.step.written, *self.step.rewritten}
+        return {position: self._memory(position, memories) for position in sorted(used)}
 
     def _memory(self, position: int, memories: Mapping[int, TapedMemory]) -> TapedMemory:
         if position in memories:
@@ -203,11 +243,12 @@ class LaunchEntry:
         if self.persistent is not None:
             self.persistent.seed(self.specialisation, seed)
 
-    def reverse(self, ledger: OverwriteLedger) -> None:
+    def reverse(self, ledger: OverwriteLedger | None) -> None:
+        """Propagate adjoints through the launch; without a ledger, on memory as it is."""
         step = self.step
         if step.backward is None:
             return
-        if self._accesses is not None or not ledger.saves:
+        if ledger is not None and (self._accesses is not None or not ledger.saves):
             self._restore_reads(ledger)
         persistent = self.persistent
         step.backward.launch(

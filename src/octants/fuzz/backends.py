@@ -26,6 +26,8 @@ propagated one after the other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
+AGAIN = ", again"
+"""What follows the mode of a second run."""
 _MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
@@ -44,11 +46,11 @@ class Actual:
     """A program's results on a backend.
 
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
-    loss", and `VALIDATED` for programs that may race. In the first and the third the adjoint of a
-    returned float is one. `multiples` has tangents along each of `MULTIPLES` of the program's
-    direction, `adjoint_multiples` gradients for each of `MULTIPLES` of its adjoints. `second` has
-    the derivatives of the gradient along the direction. What raised is in `refusals` if it is a
-    documented error of autodiff, else in `errors`; both are keyed by the mode.
+    loss", tapes `AGAIN`, and `VALIDATED` for programs that may race. In "bare" and "tape with loss"
+    the adjoint of a returned float is one. `multiples` has tangents along each of `MULTIPLES` of
+    the program's direction, `adjoint_multiples` gradients for each of `MULTIPLES` of its adjoints.
+    `second` has the derivatives of the gradient along the direction. What raised is in `refusals`
+    if it is a documented error of autodiff, else in `errors`; both are keyed by the mode.
     """
 
     primal: Arrays | None = None
@@ -129,7 +131,7 @@ class PackageBackend:
             _attempt(actual, "bare", lambda: session.bare(actual))
         if configuration.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
             has_loss = not configuration.all_modes and session.returns_loss(actual)
-            _attempt(actual, "tape", lambda: session.tape(actual, has_loss, configuration.tape))
+            _attempt(actual, "tape", lambda: session.tapes(actual, has_loss, configuration.tape))
         if program.profile == "races" and not configuration.tape:
             _attempt(actual, VALIDATED, lambda: session.validated(actual))
         if configuration.forward:
@@ -275,6 +277,13 @@ class Session:
             after = {name: _read(array) for name, array in self.arrays.items()}
             self._seed()
         self._gradients(actual, "tape with loss" if has_loss else "tape", after)
+
+    def tapes(self, actual: Actual, has_loss: bool, given: dict[str, Any]) -> None:
+        """A tape, and one that records the same launches again."""
+        self.tape(actual, has_loss, given)
+        again = Actual()
+        self.tape(again, has_loss, given)
+        actual.gradients |= {f"{mode}{AGAIN}": each for mode, each in again.gradients.items()}
 
     def validated(self, actual: Actual) -> None:
         """A tape that checks each launch for races."""

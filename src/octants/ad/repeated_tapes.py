@@ -1,0 +1,230 @@
+"""Remembers what tapes had to copy and to restore, for tapes that record the same launches again.
+
+What a tape copies before a launch, and what it restores to reverse one, depends only on the
+launches before: on their kernels, arrays and index ranges. Programs record the same launches in
+each of their optimisation steps. So the first tape asks its `OverwriteLedger`, and what it copied
+and restored is kept in a tree of `Prefix`es, one for each launch. A later tape that records the
+same launches follows the tree, and copies and restores the same without asking. When it does
+anything else, its ledger catches up with the launches so far, and is given the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from octants.analysis.index_ranges import ArrayRegion
+from octants.launch.taped_memory import TapedMemory
+from octants.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from octants.ad.fast_recording import Touched
+    from octants.ad.snapshot_report import Account
+    from octants.ad.tape_entries import LaunchEntry
+
+MOST_PREFIXES = 1 << 14
+"""Of tapes that begin with the same launch; then all are forgotten."""
+MOST_REVERSED = 1 << 16
+"""Launches in the reversals of tapes that begin with the same launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that a tape made before a launch, and why; see `Account.note` for its last members.
+
+    It is of a region of the array at a position of the launch's arrays.
+    """
+
+    position: int
+    region: ArrayRegion
+    array: str
+    writer: str
+    reader: str
+    nbytes: int
+
+
+class Prefix:
+    """The launches with which some tapes began.
+
+    `longer` are those with one more launch. `copies` were made before the last launch, for each of
+    its steps. `reversal` is how a tape without further launches was reversed. The root counts all
+    prefixes, and the launches in all reversals.
+    """
+
+    __slots__ = (
+        "copies",
+        "longer",
+        "nbytes",
+        "prefixes",
+        "reversal",
+        "reversed",
+        "root",
+        "shorter",
+    )
+
+    def __init__(
+        self, shorter: Prefix | None = None, copies: Sequence[Sequence[Copy]] = ()
+    ) -> None:
+        self.shorter = shorter
+        self.root: Prefix = self if shorter is None else shorter.root
+        self.longer: dict[Touched, Prefix] = {}
+        self.copies = copies
+        self.nbytes = sum(copy.nbytes for each in copies for copy in each)
+        self.reversal: Reversal | None = None
+        self.prefixes = self.reversed = 0
+
+    def add(self, touched: Touched, copies: Sequence[Sequence[Copy]]) -> Prefix | None:
+        """The prefix with one more launch, which a tape has just found out; None if it is not
+        kept.
+        """
+        root = self.root
+        if root.prefixes >= MOST_PREFIXES:
+            root.longer.clear()
+            root.prefixes = root.reversed = 0
+            return None
+        root.prefixes += 1
+        found = self.longer[touched] = Prefix(self, copies)
+        return found
+
+    def remember(self, reversal: Reversal) -> None:
+        """Keep how a tape was reversed, unless there are very many."""
+        if self.root.reversed + reversal.launches <= MOST_REVERSED:
+            self.root.reversed += reversal.launches
+            self.reversal = reversal
+
+    def note_copies(self, account: Account) -> None:
+        """Count the copies of a tape that recorded these launches."""
+        prefixes = []
+        prefix: Prefix | None = self
+        while prefix is not None:
+            prefixes.append(prefix)
+            prefix = prefix.shorter
+        for each in reversed(prefixes):
+            for copy in (copy for copies in each.copies for copy in copies):
+                account.note(copy.array, copy.writer, copy.reader, copy.region, copy.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Copy an array, of which the present contents are the final ones."""
+
+    array: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Restore a region of an array from a copy that was made before a launch."""
+
+    array: int
+    copy: int
+    region: ArrayRegion
+
+
+@dataclass(frozen=True, slots=True)
+class PutFinal:
+    """Restore a region of an array from its final contents."""
+
+    array: int
+    region: ArrayRegion
+
+
+Action = Keep | Put | PutFinal
+
+
+class Reversal:
+    """How a tape was reversed: what was done to memory before the reverse run of each entry.
+
+    Args:
+        arrays: the numbers of an entry, and of a position in its arrays, for each array.
+        actions: for each entry, the last one first.
+    """
+
+    def __init__(
+        self, arrays: Sequence[tuple[int, int]], actions: Sequence[Sequence[Action]]
+    ) -> None:
+        self.launches = len(actions)
+        self._arrays = arrays
+        self._actions = actions
+
+    def run(self, entries: list[LaunchEntry], copies: Sequence[Any]) -> None:
+        """Reverse the same launches again, and free what only one of them needs.
+
+        Args:
+            entries: of a tape; they are removed.
+            copies: what it has copied, in order.
+        """
+        arrays = [entries[number].memory(position) for number, position in self._arrays]
+        final: dict[int, Any] = {}
+        try:
+            for actions in self._actions:
+                for action in actions:
+                    if isinstance(action, Put):
+                        arrays[action.array].restore(copies[action.copy], action.region)
+                    elif isinstance(action, Keep):
+                        final[action.array] = arrays[action.array].snapshot()
+                    else:
+                        saved = final[action.array]
+                        arrays[action.array].restore_part(saved, action.region)
+                entries.pop().reverse(None)
+        finally:
+            for array, saved in final.items():
+                arrays[array].restore(saved)
+
+
+class Observation:
+    """Observes what the ledger of a tape does to memory while the tape is reversed."""
+
+    def __init__(self, entries: Sequence[LaunchEntry], copies: Sequence[Any]) -> None:
+        self._arrays: dict[Any, int] = {}
+        self._positions: list[tuple[int, int]] = []
+        for number, entry in enumerate(entries):
+            for position, memory in entry.written_or_read().items():
+                if memory.key not in self._arrays:
+                    self._arrays[memory.key] = len(self._positions)
+                    self._positions.append((number, position))
+        self._copies = {id(values): number for number, values in enumerate(copies)}
+        self._actions: list[list[Action]] = []
+        self._is_whole = True
+
+    def next_entry(self) -> None:
+        """What follows is done for the entry before."""
+        self._actions.append([])
+
+    def kept(self, memory: TapedMemory) -> None:
+        """The final contents of an array were copied."""
+        self._note(memory, Keep)
+
+    def put(self, memory: TapedMemory, values: Any, region: ArrayRegion) -> None:
+        """A region was restored from a copy."""
+        copy = self._copies.get(id(values))
+        if copy is None:
+            self._is_whole = False
+        else:
+            self._note(memory, lambda array: Put(array, copy, region))
+
+    def put_final(self, memory: TapedMemory, region: ArrayRegion) -> None:
+        """A region was restored from the final contents."""
+        self._note(memory, lambda array: PutFinal(array, region))
+
+    def _note(self, memory: TapedMemory, action: Callable[[int], Action]) -> None:
+        array = self._arrays.get(memory.key)
+        if array is None:
+            self._is_whole = False
+        else:
+            self._actions[-1].append(action(array))
+
+    def reversal(self) -> Reversal | None:
+        """What was observed; None if it was not all of memory that the launches use."""
+        if not self._is_whole:
+            return None
+        used = [action.array for actions in self._actions for action in actions]
+        numbers = {array: number for number, array in enumerate(dict.fromkeys(used))}
+        places = [self._positions[array] for array in numbers]
+        return Reversal(places, [[_renumbered(a, numbers) for a in each] for each in self._actions])
+
+
+def _renumbered(action: Action, numbers: Mapping[int, int]) -> Action:
+    array = numbers[action.array]
+    if isinstance(action, Put):
+        return Put(array, action.copy, action.region)
+    return Keep(array) if isinstance(action, Keep) else PutFinal(array, action.region)

@@ -1,0 +1,354 @@
+"""Tapes that record the launches of an earlier tape again, and what else may happen on them."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.ad import repeated_tapes
+from octants.ad import tape as tapes
+from tests.devices import on_cpu, shares_memory
+from tests.seeds import seeds
+
+SIZE = 6
+
+
+@qd.kernel
+def turn(x: qd.Tensor, factor: qd.f64):
+    for i in x:
+        x[i] = qd.sin(x[i]) * factor
+
+
+@qd.kernel
+def multiply(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] = x[i] * y[i]
+
+
+@qd.kernel
+def add(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] += y[i]
+
+
+@qd.kernel
+def step(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] = x[i] * y[i]
+    first = x[0]
+    for i in range(SIZE):
+        y[i] = y[i] + x[i] * first
+    for i in range(SIZE):
+        x[i] = qd.cos(y[i]) + x[i]
+
+
+@qd.kernel
+def move(x: qd.Tensor, t: qd.i32):
+    for i in range(2):
+        x[2 * t + i] = x[2 * t + i] * x[2 * t + i] + qd.sin(x[i])
+
+
+@qd.kernel
+def at_most(x: qd.Tensor, most: qd.f64):
+    for i in x:
+        assert x[i] < most, "too large"
+        x[i] = x[i] * x[i]
+
+
+@qd.kernel
+def total(x: qd.Tensor, loss: qd.Tensor):
+    for i in x:
+        loss[None] += x[i] * (i + 1)
+
+
+@qd.kernel
+def squares(x: qd.Tensor) -> qd.f64:
+    for i in range(SIZE):
+        x[i] = x[i] * x[i]
+    found = 0.0
+    for i in range(SIZE):
+        found += x[i]
+    return found
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "fields": lambda shape: qd.field(qd.f64, shape, needs_grad=True),
+    "ndarrays": lambda shape: qd.ndarray(qd.f64, shape, needs_grad=True),
+}
+
+
+class Arrays:
+    """Two arrays and a loss, and gradients of programs on them."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.x, self.y, self.loss = make(SIZE), make(SIZE), make(())
+
+    def gradient(self, body: Callable[[Arrays], Any], **given: Any) -> tuple[list[Any], qd.ad.Tape]:
+        """The gradients of a program by both arrays, with what it leaves in them; and its tape."""
+        self.x.from_numpy(np.linspace(0.4, 1.1, SIZE))
+        self.y.from_numpy(np.linspace(1.2, 0.5, SIZE))
+        tape = qd.ad.Tape(loss=self.loss, **given)
+        with tape:
+            body(self)
+            total(self.x, self.loss)
+        every = self.x, self.y, self.x.grad, self.y.grad
+        return [each.to_numpy().tolist() for each in every], tape
+
+
+@pytest.fixture(params=MAKERS)
+def arrays(request: pytest.FixtureRequest) -> Arrays:
+    return Arrays(MAKERS[request.param])
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that were launched like those of an earlier tape."""
+    found: list[str] = []
+    launch = tapes.Tape._launch_again
+
+    def record(
+        self: Any, path: Any, touched: Any, known: Any, specialisation: Any, *rest: Any
+    ) -> Any:
+        result = launch(self, path, touched, known, specialisation, *rest)
+        found.append(specialisation.signature.kernel)
+        return result
+
+    monkeypatch.setattr(tapes.Tape, "_launch_again", record)
+    return found
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """What a tape without an earlier one gives."""
+
+    def gradient(arrays: Arrays, body: Callable[[Arrays], Any]) -> list[Any]:
+        with monkeypatch.context() as context:
+            context.setattr(tapes.Tape, "_uses_fast_path", False)
+            return arrays.gradient(body)[0]
+
+    yield gradient
+
+
+def program(arrays: Arrays) -> None:
+    for t in range(3):
+        turn(arrays.x, 0.9)
+        step(arrays.x, arrays.y)
+        move(arrays.x, t)
+        multiply(arrays.y, arrays.x)
+
+
+def test_the_same_launches_have_the_same_gradient(
+    arrays: Arrays, followed: list[str], alone: Any
+) -> None:
+    expected = alone(arrays, program)
+    assert not followed
+    assert arrays.gradient(program)[0] == expected
+    assert not followed
+    for _ in range(3):
+        assert arrays.gradient(program)[0] == expected
+        assert len(followed) == 13
+        followed.clear()
+
+
+def test_what_tapes_explain_is_the_same(arrays: Arrays) -> None:
+    (_, first), (_, second) = arrays.gradient(program), arrays.gradient(program)
+    assert first.snapshot_bytes == second.snapshot_bytes > 0
+    assert str(first.explain()) == str(second.explain())
+    assert str(second.explain()) == str(second.explain())
+
+
+def test_the_copies_can_be_asked_for_while_a_tape_follows(arrays: Arrays) -> None:
+    found: list[str] = []
+    for _ in range(3):
+        with qd.ad.Tape(loss=arrays.loss) as tape:
+            program(arrays)
+            found.append(str(tape.explain()))
+            program(arrays)
+            found.append(str(tape.explain()))
+        found.append(str(tape.explain()))
+    assert found[:3] == found[3:6] == found[6:]
+    assert found[1] == found[2] != found[0]
+
+
+def _in_a_thread(arrays: Arrays) -> None:
+    thread = threading.Thread(target=lambda: turn(arrays.y, 0.5))
+    thread.start()
+    thread.join()
+
+
+@qd.ad.grad_replaced
+def _replaced(arrays: Arrays) -> None:
+    add(arrays.x, arrays.y)
+
+
+@qd.ad.grad_for(_replaced)
+def _replacement(arrays: Arrays) -> None:
+    add.grad(arrays.x, arrays.y)
+
+
+EVENTS: dict[str, Callable[[Arrays], Any]] = {
+    "a launch": lambda arrays: multiply(arrays.x, arrays.y),
+    "another number": lambda arrays: turn(arrays.x, 0.7),
+    "a host write": lambda arrays: arrays.y.__setitem__(2, 0.3),
+    "a fill": lambda arrays: arrays.x.fill(0.5),
+    "a copy": lambda arrays: arrays.y.copy_from(arrays.x),
+    "a read": lambda arrays: arrays.x.to_numpy(),
+    "a thread": _in_a_thread,
+    "no gradient": lambda arrays: qd.ad.no_grad(lambda: multiply(arrays.x, arrays.y))(),
+    "replaced": _replaced,
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("when", [0, 2])
+def test_something_else_happens(
+    arrays: Arrays, followed: list[str], alone: Any, event: str, when: int
+) -> None:
+    """In the middle of a tape that follows an earlier one, which does the same at its end."""
+
+    def other(arrays: Arrays) -> None:
+        for t in range(3):
+            turn(arrays.x, 0.9)
+            if t == when:
+                EVENTS[event](arrays)
+            step(arrays.x, arrays.y)
+            move(arrays.x, t)
+            multiply(arrays.y, arrays.x)
+
+    expected = alone(arrays, other)
+    for _ in range(2):
+        arrays.gradient(program)
+    for _ in range(3):
+        followed.clear()
+        assert arrays.gradient(other)[0] == expected
+        assert len(followed) >= 4 * when
+        assert arrays.gradient(program)[0] == alone(arrays, program)
+
+
+@shares_memory
+def test_an_array_is_exported_while_a_tape_follows(followed: list[str], alone: Any) -> None:
+    def other(arrays: Arrays) -> None:
+        program(arrays)
+        arrays.x.to_dlpack()
+        program(arrays)
+
+    expected = alone(Arrays(MAKERS["ndarrays"]), other)
+    arrays = Arrays(MAKERS["ndarrays"])
+    for _ in range(2):
+        arrays.gradient(program)
+    assert arrays.gradient(other)[0] == expected
+    assert len(followed) > 12
+    followed.clear()
+    assert arrays.gradient(program)[0] == alone(arrays, program)
+    assert not followed
+
+
+@on_cpu
+def test_a_launch_fails_while_a_tape_follows(alone: Any, followed: list[str]) -> None:
+    qd.init(arch=qd.cpu, debug=True, log_level="error", offline_cache=False)
+    arrays = Arrays(MAKERS["fields"])
+
+    def runs(arrays: Arrays) -> None:
+        program(arrays)
+        at_most(arrays.y, 1e9)
+        program(arrays)
+
+    def fails(arrays: Arrays) -> None:
+        program(arrays)
+        with pytest.raises(AssertionError, match="too large"):
+            at_most(arrays.y, 0.0)
+        program(arrays)
+
+    for _ in range(2):
+        arrays.gradient(runs)
+    got = arrays.gradient(fails)[0]
+    assert len(followed) > 24
+    assert got == alone(arrays, fails)
+
+
+def test_returned_values(arrays: Arrays, followed: list[str]) -> None:
+    found = []
+    for _ in range(3):
+        arrays.x.from_numpy(np.linspace(0.4, 1.1, SIZE))
+        with qd.ad.Tape(loss=squares):
+            turn(arrays.x, 0.9)
+            value = squares(arrays.x)
+        found.append((value, arrays.x.grad.to_numpy().tolist()))
+    assert found[0] == found[1] == found[2]
+    assert followed == ["turn", "squares"] * 2
+
+
+def test_the_budget_counts_followed_copies(arrays: Arrays, followed: list[str]) -> None:
+    _, tape = arrays.gradient(program)
+    needed = tape.snapshot_bytes
+    limits = []
+    for budget in (needed, needed - 1):
+        limited = qd.ad.Tape(loss=arrays.loss)
+        limited._ledger._budget = budget
+        limits.append(limited)
+    with limits[0]:
+        program(arrays)
+    assert len(followed) == 12
+    with pytest.raises(qd.OctantsMemoryError, match="budget"), limits[1]:
+        program(arrays)
+
+
+def test_no_more_is_kept_than_the_limit(
+    arrays: Arrays, followed: list[str], alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_tapes, "MOST_PREFIXES", 5)
+    expected = alone(arrays, program)
+    for _ in range(4):
+        assert arrays.gradient(program)[0] == expected
+    monkeypatch.setattr(repeated_tapes, "MOST_REVERSED", 0)
+    for _ in range(4):
+        assert arrays.gradient(program)[0] == expected
+
+
+def test_arrays_are_not_kept_alive() -> None:
+    for _ in range(2):
+        other = Arrays(MAKERS["ndarrays"])
+        other.gradient(program)
+        other.gradient(program)
+        ends = weakref.ref(other.x)
+        del other
+        gc.collect()
+        assert ends() is None
+
+
+@pytest.mark.parametrize("seed", seeds(12, 200))
+def test_random_tapes_with_a_common_beginning(seed: int, arrays: Arrays, alone: Any) -> None:
+    generator = random.Random(seed)
+    launches: list[Callable[[Arrays], Any]] = [
+        lambda a: turn(a.x, 0.9),
+        lambda a: turn(a.y, 0.8),
+        lambda a: multiply(a.x, a.y),
+        lambda a: multiply(a.y, a.x),
+        lambda a: step(a.x, a.y),
+        lambda a: step(a.y, a.x),
+        lambda a: move(a.x, 1),
+        lambda a: move(a.y, 2),
+        lambda a: a.y.__setitem__(1, 0.6),
+        lambda a: multiply(a.x, a.x),
+    ]
+    weights = [3, 3, 3, 3, 2, 2, 3, 3, 1, 1]
+    start = generator.choices(launches, weights, k=5)
+    for _ in range(4):
+        length = generator.randrange(6)
+        body = [*start[:length], *generator.choices(launches, weights, k=generator.randrange(4))]
+
+        def run(arrays: Arrays, body: list[Callable[[Arrays], Any]] = body) -> None:
+            for each in body:
+                each(arrays)
+
+        expected = alone(arrays, run)
+        for _ in range(2):
+            assert arrays.gradient(run)[0] == expected
