@@ -34,7 +34,7 @@ def main(name: str, first: int, last: int) -> None:
 
 def may_show(fault: Fault, seed: int) -> bool:
     """Whether a program is worth running: where there is much memory, there are no checkpoints."""
-    return fault is not skip_checkpoints or "ad_stack_budget_bytes" in options(seed)
+    return fault is not skip_checkpoints or "ad_stack_budget_bytes" in options(seed, "cpu")
 
 
 if __name__ == "__main__":

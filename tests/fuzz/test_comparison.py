@@ -19,6 +19,7 @@ from octants.fuzz.generator.build import generate
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
 from octants.fuzz.report import Report
+from octants.fuzz.standalone_script import script
 from tests.fuzz.helpers import make
 from tests.seeds import counts
 
@@ -96,6 +97,15 @@ def test_what_fails_is_shrunk(count: int, monkeypatch: pytest.MonkeyPatch) -> No
         assert "while" in entry["source"]
         assert entry["source"].count("\n") < 0.6 * generate(entry["seed"], "f32").source.count("\n")
         compile(entry["script"], "script", "exec")
+
+
+def test_a_script_has_the_options_of_its_seed() -> None:
+    made = generate(9, "f32")
+    text = script(made, [], "vulkan")
+    assert "'vulkan_without': 'masks'" in text and "**OPTIONS" in text
+    assert "'ad_stack_budget_bytes': 200," in text
+    assert "vulkan_without" not in script(made, [], "cpu")
+    assert "vulkan_without" not in script(generate(1, "f32"), [], "vulkan")
 
 
 def test_errors_are_failures() -> None:

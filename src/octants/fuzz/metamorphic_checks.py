@@ -102,6 +102,15 @@ CHECKS: dict[str, Check] = {
     ),
     "debug": Check("with bounds checked", [{"debug": True}]),
     "fast": Check("fast_math", [{"fast_math": True}]),
+    "features": Check(
+        "features of a Vulkan device left unused",
+        [
+            {"vulkan_without": names}
+            for names in ("masks", "masks,addresses", "int64", "add32,add64")
+        ],
+        {"vulkan_without": ""},
+        only=("vulkan",),
+    ),
     "levels": Check("optimised and not", [{"opt_level": 0}], {"opt_level": 2}, bits=Bits.VALUES),
     "cache": Check("compiled, then from the cache: bits", [{}], ONE_THREAD, bits=Bits.FIXED_ORDER),
     "nests": Check(
@@ -149,8 +158,9 @@ class Checker:
         if isinstance(outcome, str):
             return set_aside(program, outcome)
         names = self._of(program)
-        configurations = [self._first(name) for name in names] or [RunConfiguration()]
-        first = _run(program, backend, configurations[0])
+        configurations = [self._first(name) for name in names]
+        begun = configurations[0] if configurations else RunConfiguration()
+        first = _run(program, backend, begun)
         if isinstance(outcome, Close):
             verdict = set_aside(program, outcome)
             self._note(
@@ -161,11 +171,7 @@ class Checker:
         if verdict.status is Status.FAILS or isinstance(outcome, Undefined):
             return verdict
         for name, configuration in zip(names, configurations, strict=True):
-            one = (
-                first
-                if configuration == configurations[0]
-                else _run(program, backend, configuration)
-            )
+            one = first if configuration == begun else _run(program, backend, configuration)
             found = self._problems(name, program, outcome, one, backend)
             self._note(verdict, name, found)
             verdict.modes.append(f"check {name}")
@@ -245,7 +251,7 @@ def _has_all_bits(bits: Bits, arch: str, program: Program, given: Options) -> bo
     """Whether all results must have equal bits, those of sums and gradients included."""
     if arch not in GPUS:
         return bits in (Bits.ONE_THREAD, Bits.FIXED_ORDER)
-    is_deterministic = (options(program.seed) | given).get("deterministic", False)
+    is_deterministic = (options(program.seed, arch) | given).get("deterministic", False)
     return bits is Bits.FIXED_ORDER and is_deterministic
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.fuzz.backends import options
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, Text
 
 TEMPLATE = '''\
@@ -15,8 +16,13 @@ Found by: {command}
 import numpy as np
 import octants as qd
 
+OPTIONS = {options}
 qd.init(
-    arch=qd.{arch}, default_fp=qd.{precision}, random_seed={random_seed}, fast_math={fast_math}
+    arch=qd.{arch},
+    default_fp=qd.{precision},
+    random_seed={random_seed},
+    fast_math={fast_math},
+    **OPTIONS,
 )
 FP = qd.{precision}
 
@@ -80,6 +86,7 @@ def script(program: Program, problems: list[str], backend: str) -> str:
         command=command(program, backend),
         arch={"interpreter": "python"}.get(name, name),
         fast_math=variant == "fast",
+        options=options(program.seed, name),
         precision=program.precision,
         random_seed=program.random_seed,
         source=program.source.strip(),
