@@ -246,7 +246,7 @@ FINISH = (
     ),
     Pass(
         "unroll_loops",
-        lambda m, machine: unroll_loops(m, estimates=machine.estimates and machine.contracts),
+        lambda m, machine: unroll_loops(m, estimate_sums=machine.estimate_sums * machine.contracts),
         "last: it writes code many times",
         lambda machine: machine.unrolls,
     ),

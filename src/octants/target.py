@@ -107,8 +107,8 @@ class Capabilities:
     bits in memory atomically.
 
     Code that it `unrolls` is written by the passes, since the compiler of its driver does not
-    unroll it; it `estimates` sines and cosines of small angles. Where it `approximates_quotients`,
-    quotients of f32 may be so.
+    unroll it. It estimates sines and cosines of small angles in the time of `estimate_sums`
+    additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32 may be so.
 
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
     divide the bytes for record buffers, and up to `record_buffer_sharers` work items share the
@@ -130,7 +130,7 @@ class Capabilities:
     vectors: Vectors | None = None
     updates_64_bits: bool = True
     unrolls: bool = False
-    estimates: bool = False
+    estimate_sums: int = 0
     approximates_quotients: bool = False
     memory_bytes: int = 0
     workers: int = 1

@@ -12,7 +12,6 @@ import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
-from octants.codegen.llvm.gpu.approximations import computed, series
 from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
@@ -20,6 +19,7 @@ from octants.ir.cloning import copy_module
 from octants.ir.core import Module
 from octants.launch.kernel import Kernel
 from octants.mathlib.function_registry import function
+from octants.mathlib.sine_series import computed, series
 from octants.types.scalars import f32
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
@@ -62,7 +62,7 @@ class Computing(Speculating):
         usual = super().quick(f, fn, operands)
         if f.series is None or usual is None:
             return usual
-        return computed(f, "sin" if fn == "sin" else "cos", *operands, f.series)  # type: ignore[call-arg]
+        return f.inlined(computed("sin" if fn == "sin" else "cos", f.series), operands)[0]
 
 
 def _run(machine: type[emulated_on_cpu.Emulated], trips: list[int]) -> list[Any]:

@@ -141,17 +141,70 @@ LOWEST, HIGHEST = -(2**31), 2**31 - 1
 def test_chunks_of_a_loop(bounds: list[int], dtype: Any, fn: str) -> None:
     module = parse(LOOP.format(fn=fn, int="i32" if dtype is np.int32 else "i64"))
     expected = result(copy_module(module), bounds, dtype)
-    unroll_loops(module, estimates=True)
+    unroll_loops(module, estimate_sums=1)
     verify(module)
     assert wrong_from_far(module) == 2 * 16
     assert result(module, bounds, dtype).tolist() == expected.tolist()
+
+
+BOUNDED = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<70>()
+  %5: f32 = load<@x, primal>(%2)
+  %6: f32 = constant<0.9375>()
+  %7: f32 = constant<0.0078125>()
+  %8: f32 = for(%3, %4, %5) { (%9: i32, %10: f32):
+    %11: f32 = unary<sin>(%10)
+    %12: f32 = fma(%11, %6, %7)
+    yield(%12)
+  }
+  store<@y, primal>(%8, %2)
+  yield()
+}
+"""
+DECIDES = BOUNDED.replace(
+    "  store<@y, primal>(%8, %2)",
+    """\
+  %20: u1 = compare<lt>(%8, %7)
+  %21: f32 = if(%20) {
+    yield(%6)
+  } {
+    yield(%8)
+  }
+  store<@y, primal>(%21, %2)""",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sums", "estimated"), [(BOUNDED, 8, 9), (BOUNDED, 1, 16), (DECIDES, 8, 16)]
+)
+def test_polynomials_where_no_bits_matter(text: str, sums: int, estimated: int) -> None:
+    """Angles behind the first one of a chunk are known to be small: they need no guard."""
+    module = parse(text)
+    expected = result(copy_module(module), [], None).view(np.float32)
+    unroll_loops(module, estimate_sums=sums)
+    verify(module)
+    decisions = [op for op in module.walk() if isinstance(op, ops.Compare)]
+    assert len(decisions) == 1 + (text is DECIDES)
+    assert wrong_from_far(module) == estimated
+    found = result(module, [], None).view(np.float32)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert (found.tobytes() == expected.tobytes()) == (estimated == 16)
 
 
 @pytest.mark.parametrize("estimates", [False, True])
 def test_records_of_an_unrolled_block(estimates: bool) -> None:
     module = parse(RECORDS)
     expected = result(copy_module(module), [], None)
-    unroll_loops(module, estimates=estimates)
+    unroll_loops(module, estimate_sums=estimates)
     verify(module)
     assert wrong_from_far(module) == (2 * 4 if estimates else 0)
     assert not any(isinstance(op, ops.For) for op in module.walk())
@@ -171,7 +224,7 @@ def test_loops_that_stay() -> None:
         unroll_loops(module)
         assert sum(isinstance(op, ops.For) for op in module.walk()) == text.count(" for(")
     module = parse(few)
-    unroll_loops(module, estimates=True)
+    unroll_loops(module, estimate_sums=1)
     assert wrong_from_far(module) == 0
 
 

@@ -61,35 +61,43 @@ little else run in chunks of iterations that are unrolled likewise (`analysis.sl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 from octants.analysis import slow_paths
+from octants.analysis.float_magnitudes import Magnitudes
+from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
+from octants.analysis.speculated_iterations import (
+    MOST_WORK,
+    chunk_length,
+    polynomial_iterations,
+    surely_small,
+)
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
 from octants.ir.core import Block, Module, Operation, Task, Value, replace_operands
 from octants.mathlib.fast_by_estimates import FAR
+from octants.mathlib.ir_number import Number
+from octants.mathlib.sine_series import Series, polynomial
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32, i64
 
 _ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
-_ITERATIONS = 8
-"""The iterations of a chunk; twice as many in short loops."""
-
-_LITTLE, _MOST_WORK = 6, 32
-"""The operations of a short iteration, and of the longest that runs in chunks."""
 
 
 @staged("unroll_loops")
-def unroll_loops(module: Module, *, estimates: bool = False) -> None:
+def unroll_loops(module: Module, *, estimate_sums: int = 0) -> None:
     """Unroll the loops of all tasks, in place.
 
     Args:
         module: the finished kernel.
-        estimates: the machine estimates sines and cosines, and they may be inexact.
+        estimate_sums: how many additions take as long as the machine's estimate of a sine or
+            cosine; 0 if it has none, or if these may not be inexact.
     """
-    changes = [_Unroller(task, estimates=estimates).unroll() for task in module.tasks]
+    changes = [_Unroller(task, estimate_sums).unroll() for task in module.tasks]
     if any(changes):
         simplify(module)
 
@@ -97,14 +105,19 @@ def unroll_loops(module: Module, *, estimates: bool = False) -> None:
 class _Unroller:
     """Rewrites a task; `replaced` maps results of loops to what stands for them."""
 
-    def __init__(self, task: Task, *, estimates: bool) -> None:
+    def __init__(self, task: Task, estimate_sums: int) -> None:
         self._body = task.body
-        self._estimates = estimates
+        self._estimate_sums = estimate_sums
+        self._may_change_bits = estimate_sums > 0 and is_free(
+            task, APPROXIMATE_TRIG, sines_and_cosines(task.body)
+        )
+        self._constants: dict[Value, Any] = {}
         self._replaced: dict[Value, Value] = {}
         self._builder = Builder()
         for op in task.body.walk():
             if isinstance(op, ops.Constant):
                 self._builder.note_constant(op)
+                self._constants[op.result] = op.value
         self._unrolled = self._loops_to_unroll()
         self._has_changed = False
 
@@ -152,14 +165,14 @@ class _Unroller:
 
     def _rewrite_loop(self, op: ops.For) -> None:
         self._builder.location = op.location
-        speculates, trips = self._estimates and _can_speculate(op), self._trips(op)
+        speculates, trips = self._estimate_sums > 0 and _can_speculate(op), self._trips(op)
         if op in self._unrolled:
             write = self._speculated if speculates and trips else self._copies
             results = write(op, op.lower, op.inits, trips or 0)
             self._replaced.update(zip(op.results, results, strict=True))
             self._has_changed = True
             return
-        length = _ITERATIONS if len(_work(op)) > _LITTLE else 2 * _ITERATIONS
+        length = chunk_length(op)
         if speculates and (trips is None or trips >= length):
             op.lower, op.inits = self._in_chunks(op, length)
             self._has_changed = True
@@ -190,31 +203,28 @@ class _Unroller:
         first: Value,
         inits: Sequence[Value],
         trips: int,
-        guards: list[Value] | None = None,
+        estimates: _Estimates | None = None,
     ) -> list[Value]:
-        """Write iterations of a loop, with estimates if guards are collected."""
+        """Write iterations of a loop, with estimates or the functions themselves."""
         builder, carried = self._builder, list(inits)
         for number in range(trips):
             counter = builder.binary("add", first, builder.constant(number, first.type))
             values = dict(zip(op.body.args, [counter, *carried], strict=True))
             for each in op.body.ops[:-1]:
-                self._copy(each, values, guards)
+                if estimates is None or not slow_path_of(each):
+                    self._copy(each, values)
+                else:
+                    assert isinstance(each, ops.Unary)
+                    x = values.get(each.x, each.x)
+                    values[each.result] = estimates.write(builder, each, x, number)
             carried = [values.get(value, value) for value in op.body.yielded]
         return carried
 
-    def _copy(self, op: Operation, values: dict[Value, Value], guards: list[Value] | None) -> None:
+    def _copy(self, op: Operation, values: dict[Value, Value]) -> None:
         """Write a copy of an operation, with folded indices."""
         builder, operands = self._builder, [values.get(value, value) for value in op.operands]
         builder.location = op.location
-        if guards is not None and slow_path_of(op):
-            assert isinstance(op, ops.Unary)
-            (x,) = operands
-            guards.append(
-                builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
-            )
-            new = ops.Unary(_ESTIMATES[op.fn], x, results=[Value(f32)])
-            values[op.result] = builder.append(new).result
-        elif isinstance(op, ops.Binary) and op.result.type in (i32, i64):
+        if isinstance(op, ops.Binary) and op.result.type in (i32, i64):
             values[op.result] = builder.binary(op.fn, *operands)
         elif isinstance(op, ops.Cast):
             values[op.result] = builder.cast(operands[0], op.result.type)
@@ -227,11 +237,9 @@ class _Unroller:
         self, op: ops.For, first: Value, inits: Sequence[Value], trips: int
     ) -> list[Value]:
         """Write iterations with estimates, and again with functions where an angle is large."""
-        builder, guards = self._builder, list[Value]()
-        estimated = self._copies(op, first, inits, trips, guards)
-        are_small = guards[0]
-        for guard in guards[1:]:
-            are_small = builder.binary("and", are_small, guard)
+        builder, estimates = self._builder, self._plan(op, trips)
+        estimated = self._copies(op, first, inits, trips, estimates)
+        are_small = functools.reduce(functools.partial(builder.binary, "and"), estimates.guards)
         small, large = Block(), Block()
         with builder.into(small):
             builder.yield_(estimated)
@@ -246,6 +254,43 @@ class _Unroller:
                 builder.yield_(builder.append(again).results)
         return builder.if_(are_small, small, large).results
 
+    def _plan(self, op: ops.For, trips: int) -> _Estimates:
+        """Choose the guards and polynomials of so many iterations."""
+        magnitudes = Magnitudes(op, self._constants)
+        certain = {
+            each: surely_small(magnitudes, each.operands[0], FAR, trips)
+            for each in op.body.ops
+            if slow_path_of(each)
+        }
+        polynomials: dict[int, Series] = {}
+        if self._may_change_bits:
+            how = slow_path_of, magnitudes, trips, self._estimate_sums
+            polynomials = polynomial_iterations(op, *how)
+        return _Estimates(certain, polynomials)
+
+
+class _Estimates:
+    """Writes sines and cosines of small angles, and the `guards` that tell whether they are small.
+
+    Iterations that are among those ``certain`` for a function have no guard; those with
+    ``polynomials`` do not use the machine's estimate.
+    """
+
+    def __init__(self, certain: dict[Operation, range], polynomials: dict[int, Series]) -> None:
+        self._certain, self._polynomials = certain, polynomials
+        self.guards: list[Value] = []
+
+    def write(self, builder: Builder, op: ops.Unary, x: Value, number: int) -> Value:
+        """Write a function of ``x`` in the iteration of this number, and its guard."""
+        builder.location, fn = op.location, _ESTIMATES[op.fn]
+        if number not in self._certain[op]:
+            far = builder.constant(FAR, f32)
+            self.guards.append(builder.compare("lt", builder.unary("abs", x), far))
+        chosen = self._polynomials.get(number)
+        if chosen is None:
+            return builder.append(ops.Unary(fn, x, results=[Value(f32)])).result
+        return polynomial(fn.removesuffix("_estimate"), Number(builder, x), chosen).value
+
 
 def slow_path_of(op: Operation) -> bool:
     """Whether an operation is a function that the machine estimates for small angles."""
@@ -255,14 +300,9 @@ def slow_path_of(op: Operation) -> bool:
 def _can_speculate(op: ops.For) -> bool:
     if any(each.regions for each in op.body.ops):
         return False
-    return slow_paths.can_speculate(op, slow_path_of, _MOST_WORK)
+    return slow_paths.can_speculate(op, slow_path_of, MOST_WORK)
 
 
 def _updates(op: ops.For) -> bool:
     """Whether a loop updates memory: its code is long."""
     return any(isinstance(each, ops.Write) and each.reads for each in op.body.walk())
-
-
-def _work(op: ops.For) -> list[Operation]:
-    """The operations of an iteration that take time."""
-    return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]

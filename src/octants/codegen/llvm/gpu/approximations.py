@@ -19,9 +19,9 @@ from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
 from octants.ir.core import Task, Value
-from octants.lazy_dataclass import dataclass
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
+from octants.mathlib.sine_series import computed
 from octants.types.scalars import convert, f32
 
 
@@ -40,7 +40,7 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
         is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
         if f.guards is not None:
             f.guards.append(is_near)
-            return near if f.series is None else computed(f, name, x, f.series)
+            return near if f.series is None else f.inlined(computed(name, f.series), [x])[0]
 
         def far() -> str:
             found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], " noinline"))
@@ -49,96 +49,6 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
         return unless_slow(f, near, is_near, far)
 
     return write
-
-
-@dataclass(frozen=True)
-class Series:
-    """Polynomials of the square of x: sin(x) / x, and cos(x).
-
-    They are valid for |x| up to `size` and take `more` operations than the instruction.
-    """
-
-    size: float
-    more: int
-    sin: tuple[float, ...]
-    cos: tuple[float, ...]
-
-
-_SERIES = (
-    Series(
-        1.0,
-        3,
-        (0.99999990542, -0.1666654029, 0.00832877103, -0.000192299238),
-        (0.99999981155, -0.49999395279, 0.04163632912, -0.00134007047),
-    ),
-    Series(
-        1.6,
-        4,
-        (0.99999994879, -0.16666632626, 0.00833268099, -0.00019789078, 2.56920668e-06),
-        (0.99999994417, -0.49999890534, 0.04166323074, -0.00138510737, 2.309409014e-05),
-    ),
-    Series(
-        3.2,
-        6,
-        (
-            0.99999950916,
-            -0.16666531394,
-            0.00833226693,
-            -0.00019805137,
-            2.69583527e-06,
-            -2.020740036e-08,
-        ),
-        (
-            0.99999998607,
-            -0.49999986589,
-            0.0416664557,
-            -0.0013887643,
-            2.476644905e-05,
-            -2.7045535939e-07,
-            1.7123655154e-09,
-        ),
-    ),
-    Series(  # through an angle in revolutions
-        FAR,
-        9,
-        (6.28318282, -41.3414214, 81.59618388, -76.58010059, 41.20539512, -12.27126271),
-        (
-            0.99999999,
-            -19.73920453,
-            64.93911898,
-            -85.45016555,
-            60.16783173,
-            -25.96831331,
-            6.52961042,
-        ),
-    ),
-)
-_TO_REVOLUTIONS = float_literal(convert(1 / (2 * math.pi), f32))
-_WHOLE = float_literal(1.5 * 2.0**23)
-"""Adding and subtracting this rounds a number to an integer."""
-
-
-def series(size: float) -> Series:
-    """Return the polynomials for |x| up to ``size``; a ``size`` from `FAR` on counts as `FAR`."""
-    return next((each for each in _SERIES if size <= each.size), _SERIES[-1])
-
-
-def computed(f: FunctionText, name: str, x: str, chosen: Series) -> str:
-    """Compute a sine or cosine by sums and products.
-
-    It is as exact as the instruction, which takes a GPU as long as eight additions: computing some
-    with each keeps both units busy.
-    """
-    if chosen is _SERIES[-1]:
-        shifted = _fma(f, x, _TO_REVOLUTIONS, _WHOLE)
-        turns = f.apply("fsub", "float", shifted, _WHOLE)
-        x = _fma(f, x, _TO_REVOLUTIONS, f.apply("fneg", "float", turns))
-    square = f.apply("fmul", "float", x, x)
-    coefficients = chosen.sin if name == "sin" else chosen.cos
-    *others, total = (float_literal(convert(each, f32)) for each in coefficients)
-    for each in reversed(others):
-        total = _fma(f, square, total, each)
-    return f.apply("fmul", "float", total, x) if name == "sin" else total
 
 
 _TO_BINARY = math.log2(math.e)

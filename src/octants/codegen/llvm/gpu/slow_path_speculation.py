@@ -21,29 +21,24 @@ from collections.abc import Container
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
+from octants.analysis.speculated_iterations import (
+    ITERATIONS,
+    MOST_WORK,
+    chunk_length,
+    polynomial_iterations,
+    surely_small,
+)
 from octants.codegen import aligned_loops, arithmetic
 from octants.codegen.llvm import control_flow
-from octants.codegen.llvm.gpu.approximations import Series, series
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
 from octants.ir.core import Operation
+from octants.mathlib.sine_series import Series
 from octants.types.scalars import f32, f64
-
-ITERATIONS = 8
-"""The iterations of a chunk; twice as many in short loops."""
-
-_LITTLE = 6
-"""The operations of a short iteration."""
-
-_BETWEEN, _BESIDE = 8, 8
-"""The operations between iterations; the fraction of one unit's work that does not overlap."""
 
 _EXACT = 1 << 24
 """The integers below are exact floats."""
-
-_MOST_WORK = 32
-"""The most operations of an iteration, which is written six times."""
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
@@ -75,7 +70,7 @@ def is_worth_it(f: ThreadText, op: ops.For) -> bool:
     branches = (each for each in op.body.walk() if isinstance(each, ops.If))
     if any(takes_slow_path(each) for branch in branches for each in slow_paths.inside(branch)):
         return False
-    return slow_paths.can_speculate(op, takes_slow_path, _MOST_WORK)
+    return slow_paths.can_speculate(op, takes_slow_path, MOST_WORK)
 
 
 def _takes_slow_path(f: ThreadText, op: Operation) -> bool:
@@ -140,12 +135,7 @@ def _chunk_length(f: ThreadText, op: ops.For) -> int:
     lower, upper = (f.constants.get(value) for value in (op.lower, op.upper))
     if lower is not None and upper is not None and control_flow.is_unrolled(op):
         return max(ITERATIONS, int(upper - lower))
-    return ITERATIONS if len(_work(op)) > _LITTLE else 2 * ITERATIONS
-
-
-def _work(op: ops.For) -> list[Operation]:
-    """Return the operations of an iteration that take time."""
-    return [each for each in op.body.walk() if not isinstance(each, (ops.Constant, ops.Yield))]
+    return chunk_length(op)
 
 
 def _are_enough(f: ThreadText, register: str, lower: str, upper: str, iterations: int) -> str:
@@ -235,10 +225,9 @@ def _iterations_surely_small(f: ThreadText, op: ops.For) -> dict[Operation, Cont
     found: dict[Operation, Container[int]] = {}
     for each in (each for each in op.body.ops if _takes_slow_path(f, each)):
         (operand,) = each.operands
-        if magnitudes.later(operand) < f.machine.usual:
-            found[each] = range(operand not in begins, iterations)
-        else:
-            found[each] = range(1, iterations - 1) if magnitudes.is_steady(operand) else ()
+        found[each] = surely_small(magnitudes, operand, f.machine.usual, iterations)
+        if operand in begins and magnitudes.later(operand) < f.machine.usual:
+            found[each] = range(iterations)
     return found
 
 
@@ -262,19 +251,9 @@ def _polynomial_iterations(f: ThreadText, op: ops.For) -> dict[int, Series]:
     """Return the iterations in which polynomials pay, where no replay needs the bits."""
     if not f.may_change_bits:
         return {}
-    magnitudes = Magnitudes(op, f.constants)
-    inside = _work(op)
-    functions = [each for each in inside if _takes_slow_path(f, each)]
-    chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
-    iterations = _chunk_length(f, op)
-    instructions = iterations * (len(inside) + len(functions)) + _BETWEEN
-    costs = []
-    for count in range(iterations // 2 + 1):
-        one = f.machine.function_sums * len(functions) * (iterations - count)
-        other = instructions + chosen.more * len(functions) * count
-        costs.append((max(one, other) + min(one, other) // _BESIDE, count))
-    _, count = min(costs)
-    return {(2 * k + 1) * iterations // (2 * count): chosen for k in range(count)}
+    takes_slow_path = functools.partial(_takes_slow_path, f)
+    magnitudes, sums = Magnitudes(op, f.constants), f.machine.function_sums
+    return polynomial_iterations(op, takes_slow_path, magnitudes, _chunk_length(f, op), sums)
 
 
 def _all(f: ThreadText, conditions: list[str]) -> str:
