@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.analysis.reductions import find_reductions, find_shared
-from octants.codegen.spirv.compile import ENOUGH, compile_module
+from octants.codegen.spirv.compile import ENOUGH, SUMMING, compile_module
 from octants.codegen.spirv.opcodes import Op
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Array, Companion, Module, Space
@@ -172,7 +172,7 @@ def test_threads_are_as_many_as_pay() -> None:
     alone = compile_module(checked_sum(9), a_target(32, MUCH))
     assert [a.dispatches[0].threads for a in (few, many, alone)] == [ENOUGH, 0, ENOUGH]
     assert [count(a.code, Op.GROUP_SHUFFLE) for a in (few, many, alone)] == [10, 10, 0]
-    assert [a.dispatches[0].block for a in (few, many, alone)] == [256, 256, 256]
+    assert [a.dispatches[0].block for a in (few, many, alone)] == [SUMMING] * 3
 
 
 def test_threads_that_a_cpu_runs_do_not_sum_up_by_blocks() -> None:
@@ -180,7 +180,7 @@ def test_threads_that_a_cpu_runs_do_not_sum_up_by_blocks() -> None:
         compile_module(checked_sum(9), a_target(8, f"{MUCH},lanes{more}"))
         for more in ("", ",masks")
     )
-    assert [each.dispatches[0].block for each in (gpu, cpu)] == [256, 64]
+    assert [each.dispatches[0].block for each in (gpu, cpu)] == [SUMMING, 64]
     # one that waits for the subgroup, and one for the block
     assert [count(each.code, Op.CONTROL_BARRIER) for each in (gpu, cpu)] == [2, 1]
 
@@ -301,3 +301,20 @@ def test_subgroups_add_once_to_an_element_of_a_copy(
     kernel.run(data)
     reached = [np.sum(stops > j) if ragged else N for j in range(length)]
     assert data["sums"].tolist() == [3 * each for each in reached]
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 1024), (2, 1024), (3, 512), (9, 256)])
+def test_blocks_are_as_large_as_their_totals_fit(count: int, threads: int) -> None:
+    totals = [ndarray(f"total{k}", f32) for k in range(count)]
+    x = ndarray("x", f32)
+
+    def body(build: Any, i: Any) -> None:
+        value = build.load(x, [i])
+        for total in totals:
+            build.atomic("add", total, [build.index(0)], value)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    module = Module("totals", [*totals, x], tasks=[task])
+    module.noalias = True
+    made = compile_module(module, a_target(32, f"{MUCH},lanes"))
+    assert made.dispatches[0].block == threads

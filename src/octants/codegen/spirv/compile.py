@@ -20,10 +20,10 @@ from octants.target import Target
 BLOCK = 64
 """The threads of a block: a multiple of all subgroup sizes."""
 
-SUMMING = 256
-"""The same for tasks that reduce, except on a CPU."""
+SUMMING = 1024
+"""The same for tasks that reduce, except on a CPU: a block makes one update of each sum."""
 
-ENOUGH = 1 << 16
+ENOUGH = 1 << 18
 """Threads that fill any device, for tasks where more threads mean more updates."""
 
 

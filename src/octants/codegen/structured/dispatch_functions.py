@@ -79,8 +79,10 @@ def functions(
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
         nbytes = blocks.shared_bytes if blocks is not None and summing > block else 0
         copies = _copies(kernel, task, nbytes) if nbytes else []
-        sums = bool(copies or _collects(kernel, task))
-        items = _items(task, summing if sums else block, blocks)
+        collected = _collects(kernel, task)
+        sums = bool(copies or collected)
+        usual = reductions.most_threads(collected, summing) if sums else block
+        items = _items(task, usual, blocks)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
         if not cooperates(task):

@@ -13,14 +13,15 @@ from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread
 from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_together
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
-from octants.codegen.memory import address_of
+from octants.codegen.memory import Offset, add_indices
 from octants.codegen.numbers_as_bits import word_of
 from octants.codegen.structured.function_emitter import StructuredFunction, register
 from octants.ir import ops
 from octants.ir.core import Space
-from octants.types.scalars import u1, u32, u64
+from octants.types.scalars import i64, u1, u32
 
 _BYTES = 1 << 14  # of a block's shared memory, for reductions
+_LEAST_THREADS = 256
 
 
 def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
@@ -46,10 +47,11 @@ def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
     The value before is not used.
     """
     code, dtype = body.code, op.array.dtype
-    address = address_of(body, op.array, op.companion, op.indices)
-    offset = code.apply("sub", u64, address, body.pointer(*op.ref))
-    number = code.apply("ushr", u64, offset, code.constant(dtype.size.bit_length() - 1, u64))
-    element = UnaddressedElement(body.shared_arrays[op.ref], code.convert(number, u64, u32))
+    offset = Offset(body)
+    add_indices(body, offset, *op.ref, op.indices)
+    nbytes = code.convert(offset.number(), i64, u32)  # a copy is short
+    number = code.apply("ushr", u32, nbytes, code.constant(dtype.size.bit_length() - 1, u32))
+    element = UnaddressedElement(body.shared_arrays[op.ref], number)
 
     def write(value: Operand) -> None:
         atomics.update(body, op.fn, dtype, element, value)
@@ -71,12 +73,24 @@ def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> N
         return
     if code.subgroup > 1:
         code.barrier("subgroup")  # they may have diverged in a loop
-    nbytes = threads * sum(4 + word_of(reduction.dtype).size for reduction in found)
-    if 1 < code.subgroup < threads and nbytes <= _BYTES and not code.masks:
+    if 1 < code.subgroup < threads and _fit(found, threads) and not code.masks:
         _deliver_in_blocks(body, found, threads)
         return
     for reduction in found:
         cooperation.deliver(body, reduction)
+
+
+def most_threads(found: list[Reduction], threads: int) -> int:
+    """Return how many threads of a block can reduce together: ``threads``, or less where their
+    totals would not fit in its memory.
+    """
+    while threads > _LEAST_THREADS and not _fit(found, threads):
+        threads //= 2
+    return threads
+
+
+def _fit(found: list[Reduction], threads: int) -> bool:
+    return threads * sum(4 + word_of(reduction.dtype).size for reduction in found) <= _BYTES
 
 
 def _deliver_in_blocks(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
