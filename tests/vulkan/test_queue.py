@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import octants as qd
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.gpu import batches as queues
 from octants.runtime.vulkan import context as contexts
+from octants.runtime.vulkan import queue as vulkan_queue
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
 
@@ -223,3 +226,25 @@ def test_memory_that_is_freed_is_forgotten(device: VulkanDevice) -> None:
     with pytest.raises(InternalError):
         transfers.clear_each(part)
     del other
+
+
+def test_a_dispatch_behind_another_has_a_light_barrier(device: VulkanDevice) -> None:
+    """It waits for shaders alone; behind a copy or a fill, and in a new batch, for everything."""
+    found: list[Any] = []
+    quick = SimpleNamespace(
+        vkCmdPipelineBarrier=lambda *given: found.append((given[1], given[5])),
+        vkCmdBindPipeline=lambda *_: None,
+        vkCmdPushConstants=lambda *_: None,
+        vkCmdDispatch=lambda *_: None,
+    )
+    queue: Any = device.queue
+    dispatch = vulkan_queue._dispatcher(quick, "all", "shaders")  # type: ignore[arg-type]
+    batch = queue._next()
+    queue._begin_batch(batch)
+    for is_behind_a_fill in (False, False, True, False):
+        if is_behind_a_fill:
+            queue._begin(batch)
+        dispatch(batch, None, None, 1, None)
+    assert found == [(0x1800, "all"), (0x800, "shaders"), (0x1800, "all"), (0x800, "shaders")]
+    queue.batch = batch
+    qd.sync()

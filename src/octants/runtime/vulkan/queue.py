@@ -23,12 +23,15 @@ PUSHED = 8 * (WORDS + 2)
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
 _WRITES, _READS_AND_WRITES, _HOST_READ = 0x10000, 0x18000, 0x2000  # accesses
+_SHADER_WRITES, _SHADER_READS_AND_WRITES = 0x40, 0x60
 _MAY_BE_RESET = 2
 _ONCE = 1
 
 
 class CommandBatch(Batch):
-    """A command buffer."""
+    """A command buffer; `is_after_dispatch` if its last command is one."""
+
+    is_after_dispatch: bool
 
     def __init__(self, context: Context, pool: int, memory: Heap) -> None:
         super().__init__(memory.allocate(batches.ARENA, "parameters of launches"))
@@ -63,8 +66,9 @@ class Queue(BatchQueue):
         self._pool = context.create("vkCreateCommandPool", info)
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
+        between = vk.MemoryBarrier(source=_SHADER_WRITES, target=_SHADER_READS_AND_WRITES)
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
-        self.dispatch = _dispatcher(context.functions.quick, self._barrier)
+        self.dispatch = _dispatcher(context.functions.quick, self._barrier, byref(between))
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -72,6 +76,7 @@ class Queue(BatchQueue):
         return CommandBatch(self.context, self._pool, self._memory)
 
     def _begin_batch(self, batch: CommandBatch) -> None:
+        batch.is_after_dispatch = False
         self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
         if self.bind is not None:
             self.bind(batch.commands)
@@ -96,6 +101,7 @@ class Queue(BatchQueue):
             commands, stages, stages, 0, 1, self._barrier, 0, None, 0, None
         )
         batch.count += 1
+        batch.is_after_dispatch = False
         return commands
 
     # -- commands -------------------------------------------------------------------------------
@@ -129,8 +135,11 @@ class Queue(BatchQueue):
                 fill(commands, buffer.handle, offset, nbytes, 0)
 
 
-def _dispatcher(quick: QuickFunctions, barrier: Any) -> Callable[..., None]:
-    """Make `Queue.dispatch`, which each launch calls."""
+def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[..., None]:
+    """Make `Queue.dispatch`, which each launch calls.
+
+    ``between`` is the barrier between two dispatches, which a GPU may pass sooner than ``barrier``.
+    """
     order, bind = quick.vkCmdPipelineBarrier, quick.vkCmdBindPipeline
     push, run = quick.vkCmdPushConstants, quick.vkCmdDispatch
     stages, pushed_bytes, stage = _SHADER | _TRANSFER, PUSHED, _COMPUTE_STAGE
@@ -139,7 +148,11 @@ def _dispatcher(quick: QuickFunctions, barrier: Any) -> Callable[..., None]:
         batch: CommandBatch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
     ) -> None:
         commands = batch.commands
-        order(commands, stages, stages, 0, 1, barrier, 0, None, 0, None)
+        if batch.is_after_dispatch:
+            order(commands, _SHADER, _SHADER, 0, 1, between, 0, None, 0, None)
+        else:
+            order(commands, stages, stages, 0, 1, barrier, 0, None, 0, None)
+            batch.is_after_dispatch = True
         batch.count += 1
         if batch.pipeline is not pipeline:
             bind(commands, _COMPUTE_BIND, pipeline)
