@@ -183,3 +183,14 @@ def test_memory_of_an_interrupted_wait_is_not_used_again(
     add(one, other)
     add(one, other)
     assert one[0] >= 3
+
+
+def test_few_bytes_of_mapped_memory_take_no_command(start: Callable[..., Any]) -> None:
+    device = start()
+    values = np.arange(64, dtype=np.int32)
+    array = qd.ndarray(qd.i32, 64)
+    array.from_numpy(values)
+    qd.sync()
+    number, is_mapped = device.context.submitted, bool(device.heap._buffers[0].host)
+    assert (array.to_numpy() == values).all()
+    assert (device.context.submitted == number) == is_mapped

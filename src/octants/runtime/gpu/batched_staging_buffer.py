@@ -2,7 +2,8 @@
 
     host ──copy──▶ memory ──kernel──▶ memory ──copy──▶ host
 
-The host writes `memory` itself where it is mapped, and uses no other where it also reads it well.
+The host writes `memory` itself where it is mapped, and reads few bytes from there. It uses no other
+memory where it also reads that well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from octants.runtime.device import Allocation, Bytes, LoadedKernel
+from octants.runtime.gpu.batched_transfers import FEW_UNCACHED
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
 
@@ -33,6 +35,7 @@ class BatchedStagingBuffer:
         self._is_mapped = bool(own.host)
         is_one = self._is_mapped and bool(own.buffer.reads_well)
         self._shared = own if is_one else device.mapped.allocate(nbytes, "copies of arguments")
+        self._reads_own = self._is_mapped and not is_one and written <= FEW_UNCACHED
         self.host: Bytes = view_memory(self._shared.host, np.uint8, (nbytes,))
         self.is_launched = False
         device.queue.finish()  # earlier commands may use memory that was freed
@@ -54,7 +57,7 @@ class BatchedStagingBuffer:
             try:
                 run(block)
             finally:
-                if not is_one:
+                if not (is_one or self._reads_own):
                     queue.copy(outside, inside, self._written)
                 queue.flush()
 
@@ -66,6 +69,8 @@ class BatchedStagingBuffer:
         except BaseException:  # such as Ctrl-C
             _abandoned.append(self._shared)
             raise
+        if self._reads_own:
+            self.host[: self._written] = view_memory(self._own.host, np.uint8, (self._written,))
         self.is_launched = False
         device.deliver()
         device.pending.raise_first()

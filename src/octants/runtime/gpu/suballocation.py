@@ -17,9 +17,10 @@ from octants.diagnostics.exceptions import InternalError, OctantsError, OctantsM
 from octants.runtime.gpu.allocation_ledger import Ledger
 
 ALIGNMENT = 256
-_BLOCK = 1 << 24  # bytes of a buffer that small pieces share
+BLOCK = 1 << 24
+"""Bytes of a buffer that small pieces share."""
 _MOST_FOUND = 1024
-_LARGE = _BLOCK // 4  # pieces from here on have a buffer of their own
+_LARGE = BLOCK // 4  # pieces from here on have a buffer of their own
 
 
 class Buffer(Protocol):
@@ -131,7 +132,7 @@ class Heap(ABC, Generic[B]):
     def _grow(self, size: int) -> tuple[B, int]:
         if not self._can_grow:
             raise OctantsMemoryError(f"{size} bytes are refused")
-        whole = size if size >= _LARGE else _BLOCK
+        whole = size if size >= _LARGE else BLOCK
         try:
             buffer = self._make(whole)
         except OctantsMemoryError:
@@ -207,7 +208,7 @@ class Heap(ABC, Generic[B]):
             position = bisect.bisect(gaps, (offset, size))
             gaps.insert(position, (offset, size))
             _merge(gaps, position)
-            is_whole = gaps == [(0, buffer.nbytes)] and buffer.nbytes != _BLOCK
+            is_whole = gaps == [(0, buffer.nbytes)] and buffer.nbytes != BLOCK
             if is_whole and self._can_grow:
                 self._drop(buffer)
         self._release()

@@ -61,7 +61,7 @@ class Buffer:
         functions.vkGetBufferMemoryRequirements(context.handle, self.handle, byref(needs))
         has_address = "addresses" in context.hardware.features
         flags = vk.MemoryAllocateFlagsInfo(flags=_ADDRESSED * has_address)
-        for kind, properties in _types(context, needs.types, wanted):
+        for kind, properties in _types(context, needs.types, wanted, self.nbytes):
             info = vk.MemoryAllocateInfo(next=addressof(flags), size=needs.size, type=kind)
             self.memory = context.create("vkAllocateMemory", info)
             if self.memory:
@@ -100,23 +100,27 @@ def large_buffer(context: Context, nbytes: int) -> Buffer:
     return Buffer(context, nbytes // 4 // ALIGNMENT * ALIGNMENT, NEAR)
 
 
-def _types(context: Context, allowed: int, wanted: int) -> list[tuple[int, int]]:
+def _types(context: Context, allowed: int, wanted: int, nbytes: int) -> list[tuple[int, int]]:
     """The memory types that are suitable, with their properties, the best first."""
     properties = context.hardware.memory_properties()
     types = [(k, properties.types[k].properties) for k in range(properties.type_count)]
     found = [(k, p) for k, p in types if allowed >> k & 1 and p & wanted == wanted]
     if wanted == DEVICE_LOCAL:
-        return sorted(found, key=lambda each: _memory_type_rank(each[1]))
+        is_small = nbytes <= suballocation.BLOCK
+        return sorted(found, key=lambda each: _memory_type_rank(each[1], is_small))
     if wanted == NEAR:
-        return found + _types(context, allowed, MAPPED)
+        return found + _types(context, allowed, MAPPED, nbytes)
     return sorted(found, key=lambda each: not each[1] & CACHED)
 
 
-def _memory_type_rank(properties: int) -> int:
-    """The rank of a memory type: cached host memory first, then memory of the device alone."""
+def _memory_type_rank(properties: int, is_small: bool) -> int:
+    """The rank of a memory type: cached host memory first, then memory of the device.
+
+    The host had better reach small arrays, as far as it can reach memory of the device.
+    """
     if properties & (MAPPED | CACHED) == MAPPED | CACHED:
         return 0
-    return 2 if properties & HOST_VISIBLE else 1
+    return 1 if bool(properties & MAPPED == MAPPED) == is_small else 2
 
 
 class Heap(suballocation.Heap[Buffer]):
