@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from octants.ad.needed_contents import Content, LiveContents
+from octants.ad.packed_copies import PackedCopies, PackedCopy
 from octants.ad.repeated_tapes import Observation
 from octants.ad.snapshot_report import HOST, UNTRACKED, Account
 from octants.analysis.index_ranges import (
@@ -363,16 +364,20 @@ class OverwriteLedger:
         saved = next(given)
         assert (saved.memory.key, saved.region) == (memory.key, part), "it copied something else"
         self.saved_bytes -= saved.nbytes
-        return saved.values
+        values = saved.values
+        return values.as_snapshot(memory, part) if isinstance(values, PackedCopy) else values
 
-    def copy(self, memory: TapedMemory, part: ArrayRegion) -> Any:
-        """Copy a part of an array.
+    def copy(
+        self, memory: TapedMemory, part: ArrayRegion, packed: PackedCopies | None = None
+    ) -> Any:
+        """Copy a part of an array, as a `PackedCopy` if ``packed`` can make one.
 
         Raises:
             OctantsMemoryError: memory for the copy could not be allocated.
         """
         try:
-            return memory.snapshot(part)
+            made = None if packed is None else packed.make(memory, part)
+            return memory.snapshot(part) if made is None else made
         except MemoryError:
             size = memory.nbytes(part)
             raise OutOfSnapshotMemory(memory.name, size, self.saved_bytes).at(None) from None

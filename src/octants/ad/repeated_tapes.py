@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from octants.ad.packed_copies import PackedCopy
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
@@ -159,7 +160,11 @@ class Reversal:
             for actions in self._actions:
                 for action in actions:
                     if isinstance(action, Put):
-                        arrays[action.array].restore(copies[action.copy], action.region)
+                        values = copies[action.copy]
+                        if isinstance(values, PackedCopy):
+                            values.restore()
+                        else:
+                            arrays[action.array].restore(values, action.region)
                     elif isinstance(action, Keep):
                         final[action.array] = arrays[action.array].snapshot()
                     else:

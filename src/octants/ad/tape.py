@@ -15,6 +15,7 @@ from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
+from octants.ad.packed_copies import PackedCopies
 from octants.ad.repeated_tapes import Observation, Prefix
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
@@ -111,6 +112,7 @@ class Tape:
     _observes = False
     _prefix: Prefix | None = None  # the launches before `_recent`
     _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
+    _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
 
     @shortens_tracebacks
@@ -257,6 +259,7 @@ class Tape:
             self._ledger.finish()
             self._entries.clear()
             self._held.clear()
+            self._packed = None
         if self._check is not None:
             self._check.run(entries)
 
@@ -362,6 +365,7 @@ class Tape:
         number = specialisation.number = next(driver.state.numbers)
         if path.may_race:
             self._check_races(specialisation, number, arguments)
+        packed = self._packed = self._packed or PackedCopies()
         results: tuple[Any, ...] = ()
         is_first = True
         try:
@@ -369,7 +373,7 @@ class Tape:
                 entry = LaunchEntry(specialisation, step, arguments, number, persistent)
                 if not is_first:
                     entry.is_first = False
-                results = entry.run_again(self._ledger, copies)
+                results = entry.run_again(self._ledger, copies, packed)
                 self._entries.append(entry)
                 is_first = False
         except BaseException:

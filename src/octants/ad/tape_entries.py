@@ -12,6 +12,7 @@ from octants import driver
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
+from octants.ad.packed_copies import PackedCopies
 from octants.ad.repeated_tapes import Copy
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite
@@ -129,15 +130,17 @@ class LaunchEntry:
             for position, each in self.saved or ()
         )
 
-    def run_again(self, ledger: OverwriteLedger, copies: Sequence[Copy]) -> tuple[Any, ...]:
+    def run_again(
+        self, ledger: OverwriteLedger, copies: Sequence[Copy], packed: PackedCopies
+    ) -> tuple[Any, ...]:
         """Run the launch, without `prepare`, after the copies that an earlier tape made."""
-        self.saved = [(each.position, self._copy(each, ledger)) for each in copies]
+        self.saved = [(each.position, self._copy(each, ledger, packed)) for each in copies]
         ledger.defer(self, sum(each.nbytes for each in copies))
         return self._launch(self.step.forward)
 
-    def _copy(self, copy: Copy, ledger: OverwriteLedger) -> SavedPart:
+    def _copy(self, copy: Copy, ledger: OverwriteLedger, packed: PackedCopies) -> SavedPart:
         memory = self.memory(copy.position)
-        values = ledger.copy(memory, copy.region)
+        values = ledger.copy(memory, copy.region, packed)
         return SavedPart(memory, copy.region, values, copy.reader, copy.nbytes)
 
     def resolve(self, ledger: OverwriteLedger) -> None:

@@ -17,8 +17,9 @@ from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_foreign_arrays import ForeignArray, foreign_array
 from octants.runtime.arguments.conversions import torch_companion
+from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Part, Parts
-from octants.runtime.memory.host import shares_memory
+from octants.runtime.memory.host import address_of, shares_memory
 from octants.types.specialisation_signature import FieldHandle, FieldSource
 
 ADJOINT = Companion.ADJOINT
@@ -85,6 +86,25 @@ class TapedMemory:
         whole = self._whole()
         assert whole is not None
         return [whole] if region is None else [whole[_slices(ranges)] for ranges in region]
+
+    def contiguous_range(self, region: ArrayRegion) -> tuple[Device, int, int] | None:
+        """The device, address and bytes of a region in memory that the host does not share.
+
+        None if the memory is shared, in a capture, and for regions with gaps.
+        """
+        found: tuple[Device, int, int] | None = self.array.contiguous_range()
+        if found is None or found[0].shares_memory or not self.has_regions:
+            return None
+        if region is not None and len(region) != 1:
+            return None
+        part = self.part(region)
+        if not part.flags.c_contiguous or part.size == 0:
+            return None
+        return found[0], address_of(part), part.nbytes
+
+    def part(self, region: ArrayRegion) -> Part:
+        """The part of a region of one range of indices; see `runtime.memory.array_access`."""
+        return self._parts(region)[0]
 
     def covers(self, region: ArrayRegion) -> bool:
         """Whether a region includes all elements."""
