@@ -186,7 +186,7 @@ def test_a_gpu_is_polled_before_the_host_sleeps(
     a = qd.ndarray(qd.f32, 3)
     slept: list[int] = []
     monkeypatch.setattr(device.context, "_sleep", slept.append)
-    monkeypatch.setattr(type(device.hardware), "is_cpu", False)
+    monkeypatch.setattr(device.context, "_is_cpu", False)
     monkeypatch.setattr(contexts, "_PATIENCE", 10.0)
     double(a)
     assert np.all(a.to_numpy() == 1.0)

@@ -57,6 +57,7 @@ class Context(SubmissionContext):
         super().__init__()
         self.hardware = hardware
         self.family = hardware.family()
+        self._is_cpu = hardware.is_cpu
         self.handle = c_void_p(self._make_device())
         handle = self.handle.value or 0
         self.functions = device_functions(hardware.functions, handle, self._lose)
@@ -153,13 +154,16 @@ class Context(SubmissionContext):
 
         A device that is the CPU gets the time instead.
         """
-        if self.hardware.is_cpu:
+        if self._is_cpu:
             return False
-        end = time.perf_counter() + _PATIENCE
-        while time.perf_counter() < end:
-            if self._count() >= number:
+        end, counter = time.perf_counter() + _PATIENCE, c_uint64()
+        query, given = self.functions.vkGetSemaphoreCounterValue, byref(counter)
+        while True:
+            query(self.handle, self._timeline, given)
+            if counter.value >= number:
                 return True
-        return False
+            if time.perf_counter() > end:
+                return False
 
     def _count(self) -> int:
         """The number of the last complete submission."""
