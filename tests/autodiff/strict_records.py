@@ -1,4 +1,8 @@
-"""The interpreter, checked byte by byte: a record that another one overwrites is an error."""
+"""The interpreter, checked byte by byte: a record that another one overwrites is an error.
+
+So is one behind what the first sweep has reserved, which code generation relies on
+(`codegen.recording_facts.pushes_in_reserve`).
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,40 @@ from contextlib import contextmanager
 from typing import Any
 
 from octants import interpreter
+from octants.codegen.recording_facts import pushes_in_reserve
 from octants.interpreter import Interpreter
 from octants.ir import ops
-from octants.ir.core import Record, Value
+from octants.ir.core import Block, Operation, Record, Value
 
 
 class StrictRecords:
-    """Who wrote each byte last; `pushes` counts what was pushed, by the name of the record."""
+    """Who wrote each byte last; `pushes` counts what was pushed, by the name of the record.
+
+    `held` is how many bytes the record buffer surely has, `reserved` are the pushes that need no
+    more.
+    """
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}
         self.serials: dict[tuple[int, Record, int], int] = {}
         self.pushes: dict[str, int] = {}
+        self.held = 0
+        self.reserved: set[Operation] = set()
 
     def push(self, launch: Interpreter, op: ops.RecordPush, env: dict[Value, Any]) -> None:
         if not launch.record_buffer:  # a new work item
             self.owners, self.serials = {}, {}
+        place = self._bytes(op, env)
+        assert op not in self.reserved or place.stop <= self.held, "not reserved"
+        self.held = max(self.held, place.stop)
         interpreter._record_push(launch, op, env)
         self.pushes[op.record.name] = self.pushes.get(op.record.name, 0) + 1
         serial = self.serials[self._key(op, env)] = sum(self.pushes.values())
         self.owners.update(dict.fromkeys(self._bytes(op, env), serial))
+
+    def reserve(self, launch: Interpreter, op: ops.RecordReserve, env: dict[Value, Any]) -> None:
+        self.held = max(self.held, env[op.end])
+        interpreter._record_reserve(launch, op, env)
 
     def pop(self, launch: Interpreter, op: ops.RecordPop, env: dict[Value, Any]) -> None:
         serial = self.serials[self._key(op, env)]
@@ -47,10 +65,17 @@ class StrictRecords:
 def strict_records() -> Iterator[StrictRecords]:
     """Run the interpreter with such a record buffer."""
     records, handlers = StrictRecords(), interpreter.HANDLERS
-    before = {kind: handlers[kind] for kind in (ops.RecordPush, ops.RecordPop)}
-    handlers[ops.RecordPush] = records.push
-    handlers[ops.RecordPop] = records.pop
+    kinds = (ops.RecordPush, ops.RecordPop, ops.RecordReserve)
+    before, item = {kind: handlers[kind] for kind in kinds}, Interpreter.item
+
+    def strict_item(launch: Interpreter, body: Block, environment: dict[Value, Any]) -> None:
+        records.held, records.reserved = 0, pushes_in_reserve(body)
+        item(launch, body, environment)
+
+    handlers.update(zip(kinds, (records.push, records.pop, records.reserve), strict=True))
+    Interpreter.item = strict_item  # type: ignore[method-assign]
     try:
         yield records
     finally:
         handlers.update(before)
+        Interpreter.item = item  # type: ignore[method-assign]

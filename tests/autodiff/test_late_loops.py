@@ -188,9 +188,19 @@ def _begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_recording.LoopInBlocks, "_postpone", moved)
 
 
-@pytest.mark.parametrize(
-    "mistake", [_runs_again_what_is_stored, _records_over_frames, _begins_later]
+def _reserves_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_recording.LoopInBlocks, "furthest_end", lambda _, start, *__: start)
+
+
+MISTAKES = (
+    _runs_again_what_is_stored,
+    _records_over_frames,
+    _begins_later,
+    _reserves_too_little,
 )
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_mistakes_are_noticed(
     mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

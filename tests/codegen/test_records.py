@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from octants.codegen.llvm import cpu
-from octants.codegen.recording_facts import known_positions
+from octants.codegen.recording_facts import known_positions, pushes_in_reserve
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
 from octants.ir.parser import parse
 from octants.runtime.cpu import CpuDevice
-from octants.target import NEVER
+from octants.target import ALWAYS, NEVER
 from octants.types import scalars
 from octants.types.scalars import f16, f32, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_
@@ -262,3 +262,40 @@ def test_booleans_share_bytes(simd: str) -> None:
     data: dict[Any, Any] = {"x": numbers, "out": np.zeros_like(numbers)}
     Compiled(Module("bits", [x, out], tasks=[task]), simd=simd).run(data)
     assert np.array_equal(data["out"], 2 * (4 * numbers + 6))
+
+
+def test_pushes_in_what_is_reserved_check_nothing() -> None:
+    text = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+record #r: f32
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i64 = constant<0>()
+  %4: f32 = load<@x, primal>(%2)
+  %5: i64 = cast(%2)
+  record_push<#r>(%3, %5, %4)
+  %6: i64 = record_end<#r>(%3, %5)
+  record_reserve<#r>(%6)
+  for(%3, %5) { (%7: i64):
+    record_push<#r>(%3, %7, %4)
+    yield()
+  }
+  %8: f32 = record_pop<#r>(%3, %5)
+  store<@x, primal>(%8, %2)
+  yield()
+}
+"""
+    module = parse(text)
+    first, second = (op for op in module.walk() if isinstance(op, ops.RecordPush))
+    assert pushes_in_reserve(module.tasks[0].body) == {second}
+    for simd in (NEVER, ALWAYS):
+        written = cpu.llvm_text(module, cpu.host_target(), simd=simd)
+        functions = written.count("define internal void @octants_k_0_task_0")
+        calls = written.count("call i1 @octants.grow(")
+        assert calls == 2 * functions  # of the first push, and to reserve
+    module.tasks[0].body.ops.remove(first)
+    assert cpu.llvm_text(module, cpu.host_target()).count("call i1 @octants.grow(") == 1

@@ -183,7 +183,7 @@ def reserve(f: FunctionEmitter, loop: ops.For, *, runs: bool) -> None:
     ``runs`` is true where the loop has at least one iteration.
     """
     for op, from_zero, condition in counted_pushes(f, loop):
-        if not may_exceed_record_buffer(op):
+        if op in f.reserved or not may_exceed_record_buffer(op):
             continue
         stride = f.record_buffer.stride(op.record)
         bound = _bound(f, loop, stride, from_zero=from_zero, runs=runs)

@@ -67,6 +67,28 @@ def reserved_pushes(body: Block) -> set[Operation]:
     return found
 
 
+def pushes_in_reserve(body: Block) -> set[Operation]:
+    """Return the pushes to records for which the first sweep has reserved space.
+
+    They are behind the last reservation. Before it, the first sweep may store a record.
+    """
+    found: set[Operation] = set()
+    reserved: set[Record] = set()
+    for op in body.ops:
+        inside = [op, *(each for region in op.regions for each in region.walk())]
+        records = {each.record for each in inside if isinstance(each, ops.RecordReserve)}
+        if records:
+            reserved |= records
+            found.clear()
+        elif reserved:
+            found.update(
+                each
+                for each in inside
+                if isinstance(each, ops.RecordPush) and each.record in reserved
+            )
+    return found
+
+
 def known_positions(module: Module) -> dict[ops.RecordPush, Value]:
     """The positions of pushes whose base is computed from them: ``record_end(position, -number)``.
 

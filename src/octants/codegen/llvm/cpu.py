@@ -34,7 +34,7 @@ from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.types_and_literals import identifier
 from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer
-from octants.codegen.recording_facts import recorded_loops, restartable
+from octants.codegen.recording_facts import pushes_in_reserve, recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task
@@ -235,6 +235,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         return
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+    f.reserved = pushes_in_reserve(task.body)
     f.start("start")
     privatised_sums.begin(f, kernel.sums[position])
     local_arrays.begin(f, task)
@@ -264,7 +265,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
-        f.restartable = restartable(task.body)
+        f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])

@@ -112,7 +112,11 @@ def reserve(f: LaneText, loop: ops.For) -> None:
     """Reserve space for all pushes of a loop, as `codegen.record_buffer_access.reserve` does."""
     for op, from_zero, condition in counted_pushes(f, loop):
         stride = _stride(f, op.record)
-        if stride == 0 or (condition is not None and f.is_vector(f.use(condition))):
+        if (
+            stride == 0
+            or op in f.reserved
+            or (condition is not None and f.is_vector(f.use(condition)))
+        ):
             continue
         bound = f.wide(loop.upper)
         if from_zero:
