@@ -165,14 +165,11 @@ class Code(ABC):
         test: Callable[[], Operand],
         body: Callable[[], object],
         is_left: Callable[[], Operand] | None = None,
-        *,
-        repeatable: bool = False,
     ) -> None:
         """Write a loop that runs while ``test``, computed before each iteration, is true.
 
         ``is_left`` computes the exit test again behind the loop, in a form that the driver cannot
-        merge with ``test``. A ``repeatable`` test is short, and may be written twice: before the
-        loop, and at the end of an iteration.
+        merge with ``test``.
         """
 
     @abstractmethod

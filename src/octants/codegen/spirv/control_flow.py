@@ -6,7 +6,6 @@ that has left the function takes no more words until the next label.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
@@ -155,19 +154,15 @@ class ControlFlowCode(ThreadCode):
         test: Callable[[], int],
         body: Callable[[], object],
         is_left: Callable[[], int] | None = None,
-        *,
-        repeatable: bool = False,
     ) -> None:
         if not self._is_open:
             return
-        tests_last = repeatable and self.masks
         if not self.assembly.features.has("cuts"):
-            control = _NO_CONTROL if is_left else _DO_NOT_UNROLL
-            self._loop(test, body, control, tests_last=tests_last)
+            self._loop(test, body, _NO_CONTROL if is_left else _DO_NOT_UNROLL)
         elif is_left is None:
-            self._watched_loop(test, body, tests_last=tests_last)
+            self._watched_loop(test, body)
         else:
-            self._loop(test, body, tests_last=tests_last)
+            self._loop(test, body)
             self._note_cut(is_left())
 
     def _loop(
@@ -176,37 +171,20 @@ class ControlFlowCode(ThreadCode):
         body: Callable[[], object],
         control: int = _NO_CONTROL,
         seen: int | None = None,
-        *,
-        tests_last: bool = False,
     ) -> None:
-        """Write a loop; ``seen`` is a variable whose lowest bit is its condition.
-
-        Where the machine predicates, an iteration whose test fails at its start takes as long as
-        any other. So with ``tests_last`` the test of the next iteration comes last. The test at the
-        start must stay, or Mesa's driver (22.3) uses what lanes compute after they have left: it
-        keeps only those values of a lane that come from several ways out.
-        """
+        """Write a loop; ``seen`` is a variable whose lowest bit is its condition."""
         header, first, inside, latch, merge = (self.assembly.fresh() for _ in range(5))
-        goes_on = test
-        if tests_last:
-            variable = self.variable(u1)
-            self.write(variable, self.apply("and", u1, test(), self._unknown_truth()))
-            goes_on = functools.partial(self.read, variable)
         self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
         self._label(header)
         self.emit(Op.LOOP_MERGE, merge, latch, control)
         self._jump(Op.BRANCH, first)
         self._label(first)
-        self._jump(Op.BRANCH_CONDITIONAL, goes_on(), inside, merge)
+        self._jump(Op.BRANCH_CONDITIONAL, test(), inside, merge)
         self._label(inside)
         self._loops += 1
         with self.nesting.inside():
             body()
-            if tests_last and self._is_open:
-                found = test()
-                self.write(variable, found)
-                self._jump(Op.BRANCH_CONDITIONAL, found, latch, merge)
         self._loops -= 1
         self._jump(Op.BRANCH, latch)
         self._label(latch)
@@ -214,9 +192,7 @@ class ControlFlowCode(ThreadCode):
         self._label(merge)
         self._exits.pop()
 
-    def _watched_loop(
-        self, test: Callable[[], int], body: Callable[[], object], *, tests_last: bool
-    ) -> None:
+    def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
         """Write a loop, and record whether it ended although its condition holds.
 
         A number has the condition as its lowest bit and the iteration above it: the driver knows
@@ -234,19 +210,9 @@ class ControlFlowCode(ThreadCode):
             self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
             return goes_on
 
-        self._loop(watched, body, seen=seen, tests_last=tests_last)
+        self._loop(watched, body, seen=seen)
         bit = self.apply("and", u32, self.read(seen), one)
         self._note_cut(self.compare("eq", u32, bit, one))
-
-    def _unknown_truth(self) -> int:
-        """Return a truth value that is true, which the driver cannot derive."""
-
-        def make() -> int:
-            never = self.constant((1 << 64) - 1, u64)
-            truth: int = self.compare("ne", u64, self.parameters(), never)
-            return truth
-
-        return self.hoisted("truth", make)
 
     def _note_cut(self, is_cut: int) -> None:
         noted = self._cuts()

@@ -16,9 +16,6 @@ from octants.types.scalars import DType
 Inside = Callable[[Block], list[Operand]]
 Condition = Callable[[Operation, Callable[[], Operand]], Operand]
 
-_SHORT_TEST = 16
-"""The most operations of a condition that may be written twice."""
-
 
 def write_for(
     body: StructuredFunction,
@@ -48,8 +45,7 @@ def write_for(
         return is_less(code, dtype, code.read(counter), upper)
 
     is_plain = condition == body.condition and not body.may_end_in(op)
-    made = is_left if is_plain else None
-    code.loop(lambda: condition(op, test), iterate, made, repeatable=is_plain)
+    code.loop(lambda: condition(op, test), iterate, is_left if is_plain else None)
     bind_all(body, op.results, carried)
 
 
@@ -73,9 +69,7 @@ def write_while(
         bind_all(body, op.body.args, carried)
         write_all(body, carried, inside(op.body))
 
-    is_plain = condition == body.condition and not body.may_end_in(op)
-    is_short = sum(1 for _ in op.condition.walk()) <= _SHORT_TEST
-    body.code.loop(lambda: condition(op, test), iterate, repeatable=is_plain and is_short)
+    body.code.loop(lambda: condition(op, test), iterate)
     bind_all(body, op.results, carried)
 
 

@@ -214,7 +214,6 @@ def _loop_until(
         lambda: code.compare("lt", i64, code.read(item), upper),
         iterate,
         lambda: is_less(code, i64, code.read(item), upper),
-        repeatable=True,
     )
 
 
