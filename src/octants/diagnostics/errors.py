@@ -725,6 +725,18 @@ class LossyAssignment(UserError):
     )
 
 
+class HiddenArray(UserError):
+    """A warning: an assignment to the name of an array makes a variable that nothing reads."""
+
+    name: str
+    way_out: str
+    code = "OCT164"
+    exception = OctantsTypeError
+    title = "`{name}` is the name of an array, which this assignment does not change"
+    label = "makes a local variable, which nothing reads"
+    remedy = "{way_out}"
+
+
 class EndlessLoop(UserError):
     """A ``while`` whose condition is always true, and that nothing leaves."""
 

@@ -29,10 +29,17 @@ def operand(context: Context, x: Any) -> Any:
     if not isinstance(x, (Value, MatrixValue)):
         given, x = x, context.value(x)
         if not isinstance(x, (Value, MatrixValue)):
-            is_array = isinstance(given, ArrayReference)
-            way_out = "loop over its elements: `for i in a: ... a[i] ...`" if is_array else ""
-            context.fail(NotAValue(describe(given), way_out))
+            context.fail(NotAValue(describe(given), _element_of(given)))
     return x
+
+
+def _element_of(given: Any) -> str:
+    """How to get at the elements of an array; "" for what is none."""
+    if not isinstance(given, ArrayReference):
+        return ""
+    if not given.array.rank:
+        return f"use its element: `{given.array.name}[None]`"
+    return "loop over its elements: `for i in a: ... a[i] ...`"
 
 
 def dtype_of(x: RunTime) -> DType:

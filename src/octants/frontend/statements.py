@@ -16,6 +16,7 @@ from octants.frontend import (
     conditions,
     control_flow_joins,
     early_exits,
+    hidden_arrays,
     loops,
     lossy_assignments,
     name_resolution,
@@ -167,6 +168,7 @@ def assign(context: Context, node: ast.Assign) -> bool:
         assignments.refuse_none(context, node.value)
     for target in node.targets:
         if not tiles.assign(context, target, value):
+            hidden_arrays.check(context, target, value)
             assignments.assign(context, target, value)
     return True
 
