@@ -720,3 +720,63 @@ def test_arguments_have_the_names_of_quadrants() -> None:
     assert (total[None], x[1, 0]) == (3, 5)
     assert qd.Vector.field(2, qd.f32, 3, None, "named", None, True).grad.shape == (3,)
     assert qd.Matrix(arr=[[1, 2]], dt=qd.f32).shape == (1, 2)
+
+
+@qd.data_oriented
+class _Spring:
+    stiffness = 2.0
+
+    def __init__(self) -> None:
+        self.x = qd.field(qd.f32, shape=2)
+
+    @qd.func
+    def force(self, i: Any) -> Any:
+        return -self.stiffness * self.x[i]
+
+    @property
+    def rest(self) -> float:
+        return 1.0
+
+    @qd.kernel
+    def run(self) -> qd.f32:
+        return self.force(1)
+
+
+@qd.data_oriented
+class _DampedSpring(_Spring):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drag = 0.5
+
+    @qd.func
+    def force(self, i: Any) -> Any:
+        return super().force(i) - self.drag + super().rest
+
+
+class _TwiceDamped(_DampedSpring):
+    @qd.func
+    def force(self, i: Any) -> Any:
+        return super().force(i) * 10
+
+
+@qd.func
+def _without_a_class(x: Any) -> Any:
+    return super().force(x)
+
+
+def test_super_in_a_method() -> None:
+    for made, wanted in ((_Spring(), -6.0), (_DampedSpring(), -5.5), (_TwiceDamped(), -55.0)):
+        made.x[1] = 3.0
+        assert made.run() == wanted
+    assert made.drag == 0.5
+    made.drag = 1.5
+    assert made.run() == -65.0
+
+
+def test_super_without_a_class_is_an_error() -> None:
+    @qd.kernel
+    def run() -> qd.f32:
+        return _without_a_class(1)
+
+    with pytest.raises(qd.OctantsCompilationError, match="OCT122: .*__class__ cell"):
+        run()

@@ -169,6 +169,35 @@ def test_what_was_made_before_init() -> None:
         qd.create_stream()
 
 
+def test_what_was_destroyed() -> None:
+    stream, event, other = qd.create_stream(), qd.create_event(), qd.create_stream()
+    a = array(1.0)
+    stream.destroy()
+    event.destroy()
+    stream.destroy()
+    uses: list[Callable[[], Any]] = [
+        lambda: add(a, 1.0, qd_stream=stream),
+        lambda: other_event.record(stream),
+        lambda: other_event.wait(stream),
+        stream.synchronize,
+        lambda: stream.handle,
+        event.synchronize,
+        lambda: event.record(other),
+        lambda: event.wait(other),
+    ]
+    other_event = qd.create_event()
+    for use in uses:
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT439: this (stream|event) was"):
+            use()
+    assert a[0] == 1.0
+    with qd.create_stream() as left:
+        add(a, 1.0, qd_stream=left)
+    with pytest.raises(qd.OctantsRuntimeError) as caught:
+        add(a, 1.0, qd_stream=left)
+    check_golden("errors/OCT439_destroyed_stream", str(caught.value))
+    assert a[0] == 2.0
+
+
 # -- loops at the same time ------------------------------------------------------------------------
 
 

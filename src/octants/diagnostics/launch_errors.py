@@ -257,6 +257,16 @@ class EndedQueue(UserError):
     remedy = "create a new one after `qd.init()`: `qd.create_{what}()`"
 
 
+class DestroyedQueue(UserError):
+    """A stream or event that was destroyed."""
+
+    what: str
+    code = "OCT439"
+    exception = OctantsRuntimeError
+    title = "this {what} was destroyed"
+    remedy = "create a new one: `qd.create_{what}()`"
+
+
 class QuadrantsIsImported(UserError):
     """`octants.compat.install` after an import of Quadrants itself."""
 

@@ -47,6 +47,7 @@ from octants.frontend.expression_values import (
 from octants.frontend.name_resolution import BoundFunction
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import FunctionScope
+from octants.frontend.source import parameters
 from octants.lang import exported_names as library
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
@@ -89,7 +90,20 @@ def call_function(context: Context, node: ast.Call, function: Any) -> Any:
     if isinstance(function, BoundFunction) or functions.is_marked(function):
         return _call_inlined(context, node, function)
     args, named = arguments(context, node)
+    if function is super and not args:
+        args = _arguments_of_super(context)
     return call_with(context, node, function, args, named)
+
+
+def _arguments_of_super(context: Context) -> list[Any]:
+    """What ``super()`` stands for: the class that a method is written in, and its `self`."""
+    frame = context.scopes.frame
+    cell = frame.closure().get("__class__")
+    names = [parameter.arg for parameter in parameters(frame.source.tree)]
+    variable = frame.variables.get(names[0]) if names else None
+    if cell is None or variable is None:
+        return []  # which Python refuses
+    return [cell.cell_contents, variable.value]
 
 
 def call_with(

@@ -8,14 +8,20 @@ from typing import Any, final
 from octants import driver, options
 from octants.data import current_runtime
 from octants.data.element_types import check_device
-from octants.diagnostics.launch_errors import EndedQueue, EventOfOtherDevice, WrongStream
+from octants.diagnostics.launch_errors import (
+    DestroyedQueue,
+    EndedQueue,
+    EventOfOtherDevice,
+    WrongStream,
+)
 from octants.internal_members import internal
 
 
 class _Queued:
-    """An object of a device, valid until the next `init`."""
+    """An object of a device, valid until it is destroyed, or until the next `init`."""
 
     _what = ""
+    _is_destroyed = False
 
     def __init__(self, device: int | None) -> None:
         options.current()
@@ -30,9 +36,11 @@ class _Queued:
 
     @internal
     def require_alive(self) -> None:
-        """Check that it was created after the last `init`."""
+        """Check that it was created after the last `init`, and not destroyed."""
         if self._generation != current_runtime.generation():
             raise EndedQueue(self._what).at(None)
+        if self._is_destroyed:
+            raise DestroyedQueue(self._what).at(None)
 
 
 @final
@@ -90,6 +98,7 @@ class Stream(_Queued):
         """Destroy it; its work runs to completion. A stream of another library is not destroyed."""
         if self._generation == current_runtime.generation():
             self._queue.destroy()
+            self._is_destroyed = True
 
     def __enter__(self) -> Stream:
         return self
@@ -148,6 +157,7 @@ class Event(_Queued):
         """Destroy it."""
         if self._generation == current_runtime.generation():
             self._point.destroy()
+            self._is_destroyed = True
 
     def __enter__(self) -> Event:
         return self

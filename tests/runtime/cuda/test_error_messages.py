@@ -104,13 +104,6 @@ def stream_of_another_gpu() -> None:
 
 
 @case
-def destroyed_stream() -> None:
-    stream = start().create_stream()
-    stream.destroy()
-    stream.synchronize()
-
-
-@case
 def forked_process() -> None:
     device = start()
     with pytest.MonkeyPatch.context() as patch:  # a real GPU that other tests use is none of them

@@ -132,16 +132,6 @@ class OtherStream(UserError):
     remedy = "take a stream of that device: `qd.create_stream(device=...)`"
 
 
-class Closed(UserError):
-    """A stream or event that was destroyed."""
-
-    what: str
-    code = "OCT439"
-    exception = OctantsRuntimeError
-    title = "this {what} was destroyed"
-    remedy = "create a new one: `qd.create_{what}()`"
-
-
 class Forked(UserError):
     """A process that was forked from one that uses a GPU."""
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from ctypes import byref, c_float, c_void_p
 from typing import Any, final
 
+from octants.diagnostics.launch_errors import DestroyedQueue
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
-from octants.runtime.cuda.errors import Closed, OtherStream
+from octants.runtime.cuda.errors import OtherStream
 from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.transfers import PinnedStaging, Transfers
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
@@ -62,7 +63,7 @@ class Stream:
     def handle(self) -> int:
         """CUDA's handle; 0 is the default stream."""
         if self._is_destroyed:
-            raise Closed("stream").at(None)
+            raise DestroyedQueue("stream").at(None)
         return self._handle
 
     @property
@@ -130,7 +131,7 @@ class Event:
     def handle(self) -> int:
         """CUDA's handle."""
         if self._is_destroyed:
-            raise Closed("event").at(None)
+            raise DestroyedQueue("event").at(None)
         return self._handle
 
     def record(self, stream: Stream | None = None) -> None:
