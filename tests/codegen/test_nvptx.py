@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from octants.autodiff import recording_plan, records_in_registers
-from octants.codegen.llvm import nvptx
+from octants.codegen.llvm import llvmlite_driver, nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
@@ -24,7 +24,7 @@ from octants.types.scalars import f32, f64, i32
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.autodiff.test_whole_blocks import recurrence
-from tests.codegen.compiled import ndarray, parallel
+from tests.codegen.compiled import for_, ndarray, parallel
 from tests.codegen.representative import (
     module_of_atomics,
     module_of_operations,
@@ -270,3 +270,22 @@ parallel @k_0 {
     assert text.count("shfl.sync.bfly") == 5
     assert ".shared.add.f32" in text
     assert ".global.add.f32" in text  # at the end, once for each block
+
+
+def test_short_loops_of_large_kernels_are_unrolled(tmp_path: Path) -> None:
+    """Else a thread waits for the loads of each iteration, one after the other."""
+    x, y = ndarray("x", f32), ndarray("y", f32)
+
+    def body(build: Any, i: Any) -> None:
+        def add(inner: Any, j: Any, totals: Any) -> list[Any]:
+            return [inner.fma(inner.load(x, [j]), inner.load(y, [j]), totals[0])]
+
+        (total,) = for_(build, build.index(0), build.index(64), [build.constant(0.0, f32)], add)
+        for _ in range(llvmlite_driver.LARGE):
+            total = build.binary("mul", total, total)
+        build.store(y, [i], total)
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    module = Module("large", [x, y], tasks=[task])
+    text = assemble(module, 90, tmp_path)
+    assert len(re.findall(r"fma\.rn", text)) >= 4

@@ -50,7 +50,8 @@ LARGE = 1000
 """Lines of text above which few of LLVM's passes run.
 
 The others are quadratic in the size of a loop, a nest or a block, and do not make code of this size
-faster: it has been simplified before. GPUs get all passes of level 1.
+faster: it has been simplified before. GPUs get all passes of level 1, and unroll loops, since their
+threads would wait for each load of a short iteration.
 """
 _FOR_LARGE = ("always_inliner", "simplify_cfg", "instruction_combine", "simplify_cfg")
 
@@ -161,10 +162,11 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
+    unrolls = level >= 2 and not (target.arch == "cpu" and is_large(text))
     level = min(level, 1) if is_large(text) else level
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = options.loop_interleaving = level >= 2
-    options.loop_unrolling = level >= 2
+    options.loop_unrolling = unrolls
     options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block
     builder = llvm.create_pass_builder(machine, options)
     passes = _few_passes() if has_few_passes else builder.getModulePassManager()
