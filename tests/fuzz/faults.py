@@ -198,15 +198,15 @@ def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
 
 def skip_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     """What a launch overwrites is not copied before."""
-    patch.setattr(OverwriteLedger, "_save", lambda self, content, *_: None)
+    patch.setattr(OverwriteLedger, "_save", lambda *_: ())
 
 
 def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     """Contents are put back in the order in which they were saved, and not in the reverse one."""
 
-    def save(self: OverwriteLedger, content: Content, *how: Any) -> None:
-        original_save(self, content, *how)
+    def save(self: OverwriteLedger, content: Content, *how: Any) -> Any:
         saved.setdefault((id(self), content.memory.key), []).append(content)
+        return original_save(self, content, *how)
 
     def put(self: OverwriteLedger, content: Content, **how: Any) -> None:
         order = saved.get((id(self), content.memory.key), [])
