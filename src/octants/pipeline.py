@@ -48,6 +48,7 @@ from octants.passes.spill_vectors import spill_vectors
 from octants.passes.split_sums import SHARERS, split_sums
 from octants.passes.sum_in_registers import sum_in_registers
 from octants.passes.unroll_loops import unroll_loops
+from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.simplify import simplify
 from octants.target import Capabilities, Vectors
 
@@ -243,6 +244,12 @@ FINISH = (
         "spill_vectors",
         lambda module, _: spill_vectors(module),
         "last: others know vectors as values, which loops carry",
+    ),
+    Pass(
+        "unroll_shared_sums",
+        lambda module, _: unroll_shared_sums(module),
+        "when all sums are where they stay",
+        lambda machine: machine.groups_sums and not machine.deterministic,
     ),
     Pass(
         "unroll_loops",

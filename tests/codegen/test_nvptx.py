@@ -17,6 +17,7 @@ from octants.codegen.llvm import llvmlite_driver, nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
+from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
@@ -241,10 +242,7 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
         assert ".shared" not in text
 
 
-def test_warps_combine_updates_of_one_element_of_a_copy(tmp_path: Path) -> None:
-    """All threads of a warp reach one weight after the other: one thread adds for all of them."""
-    module = parse(
-        """\
+SHARED_WEIGHTS = """\
 kernel @k
 array @x: f32, 1, ndarray, () [primal]
 array @w: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
@@ -263,13 +261,29 @@ parallel @k_0 {
   yield()
 }
 """
-    )
+
+
+def test_warps_combine_updates_of_one_element_of_a_copy(tmp_path: Path) -> None:
+    """All threads of a warp reach one weight after the other: one thread adds for all of them."""
+    module = parse(SHARED_WEIGHTS)
     module.noalias = True
     text = assemble(module, 90, tmp_path)
     assert text.count("activemask.b32") == 1
     assert text.count("shfl.sync.bfly") == 5
     assert ".shared.add.f32" in text
     assert ".global.add.f32" in text  # at the end, once for each block
+
+
+def test_warps_combine_updates_of_several_elements(tmp_path: Path) -> None:
+    """Each thread adds to one element: sixteen take 8 + 4 + 2 + 1 exchanges, and one of sums."""
+    module = parse(SHARED_WEIGHTS)
+    module.noalias = True
+    unroll_shared_sums(module)
+    for capability in CAPABILITIES:
+        text = assemble(module, capability, tmp_path)
+        assert text.count("activemask.b32") == 1
+        assert text.count("shfl.sync.bfly") == 16
+        assert text.count(".shared.add.f32") == 1 + 16  # where not all threads are there: each
 
 
 def test_short_loops_of_large_kernels_are_unrolled(tmp_path: Path) -> None:

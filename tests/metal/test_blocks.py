@@ -18,7 +18,7 @@ from tests.metal.cpp import need_compiler
 from tests.metal.fake_metal import FakeMetal
 from tests.simt import test_derivatives as simt_derivatives
 from tests.simt import test_subgroups
-from tests.vulkan import compiled
+from tests.vulkan import compiled, test_sum_groups
 from tests.vulkan import test_blocks as vulkan
 
 FAKE = FakeMetal()
@@ -117,3 +117,9 @@ def test_random_programs(seed: int) -> None:
 )
 def test_derivatives(function: Any) -> None:
     vulkan.test_derivatives(function)
+
+
+@pytest.mark.parametrize("is_field", [False, True])
+@pytest.mark.parametrize("apart", test_sum_groups.APART, ids=len)
+def test_elements_that_subgroups_update_together(apart: tuple[int, ...], is_field: bool) -> None:
+    test_sum_groups.test_each_element_gets_its_own("add", apart, is_field, ragged=False)

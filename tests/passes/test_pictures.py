@@ -36,6 +36,7 @@ from octants.passes import (
     split_sums,
     sum_in_registers,
     unroll_loops,
+    unroll_shared_sums,
 )
 from octants.simplify import constant_folding_and_cse, dead_code
 
@@ -63,6 +64,7 @@ PASSES = [
     (share_reciprocals, "share_reciprocals"),
     (split_sums, "split_sums"),
     (unroll_loops, "unroll_loops"),
+    (unroll_shared_sums, "unroll_shared_sums"),
     (constant_folding_and_cse, "fold"),
     (dead_code, "prune"),
     (reverse, "reverse"),

@@ -40,6 +40,7 @@ class CudaBackend(LlvmGpuBackend):
     name, driver_name = Arch.cuda.name, "CUDA"
     has_several_devices = True
     approximates_quotients = True
+    groups_sums = True
 
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""

@@ -34,6 +34,7 @@ class LlvmGpuBackend(Backend):
 
     driver_name: str
     approximates_quotients = False
+    groups_sums = False
 
     @abstractmethod
     def library(self) -> Any:
@@ -80,6 +81,7 @@ class LlvmGpuBackend(Backend):
             approximates_quotients=self.approximates_quotients,
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
+            groups_sums=self.groups_sums,
             blocks=Blocks(),
             memory_bytes=own.total_memory,
             workers=count * _THREADS,

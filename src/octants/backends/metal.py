@@ -60,6 +60,7 @@ class MetalBackend(Backend):
             contracts=True,
             fuses=True,
             fills=_THREADS,
+            groups_sums=True,
             blocks=found.blocks,
             updates_64_bits=False,
             memory_bytes=found.memory_bytes,

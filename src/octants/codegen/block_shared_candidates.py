@@ -12,6 +12,8 @@ from collections.abc import Collection
 
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums, is_dense
+from octants.analysis.reductions import find_shared
+from octants.analysis.sum_groups import find_groups
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Operation, Space, Task
@@ -22,6 +24,8 @@ _SMALL = 1 << 13
 """
 _OF_NDARRAY = 1 << 14
 """The bytes of the copy of an array whose shape the launch determines."""
+_GROUP = 32
+"""The most updates that subgroups make together."""
 _FEW = 4
 """The most updates of such an array: each is written twice."""
 
@@ -76,7 +80,9 @@ def find_copies(
         size, count = target[0].dtype.size, _count(target)
         updates = [op for op in accesses if op.ref == target]
         nbytes = count * size or _OF_NDARRAY
-        is_known = count > 0 or (target[0].space is Space.NDARRAY and len(updates) <= _FEW)
+        is_known = count > 0 or (
+            target[0].space is Space.NDARRAY and _site_count(task, updates, noalias) <= _FEW
+        )
         if target not in small and is_known and nbytes <= left:
             repaid = not repeated.isdisjoint(updates)
             found.append(BlockCopy(target, nbytes // size, fits=count > 0, is_repaid=repaid))
@@ -85,6 +91,14 @@ def find_copies(
         return found
     affine = AffineExpressions(task)
     return [copy for copy in found if _is_last(copy.target, accesses, affine)]
+
+
+def _site_count(task: Task, updates: list[ops.Access], noalias: bool) -> int:
+    """Return how many updates are written: one for each group of those made together."""
+    if len(updates) <= _FEW:
+        return len(updates)
+    groups = find_groups(task, find_shared(task.body).intersection(updates), noalias, _GROUP)
+    return len(updates) - sum(len(group.updates) - 1 for group in groups)
 
 
 def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpressions) -> bool:

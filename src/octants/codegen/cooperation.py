@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from octants.analysis.affine_arithmetic import wrapped
 from octants.analysis.reductions import Reduction
+from octants.analysis.sum_groups import SumGroup
+from octants.analysis.sum_groups import find_groups as find_sum_groups
 from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.function_emitter import Lanes, ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, register
@@ -18,7 +21,7 @@ from octants.codegen.memory import address_of
 from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.ir import ops
 from octants.ir.cooperative_tasks import sizes
-from octants.ir.core import Operation, Task
+from octants.ir.core import Operation, Space, Task, Value
 from octants.ir.ops.cooperation import SCANS
 from octants.types.scalars import DType, f32, i32, i64, u1, u32, u64
 
@@ -170,10 +173,13 @@ def exchanged(
 # -- sums of a subgroup -------------------------------------------------------------------------
 
 
-def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand) -> Operand:
-    """Combine the values of a subgroup whose threads are all here."""
+def summed(f: ThreadFunction, fn: str, dtype: DType, value: Operand, least: int = 1) -> Operand:
+    """Combine the values of a subgroup whose threads are all here.
+
+    Lanes whose numbers are equal modulo ``least``, a power of two, combine theirs.
+    """
     code, distance = f.code, f.code.subgroup // 2
-    while distance:
+    while distance >= least:
         take = partial(code.read_across, distance=distance)
         value = arithmetic.combine(f, fn, dtype, value, exchanged(code, dtype, value, take))
         distance //= 2
@@ -196,6 +202,107 @@ def update_together(
         code.branch(code.is_first_lane(), lambda: write(total))
 
     code.branch(code.all_at(address), together, lambda: write(value))
+
+
+def find_groups(f: ThreadFunction, task: Task, updates: set[Operation]) -> None:
+    """Find the updates that subgroups make together; `update_group` writes them."""
+    updates = {op for op in updates - f.collected.keys() if _is_grouped(op)}
+    for group in find_sum_groups(task, updates, f.kernel.module.noalias, f.code.subgroup):
+        f.update_groups.update(dict.fromkeys(group.updates))
+        f.update_groups[group.updates[-1]] = group
+
+
+def _is_grouped(op: Operation) -> bool:
+    return isinstance(op, ops.Atomic) and op.array.space is not Space.SHARED
+
+
+def update_group(
+    f: ThreadFunction, group: SumGroup, update: Callable[[list[Value], Operand], None]
+) -> None:
+    """Combine the updates of a group if all threads of the subgroup are here, at one element.
+
+    ``update`` writes the update of an element, by its indices, by a value.
+    """
+    code, first = f.code, group.updates[0]
+    address = address_of(f, first.array, first.companion, first.indices)
+
+    def together() -> None:
+        values = [f.use(op.value) for op in group.updates]
+        total = _summed_by_lane(f, first.fn, first.array.dtype, values)
+        count = 1 << (len(values) - 1).bit_length()
+        member = code.apply("and", u32, code.lane(), code.constant(count - 1, u32))
+        indices = [
+            _index_of_lane(f, index, [own[axis] for own in group.distances], member)
+            for axis, index in enumerate(first.indices)
+        ]
+        is_own = code.compare("lt", u32, code.lane(), code.constant(len(values), u32))
+        code.branch(is_own, lambda: update(indices, total))
+
+    def alone() -> None:
+        for op in group.updates:
+            update(op.indices, f.use(op.value))
+
+    code.branch(code.all_at(address), together, alone)
+
+
+def _index_of_lane(f: ThreadFunction, index: Value, distances: list[int], member: Operand) -> Value:
+    """Return an index of the element that a lane updates, by the number of the lane's update."""
+    code, dtype = f.code, index.type
+    step, count = distances[1], len(distances)
+    if distances == [0] * count:
+        return index
+    if all(own == wrapped(number * step, dtype.bits) for number, own in enumerate(distances)):
+        number = code.convert(member, u32, dtype)
+        distance = code.apply("mul", dtype, number, code.constant(step, dtype))
+    else:
+        distance = _chosen(code, dtype, distances, member)
+    result = Value(dtype)
+    f.bind(result, code.apply("add", dtype, f.use(index), distance))
+    return result
+
+
+def _chosen(code: ThreadCode, dtype: DType, numbers: list[int], which: Operand) -> Operand:
+    """Return the number of a position."""
+    chosen = code.constant(numbers[0], dtype)
+    for position, number in enumerate(numbers[1:], 1):
+        is_here = code.compare("eq", u32, which, code.constant(position, u32))
+        chosen = code.choose(is_here, dtype, code.constant(number, dtype), chosen)
+    return chosen
+
+
+def _summed_by_lane(f: ThreadFunction, fn: str, dtype: DType, values: list[Operand]) -> Operand:
+    """Combine several values of a subgroup whose threads are all here.
+
+    A lane gets the total of the value whose number is that of the lane, modulo the next power of
+    two of how many values there are. Lanes form pairs: each keeps one of two values, and sends the
+    other one. A value that is left over is combined by both.
+    """
+    code, lane, distance = f.code, f.code.lane(), 1
+    while len(values) > 1:
+        bit = code.apply("and", u32, lane, code.constant(distance, u32))
+        is_upper = code.compare("ne", u32, bit, code.constant(0, u32))
+        pairs = [values[number : number + 2] for number in range(0, len(values), 2)]
+        values = [_of_pair(f, fn, dtype, pair, is_upper, distance) for pair in pairs]
+        distance *= 2
+    return summed(f, fn, dtype, values[0], distance)
+
+
+def _of_pair(
+    f: ThreadFunction,
+    fn: str,
+    dtype: DType,
+    pair: list[Operand],
+    is_upper: Operand,
+    distance: int,
+) -> Operand:
+    """Combine the first values of two lanes in the lower one, and the second ones in the upper."""
+    code, kept, sent = f.code, pair[0], pair[-1]
+    if len(pair) > 1:
+        first, second = pair
+        kept = code.choose(is_upper, register(dtype), second, first)
+        sent = code.choose(is_upper, register(dtype), first, second)
+    take = partial(code.read_across, distance=distance)
+    return arithmetic.combine(f, fn, dtype, kept, exchanged(code, dtype, sent, take))
 
 
 def deliver(f: ThreadFunction, reduction: Reduction) -> None:

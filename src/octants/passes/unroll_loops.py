@@ -82,8 +82,9 @@ from octants.ir.core import Block, Module, Operation, Task, Value, replace_opera
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.ir_number import Number
 from octants.mathlib.sine_series import Series, polynomial
+from octants.passes.unrolled_iterations import copy_folded, write_chunks, write_iterations
 from octants.simplify import simplify
-from octants.types.scalars import f32, i32, i64
+from octants.types.scalars import f32
 
 _ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
 
@@ -174,26 +175,13 @@ class _Unroller:
             return
         length = chunk_length(op)
         if speculates and (trips is None or trips >= length):
-            op.lower, op.inits = self._in_chunks(op, length)
+
+            def chunk(first: Value, inits: list[Value]) -> list[Value]:
+                return self._speculated(op, first, inits, length)
+
+            op.lower, op.inits = write_chunks(self._builder, op, length, chunk)
             self._has_changed = True
         self._builder.append(op)
-
-    def _in_chunks(self, op: ops.For, length: int) -> tuple[Value, list[Value]]:
-        """Run whole chunks of a loop; gives the next counter and the carried values."""
-        builder, dtype = self._builder, op.lower.type
-        shift, factor = length.bit_length() - 1, builder.constant(length, dtype)
-        trips = builder.binary("sub", builder.binary("max", op.lower, op.upper), op.lower)
-        chunks = builder.binary("ushr", trips, builder.constant(shift, dtype))  # as if unsigned
-
-        def first(chunk: Value) -> Value:
-            return builder.binary("add", op.lower, builder.binary("mul", chunk, factor))
-
-        body = Block([Value(dtype), *(Value(value.type) for value in op.inits)])
-        with builder.into(body):
-            number, *carried = body.args
-            builder.yield_(self._speculated(op, first(number), carried, length))
-        carried = builder.for_(builder.constant(0, dtype), chunks, op.inits, body).results
-        return first(chunks), carried
 
     # -- iterations --------------------------------------------------------------------------------
 
@@ -206,32 +194,17 @@ class _Unroller:
         estimates: _Estimates | None = None,
     ) -> list[Value]:
         """Write iterations of a loop, with estimates or the functions themselves."""
-        builder, carried = self._builder, list(inits)
-        for number in range(trips):
-            counter = builder.binary("add", first, builder.constant(number, first.type))
-            values = dict(zip(op.body.args, [counter, *carried], strict=True))
-            for each in op.body.ops[:-1]:
-                if estimates is None or not slow_path_of(each):
-                    self._copy(each, values)
-                else:
-                    assert isinstance(each, ops.Unary)
-                    x = values.get(each.x, each.x)
-                    values[each.result] = estimates.write(builder, each, x, number)
-            carried = [values.get(value, value) for value in op.body.yielded]
-        return carried
+        builder = self._builder
 
-    def _copy(self, op: Operation, values: dict[Value, Value]) -> None:
-        """Write a copy of an operation, with folded indices."""
-        builder, operands = self._builder, [values.get(value, value) for value in op.operands]
-        builder.location = op.location
-        if isinstance(op, ops.Binary) and op.result.type in (i32, i64):
-            values[op.result] = builder.binary(op.fn, *operands)
-        elif isinstance(op, ops.Cast):
-            values[op.result] = builder.cast(operands[0], op.result.type)
-        else:
-            new_op = builder.append(copy_operation(op, values))
-            if isinstance(new_op, ops.Constant):
-                builder.note_constant(new_op)
+        def copy(each: Operation, values: dict[Value, Value], number: int) -> None:
+            if estimates is None or not slow_path_of(each):
+                copy_folded(builder, each, values)
+            else:
+                assert isinstance(each, ops.Unary)
+                x = values.get(each.x, each.x)
+                values[each.result] = estimates.write(builder, each, x, number)
+
+        return write_iterations(builder, op, first, inits, trips, copy)
 
     def _speculated(
         self, op: ops.For, first: Value, inits: Sequence[Value], trips: int

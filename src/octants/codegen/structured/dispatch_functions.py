@@ -238,6 +238,7 @@ def _item(
         inner.uses_copy = body.uses_copy
         if task.is_parallel and not task.options.get("fixed_order"):
             inner.shared_updates = find_shared(task.body) if code.gathers else set()
+            cooperation.find_groups(inner, task, inner.shared_updates)
         if isinstance(inner, EarlyExitFunction):
             inner.begin(task.body, code.constant(True, u1))
         if _needs_lanes(task):

@@ -85,6 +85,7 @@ class StructuredFunction:
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
         self.uses_copy: dict[ArrayRef, Operand] = {}
         self.shared_updates: set[Operation] = set()
+        self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}

@@ -11,13 +11,13 @@ from typing import Any
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.block_shared_copies import with_or_without
-from octants.codegen.cooperation import summed, update_together
+from octants.codegen.cooperation import summed, update_group, update_together
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
-from octants.codegen.memory import Offset, add_indices
+from octants.codegen.memory import Offset, add_indices, address_of
 from octants.codegen.numbers_as_bits import word_of
 from octants.codegen.structured.function_emitter import StructuredFunction, register
 from octants.ir import ops
-from octants.ir.core import Space
+from octants.ir.core import Space, Value
 from octants.types.scalars import i64, u1, u32
 
 _BYTES = 1 << 14  # of a block's shared memory, for reductions
@@ -28,38 +28,38 @@ def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
     """Write an update: of a reduction's variable, with other threads, or alone."""
 
     def update() -> None:
-        if op.ref in body.shared_arrays:
-            _update_copy(body, op)
-        elif op in body.shared_updates and op.array.space is not Space.SHARED:
-            update_together(body, op)
+        if op in body.shared_updates and op.array.space is not Space.SHARED:
+            update_together(body, op, partial(_update, body, op, op.indices))
+        elif op.ref in body.shared_arrays:
+            _update(body, op, op.indices, body.use(op.value))
         else:
             atomics.atomic(body, op)
 
-    if op in body.collected:
+    def update_element(indices: list[Value], value: Operand) -> None:
+        with_or_without(body, op.ref, lambda: _update(body, op, indices, value))
+
+    if op in body.update_groups:
+        if group := body.update_groups[op]:
+            update_group(body, group, update_element)
+    elif op in body.collected:
         per_thread_reductions.collect_one(body, op)
     else:
         with_or_without(body, op.ref, update)
 
 
-def _update_copy(body: StructuredFunction, op: ops.Atomic) -> None:
-    """Update a block-shared copy, by one thread where a subgroup updates one element.
-
-    The value before is not used.
-    """
+def _update(body: StructuredFunction, op: ops.Atomic, indices: list[Value], value: Operand) -> None:
+    """Update an element of the block's copy of an array, or of the array."""
     code, dtype = body.code, op.array.dtype
+    if op.ref not in body.shared_arrays:
+        address = address_of(body, op.array, op.companion, indices)
+        atomics.update(body, op.fn, dtype, address, value)
+        return
     offset = Offset(body)
-    add_indices(body, offset, *op.ref, op.indices)
+    add_indices(body, offset, *op.ref, indices)
     nbytes = code.convert(offset.number(), i64, u32)  # a copy is short
     number = code.apply("ushr", u32, nbytes, code.constant(dtype.size.bit_length() - 1, u32))
     element = UnaddressedElement(body.shared_arrays[op.ref], number)
-
-    def write(value: Operand) -> None:
-        atomics.update(body, op.fn, dtype, element, value)
-
-    if op in body.shared_updates and op.array.space is not Space.SHARED:
-        update_together(body, op, write)
-    else:
-        write(body.use(op.value))
+    atomics.update(body, op.fn, dtype, element, value)
 
 
 def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> None:

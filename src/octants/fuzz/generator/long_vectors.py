@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from octants.fuzz.generator import vectors
+from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, index
 from octants.fuzz.generator.context import Context, Productions, Variable
 
@@ -213,7 +213,25 @@ def _step(c: Context, variable: Variable, name: str, _: str) -> None:
 
 def _sum(c: Context, variable: Variable, name: str, total: str) -> None:
     read = variable.name + _subscript(c, variable, name)
-    c.emit(f"{total} = 0.8 * {total} + {_SUMMED} * {read} * {fitting(c, 1.0, 1).text}")
+    factor = _weight(c, name, variable.shape[0] + 2) or fitting(c, 1.0, 1).text
+    c.emit(f"{total} = 0.8 * {total} + {_SUMMED} * {read} * {factor}")
+
+
+def _weight(c: Context, counter: str, trips: int, row: str = "0") -> str | None:
+    """An element of an array that work items in step share: of a counter, for so many trips."""
+    options = [
+        array
+        for array, role in array_elements.readable(c, "f", 0)
+        if role.kind == "read" and array.shape
+    ]
+    if not options or c.chance(0.4):
+        return None
+    array = c.pick(options)
+    c.note("weights that work items share")
+    first, *others = array.shape
+    places = [counter if first >= trips else f"({row} + {counter}) % {first}"]
+    places += [f"{row} % {extent}" for extent in others]
+    return f"qd.sin({array.at(', '.join(places))})"
 
 
 def _conditional_step(c: Context, variable: Variable, name: str, total: str) -> None:
@@ -234,10 +252,11 @@ def _product(c: Context) -> bool | None:
     c.emit(f"{result.name} = qd.Vector.zero(FP, {count})")
     c.note("matrix times long vector")
     weight = fitting(c, 0.5, 1).text
+    entry = _weight(c, column, count, row)
     with _loop(c, row, count):
         c.emit(f"{total} = 0.0")
         with _loop(c, column, count):
-            entry = f"qd.cos(0.3 * {row} + {column} + {weight})"
+            entry = entry or f"qd.cos(0.3 * {row} + {column} + {weight})"
             c.emit(f"{total} += 0.2 * {entry} * {variable.name}[{column}]")
         c.emit(f"{result.name}[{row}] = qd.tanh({total})")
     return True
@@ -256,7 +275,7 @@ def _recurrence(c: Context) -> bool | None:
     in_place = c.chance(0.3)
     target = f"{variable.name if in_place else made}[{row}]"
     c.note("recurrence in place" if in_place else "recurrence")
-    weight = fitting(c, 0.5, 1).text
+    weight, shared = fitting(c, 0.5, 1).text, _weight(c, column, count, row)
     with _loop(c, step, steps):
         if not in_place:
             c.emit(f"{made} = {c.pick([variable.name, f'qd.Vector.zero(FP, {count})'])}")
@@ -266,6 +285,7 @@ def _recurrence(c: Context) -> bool | None:
             with _loop(c, column, c.pick([count, count, 3])):
                 for k, total in enumerate(sums):
                     entry = f"qd.cos({0.3 + 0.2 * k:.1f} * {row} + {column} + {step} + {weight})"
+                    entry = shared if shared and not k else entry
                     c.emit(f"{total} += 0.2 * {entry} * {variable.name}[{column}]")
             _activation(c, target, f"{variable.name}[{row}]", sums)
         if not in_place:

@@ -87,6 +87,7 @@ PROFILES = {
         "local vectors of eight components and more, by run-time indices in loops",
         (long_vectors.PRODUCTIONS,),
         sizes=(0.35, 0.6),
+        items=(3, 4, 5, 9, 12, 33),
     ),
     "statics": Profile(
         "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)

@@ -102,6 +102,8 @@ class Hardware:
     def leaving(self, names: str) -> Hardware:
         """The same device without some features, given as names separated by commas.
 
+        Without `masks`, a CPU gets the code of GPUs, whose subgroups combine updates.
+
         Raises:
             OctantsRuntimeError: there is no feature of that name, on any device.
         """
@@ -111,6 +113,8 @@ class Hardware:
             raise WrongOption("vulkan_without", wanted, repr(names)).at(None)
         fewer = copy.copy(self)
         fewer.features = self.features - left
+        if "masks" in self.features & left:
+            fewer.features |= {"gathers"}
         return fewer
 
     @property

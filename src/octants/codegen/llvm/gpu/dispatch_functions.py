@@ -238,6 +238,8 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
     has_copies = f.gpu.has_blocks and not is_alone
     noalias, nbytes = f.kernel.module.noalias, f.gpu.shared_bytes
     copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
+    if has_copies:
+        cooperation.find_groups(f, task, f.shared_updates)
     block_shared_copies.begin(f, copies, lambda: f.apply("sub", "i64", f.upper(), f.first_item()))
 
     def begin(item: str) -> None:

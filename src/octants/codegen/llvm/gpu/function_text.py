@@ -45,6 +45,7 @@ class ThreadText(FunctionText):
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.lane_mask = "-1"  # the bits (i32) of the lanes that reach the code being written
         self.shared_updates: set[Operation] = set()  # see `analysis.reductions.find_shared`
+        self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.least_blocks = 0  # that should be resident; 0 for any number
         self.loaded: dict[Operation, str] = {}  # see `vector_loads`
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from octants.analysis.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, per_thread_reductions
 from octants.codegen.block_shared_copies import with_or_without
-from octants.codegen.cooperation import summed, update_together
+from octants.codegen.cooperation import summed, update_group, update_together
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.worker_atomics import atomic as update_alone
 from octants.codegen.memory import address_of
 from octants.ir import ops
-from octants.ir.core import Space
+from octants.ir.core import Space, Value
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
@@ -28,10 +30,23 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
         else:
             update_alone(f, op)
 
-    if op in f.collected or not f.gpu.has_blocks or op.array.space is Space.SHARED:
+    if op in f.update_groups:
+        if group := f.update_groups[op]:
+            update_group(f, group, partial(_update_element, f, op))
+    elif op in f.collected or not f.gpu.has_blocks or op.array.space is Space.SHARED:
         update_alone(f, op)
     else:
         with_or_without(f, op.ref, update)
+
+
+def _update_element(f: ThreadText, op: ops.Atomic, indices: list[Value], value: str) -> None:
+    """Update an element of the block's copy of an array, or of the array."""
+
+    def update() -> None:
+        address = address_of(f, op.array, op.companion, indices)
+        atomics.update(f, op.fn, op.array.dtype, address, value)
+
+    with_or_without(f, op.ref, update)
 
 
 def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:

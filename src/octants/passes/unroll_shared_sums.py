@@ -1,0 +1,204 @@
+"""Unrolls loops that add to an element in each iteration, the same one for all work items in step.
+
+The gradient of a matrix that all work items multiply by is such a sum: each adds to every element.
+The threads of a subgroup combine what they add to several elements at once with a fifth of the
+exchanges that they need one by one (`analysis.sum_groups`), and update those elements together.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    array @w: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = constant<2>()
+      %5: f32 = load<@x, primal>(%2)
+      for(%3, %4) { (%6: i32):
+        %7: f32 = atomic<add, @w, adjoint>(%5, %6)
+        yield()
+      }
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    array @w: f32, 1, ndarray, () [primal, adjoint]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: f32 = load<@x, primal>(%2)
+      %5: f32 = atomic<add, @w, adjoint>(%4, %3)
+      %6: i32 = constant<1>()
+      %7: f32 = atomic<add, @w, adjoint>(%4, %6)
+      yield()
+    }
+
+Longer loops run in chunks of iterations. Only loops without loops in them are unrolled, whose
+bounds are the same for work items in step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from octants.analysis.reductions import find_reductions, find_shared
+from octants.analysis.sum_groups import SumFamilies
+from octants.analysis.uniformity import Uniformity
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.core import Block, Module, Operation, Space, Task, Value, replace_operands
+from octants.passes.unrolled_iterations import copy_folded, write_chunks, write_iterations
+from octants.simplify import simplify
+
+_TOGETHER = 32
+"""The updates that are made together: as many as a subgroup has threads, on most machines."""
+_MOST_TRIPS = 16
+"""The iterations of a chunk; a loop whose trip count is a constant may have as many as above."""
+_MOST_WORK = 500
+"""The operations of a chunk."""
+
+
+@staged("unroll_shared_sums")
+def unroll_shared_sums(module: Module) -> None:
+    """Unroll such loops of all parallel tasks, in place."""
+    changes = [_Unroller(task, module.noalias).unroll() for task in module.tasks if _has_sums(task)]
+    if any(changes):
+        simplify(module)
+
+
+def _has_sums(task: Task) -> bool:
+    """Whether work items in step may add to elements in loops without loops."""
+    if not task.is_parallel or task.options.get("fixed_order"):
+        return False
+    loops = (op for op in task.body.walk() if isinstance(op, ops.For))
+    return any(isinstance(op, ops.Atomic) for loop in loops for op in loop.body.ops)
+
+
+class _Unroller:
+    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+
+    def __init__(self, task: Task, noalias: bool) -> None:
+        self._body = task.body
+        collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
+        sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
+        self._families = SumFamilies(task, sums, noalias)
+        self._facts = Uniformity(task.body)
+        self._replaced: dict[Value, Value] = {}
+        self._builder = Builder()
+        for op in task.body.walk():
+            if isinstance(op, ops.Constant):
+                self._builder.note_constant(op)
+
+    def unroll(self) -> bool:
+        """Rewrite the task; gives whether anything has changed."""
+        loops = [op for op in self._body.walk() if isinstance(op, ops.For)]
+        lengths: dict[Operation, int] = {
+            op: length for op in loops if (length := self._length(op)) > 1
+        }
+        if not lengths:
+            return False
+        self._rewrite(self._body, lengths)
+        for op in self._body.walk() if self._replaced else ():
+            replace_operands(op, self._found)
+        return True
+
+    def _found(self, value: Value) -> Value:
+        while value in self._replaced:
+            value = self._replaced[value]
+        return value
+
+    def _length(self, op: ops.For) -> int:
+        """Return the iterations of a chunk, a power of two; 0 if the loop stays."""
+        sums = self._sums_of(op)
+        inner = list(op.body.walk())
+        if not sums or self._facts.diverges(op) or any(map(_stays_single, inner)):
+            return 0
+        together = max(Counter(map(self._families.family, sums)).values())
+        work = sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in inner)
+        most = min(_TOGETHER // together, _MOST_WORK // work)
+        trips = self._trips(op)
+        if trips is None or trips > most:
+            most = min(most, _MOST_TRIPS)
+        return 1 << (most.bit_length() - 1) if most else 0
+
+    def _sums_of(self, loop: ops.For) -> list[ops.Atomic]:
+        """The updates of another element in each iteration that may be made after several."""
+        results = {value for op in loop.body.walk() for value in op.results}
+        counter, *carried = loop.body.args
+        return [
+            op
+            for op in loop.body.ops
+            if isinstance(op, ops.Atomic)
+            and op in self._families.updates
+            and self._families.advances(op, counter, results.union(carried))
+            and all(self._may_pass(op, each) for each in loop.body.ops)
+        ]
+
+    def _may_pass(self, op: ops.Atomic, other: Operation) -> bool:
+        return self._families.may_pass(self._families.family(op), other)
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _rewrite(self, block: Block, lengths: Mapping[Operation, int]) -> None:
+        operations, block.ops = block.ops, []
+        with self._builder.into(block):
+            for op in operations:
+                for region in op.regions:
+                    self._rewrite(region, lengths)
+                if op in lengths:
+                    assert isinstance(op, ops.For)
+                    self._rewrite_loop(op, lengths[op])
+                else:
+                    self._builder.append(op)
+
+    def _rewrite_loop(self, op: ops.For, length: int) -> None:
+        """Write a loop in chunks, and the iterations that are left."""
+        builder = self._builder
+        builder.location = op.location
+        trips = self._trips(op)
+        if trips is None or trips > length:
+
+            def write(first: Value, inits: list[Value]) -> list[Value]:
+                return self._iterations(op, first, inits, length)
+
+            op.lower, op.inits = write_chunks(builder, op, length, write)
+        if trips is None:
+            builder.append(op)
+            return
+        left = trips % length if trips > length else trips
+        results = self._iterations(op, op.lower, op.inits, left)
+        self._replaced.update(zip(op.results, results, strict=True))
+
+    def _iterations(
+        self, op: ops.For, first: Value, inits: Sequence[Value], trips: int
+    ) -> list[Value]:
+        def copy(each: Operation, values: dict[Value, Value], _: int) -> None:
+            copy_folded(self._builder, each, values)
+
+        return write_iterations(self._builder, op, first, inits, trips, copy)
+
+    def _trips(self, loop: ops.For) -> int | None:
+        """The trip count of a loop, if it is a constant."""
+        lower, upper = (self._builder.constant_of(each) for each in (loop.lower, loop.upper))
+        return None if lower is None or upper is None else max(0, upper - lower)
+
+
+def _is_in_memory(op: Operation) -> bool:
+    """Whether an update is of an array that all blocks share."""
+    return isinstance(op, ops.Atomic) and op.array.space is not Space.SHARED
+
+
+def _stays_single(op: Operation) -> bool:
+    """Whether an operation keeps the loop around it from being unrolled."""
+    return isinstance(op, ops.Loop) or op.is_tied or op.is_convergent or op.reports

@@ -1,0 +1,77 @@
+"""Write iterations of a loop one after the other, for passes that unroll loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cloning import emit
+from octants.ir.core import Block, Operation, Value
+from octants.types.scalars import i32, i64
+
+Copy = Callable[[Operation, dict[Value, Value], int], None]
+"""Writes a copy of an operation for the iteration of a number.
+
+The dictionary maps its operands, and gains its results.
+"""
+
+
+def copy_folded(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
+    """Write a copy of an operation, with folded indices."""
+    operands = [values.get(value, value) for value in op.operands]
+    builder.location = op.location
+    if isinstance(op, ops.Binary) and op.result.type in (i32, i64):
+        values[op.result] = builder.binary(op.fn, *operands)
+    elif isinstance(op, ops.Cast):
+        values[op.result] = builder.cast(operands[0], op.result.type)
+    else:
+        emit(builder, op, values)
+
+
+def write_iterations(
+    builder: Builder, op: ops.For, first: Value, inits: Sequence[Value], trips: int, copy: Copy
+) -> list[Value]:
+    """Write so many iterations of a loop, from a counter on; return what it carries then."""
+    carried = list(inits)
+    for number in range(trips):
+        counter = builder.binary("add", first, builder.constant(number, first.type))
+        values = dict(zip(op.body.args, [counter, *carried], strict=True))
+        for each in op.body.ops[:-1]:
+            copy(each, values, number)
+        carried = [values.get(value, value) for value in op.body.yielded]
+    return carried
+
+
+def write_chunks(
+    builder: Builder,
+    op: ops.For,
+    length: int,
+    write: Callable[[Value, list[Value]], list[Value]],
+) -> tuple[Value, list[Value]]:
+    """Write a loop over the whole chunks of a loop's iterations.
+
+    Args:
+        builder: Where it is written.
+        op: The loop.
+        length: The iterations of a chunk, a power of two.
+        write: Writes those of a chunk, from the first counter and the carried values on; returns
+            what is carried then.
+
+    Returns:
+        The counter of the first iteration that is left, and what the loop carries.
+    """
+    dtype = op.lower.type
+    shift, factor = length.bit_length() - 1, builder.constant(length, dtype)
+    trips = builder.binary("sub", builder.binary("max", op.lower, op.upper), op.lower)
+    chunks = builder.binary("ushr", trips, builder.constant(shift, dtype))  # as if unsigned
+
+    def first(chunk: Value) -> Value:
+        return builder.binary("add", op.lower, builder.binary("mul", chunk, factor))
+
+    body = Block([Value(dtype), *(Value(value.type) for value in op.inits)])
+    with builder.into(body):
+        number, *carried = body.args
+        builder.yield_(write(first(number), carried))
+    carried = builder.for_(builder.constant(0, dtype), chunks, op.inits, body).results
+    return first(chunks), carried

@@ -1,0 +1,161 @@
+"""Loops whose work items all add to one element in an iteration: what is unrolled, and how far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.interpreter import run
+from octants.ir import ops
+from octants.ir.cloning import copy_module
+from octants.ir.core import Block, Module
+from octants.ir.parser import parse
+from octants.ir.verifier import verify
+from octants.passes.unroll_shared_sums import unroll_shared_sums
+
+KERNEL = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+array @w: f32, 1, ndarray, () [primal]
+array @n: i32, 1, ndarray, () [primal]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<1>()
+  %60: i32 = load<@n, primal>(%3)
+  %61: i32 = load<@n, primal>(%4)
+  %5: {int} = {lower}
+  %6: {int} = {upper}
+  %7: f32 = load<@x, primal>(%2)
+  %8: f32 = for(%5, %6, %7) {{ (%10: {int}, %11: f32):
+    %12: f32 = cast(%10)
+    %13: f32 = binary<add>(%11, %12)
+    {update}
+    yield(%13)
+  }}
+  store<@y, primal>(%8, %2)
+  yield()
+}}
+"""
+UPDATE = "%14: f32 = atomic<add, @w, primal>(%11, %10)"
+
+
+def kernel(lower: Any, upper: Any, update: str = UPDATE, dtype: str = "i32") -> Module:
+    """Bounds are constants, or operations."""
+    bounds = (each if isinstance(each, str) else f"constant<{each}>()" for each in (lower, upper))
+    module = parse(KERNEL.format(int=dtype, lower=next(bounds), upper=next(bounds), update=update))
+    module.noalias = True
+    verify(module)
+    return module
+
+
+def unrolled(module: Module) -> Module:
+    result = copy_module(module)
+    result.noalias = True
+    unroll_shared_sums(result)
+    verify(result)
+    return result
+
+
+def updates(block: Block) -> list[int]:
+    """How many atomic updates each block of loops has, the outermost first."""
+    own = sum(isinstance(op, ops.Atomic) for op in block.ops)
+    inner = [each for op in block.ops for region in op.regions for each in updates(region)]
+    return [own, *inner]
+
+
+def results(module: Module, bounds: tuple[int, int]) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x": rng.normal(size=5).astype(np.float32),
+        "y": np.zeros(5, np.float32),
+        "w": np.zeros(100, np.float32),
+        "n": np.array(bounds, np.int32),
+    }
+    run(module, arrays)
+    return arrays["y"], arrays["w"]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "blocks"),
+    [
+        (0, 1, [1]),
+        (0, 5, [5]),
+        (3, 35, [32]),
+        (0, 48, [0, 16]),
+        (1, 36, [3, 16]),
+        (7, 7, [0]),
+        (7, 2, [0]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_constant_trip_counts(lower: int, upper: int, blocks: list[int], dtype: str) -> None:
+    module = kernel(lower, upper, dtype=dtype)
+    result = unrolled(module)
+    assert updates(result.tasks[0].body) == blocks
+    for before, after in zip(results(module, (0, 0)), results(result, (0, 0)), strict=True):
+        assert np.array_equal(before, after)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_trip_counts_of_the_launch(dtype: str) -> None:
+    module = kernel("cast(%60)", "cast(%61)", dtype=dtype)
+    result = unrolled(module)
+    assert updates(result.tasks[0].body) == [0, 16, 1]
+    for lower in (0, 3):
+        for trips in (-4, 0, 1, 15, 16, 17, 32, 63):
+            bounds = lower, lower + trips
+            for one, other in zip(results(module, bounds), results(result, bounds), strict=True):
+                assert np.array_equal(one, other)
+
+
+STAYS = {
+    "varying bounds": ("cast(%2)", "constant<16>()", UPDATE),
+    "own elements": (0, 16, "%14: f32 = atomic<add, @w, primal>(%11, %2)"),
+    "one element": (0, 16, "%14: f32 = atomic<add, @w, primal>(%11, %3)"),
+    "elements that depend on data": (
+        0,
+        16,
+        "%15: i32 = load<@n, primal>(%10)\n%14: f32 = atomic<add, @w, primal>(%11, %15)",
+    ),
+    "elements that are read": (
+        0,
+        16,
+        f"{UPDATE}\n%15: f32 = load<@w, primal>(%3)\nstore<@y, primal>(%15, %2)",
+    ),
+    "values before": (0, 16, f"{UPDATE}\nstore<@y, primal>(%14, %2)"),
+    "inner loops": (
+        0,
+        16,
+        f"{UPDATE}\nfor(%3, %4) {{ (%15: i32):\nstore<@y, primal>(%7, %2)\nyield()\n}}",
+    ),
+    "messages": (0, 16, f"{UPDATE}\nprint<('x',)>()"),
+}
+
+
+@pytest.mark.parametrize("case", STAYS)
+def test_loops_that_stay(case: str) -> None:
+    result = unrolled(kernel(*STAYS[case]))
+    loops = [op for op in result.walk() if isinstance(op, ops.For)]
+    assert loops
+    assert sum(isinstance(op, ops.Atomic) for op in result.walk()) == 1
+
+
+def test_a_chunk_makes_as_many_updates_as_fit() -> None:
+    """Four updates of one matrix in an iteration, as of its columns: eight iterations a chunk."""
+    lines = "\n".join(
+        f"%{20 + k}: i32 = constant<{k}>()\n%{30 + k}: i32 = binary<add>(%9, %{20 + k})\n"
+        f"%{40 + k}: f32 = atomic<add, @w, primal>(%11, %{30 + k})"
+        for k in range(4)
+    )
+    module = kernel(0, 20, f"%16: i32 = constant<4>()\n%9: i32 = binary<mul>(%10, %16)\n{lines}")
+    result = unrolled(module)
+    assert updates(result.tasks[0].body) == [16, 32]
+    for before, after in zip(results(module, (0, 0)), results(result, (0, 0)), strict=True):
+        assert np.array_equal(before, after)
