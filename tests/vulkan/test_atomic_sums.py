@@ -180,7 +180,7 @@ def test_threads_that_a_cpu_runs_do_not_sum_up_by_blocks() -> None:
         compile_module(checked_sum(9), a_target(8, f"{MUCH},lanes{more}"))
         for more in ("", ",masks")
     )
-    assert [each.dispatches[0].block for each in (gpu, cpu)] == [SUMMING, 64]
+    assert [each.dispatches[0].block for each in (gpu, cpu)] == [SUMMING // 4, 64]
     # one that waits for the subgroup, and one for the block
     assert [count(each.code, Op.CONTROL_BARRIER) for each in (gpu, cpu)] == [2, 1]
 

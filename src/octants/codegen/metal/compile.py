@@ -8,7 +8,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen.metal.instruction_writer import MetalCode
 from octants.codegen.metal.library_text import EntryPoint, LibraryText
 from octants.codegen.structured.artifact import make_artifact
-from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
+from octants.codegen.structured.dispatch_functions import BlockSizes, DispatchEmitter, functions
 from octants.codegen.structured.features import Features
 from octants.codegen.structured.function_emitter import KernelContext
 from octants.ir.core import Module
@@ -22,7 +22,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     """The code of a module with tasks; `OctantsRuntimeError` where Metal lacks what it needs."""
     kernel = KernelContext(module, fast_math=fast_math)
     text = LibraryText(Features(target, module.kernel or module.name), fast_math=fast_math)
-    written = functions(kernel, BLOCK, SUMMING, target.blocks, ENOUGH)
+    written = functions(kernel, BlockSizes(BLOCK, SUMMING, BLOCK), target.blocks, ENOUGH)
     dispatches = tuple(_write(text, function) for function in written)
     return make_artifact(kernel, target.triple, text.finish(), dispatches)
 

@@ -11,7 +11,7 @@ from octants.codegen.spirv.i64_functions import PairCode
 from octants.codegen.spirv.instruction_writer import SpirvCode
 from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.structured.artifact import make_artifact
-from octants.codegen.structured.dispatch_functions import DispatchEmitter, functions
+from octants.codegen.structured.dispatch_functions import BlockSizes, DispatchEmitter, functions
 from octants.codegen.structured.features import Features
 from octants.codegen.structured.function_emitter import KernelContext
 from octants.ir.core import Module
@@ -22,6 +22,11 @@ BLOCK = 64
 
 SUMMING = 1024
 """The same for tasks that reduce, except on a CPU: a block makes one update of each sum."""
+
+PLAIN = 256
+"""The same for tasks that neither reduce nor write records: a GPU starts few large blocks sooner
+than many small ones.
+"""
 
 ENOUGH = 1 << 18
 """Threads that fill any device, for tasks where more threads mean more updates."""
@@ -45,8 +50,10 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
-    summing = BLOCK if assembly.features.has("masks") else SUMMING
-    written = functions(kernel, BLOCK, summing, target.blocks, enough)
+    sizes = BlockSizes(BLOCK, SUMMING, PLAIN)
+    if assembly.features.has("masks"):
+        sizes = BlockSizes(BLOCK, BLOCK, BLOCK)
+    written = functions(kernel, sizes, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
     return make_artifact(kernel, target.triple, assembly.finish(), dispatches)
 

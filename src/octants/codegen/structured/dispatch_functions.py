@@ -51,15 +51,23 @@ class DispatchEmitter:
     has_lanes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """The threads of a block of tasks that write records, of those that reduce, and of others."""
+
+    recording: int
+    reducing: int
+    plain: int
+
+
 def functions(
-    kernel: KernelContext, block: int, summing: int, blocks: Blocks | None, most: int
+    kernel: KernelContext, threads: BlockSizes, blocks: Blocks | None, most: int
 ) -> list[DispatchEmitter]:
     """Return the functions of a kernel, in the order of their dispatches.
 
     Args:
         kernel: The kernel.
-        block: The threads of a block.
-        summing: The same for tasks that reduce.
+        threads: The threads of a block.
         blocks: The machine's limits for cooperative tasks; None if it has no such blocks.
         most: The threads that are enough for tasks that reduce; 0 for any number.
 
@@ -77,11 +85,15 @@ def functions(
         if not bounds:
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
-        nbytes = blocks.shared_bytes if blocks is not None and summing > block else 0
+        is_gpu = threads.reducing > threads.recording
+        nbytes = blocks.shared_bytes if blocks is not None and is_gpu else 0
         copies = _copies(kernel, task, nbytes) if nbytes else []
         collected = _collects(kernel, task)
         sums = bool(copies or collected)
-        usual = reductions.most_threads(collected, summing) if sums else block
+        usual = threads.recording if has_records(task) else threads.plain
+        if sums:
+            lanes = 1 if blocks is None else blocks.subgroup_size
+            usual = reductions.most_threads(collected, threads.reducing, lanes)
         items = _items(task, usual, blocks)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
@@ -92,9 +104,9 @@ def functions(
             continue
         assert blocks is not None, "the frontend refuses"
         check(task, blocks)
-        threads = -(-items // blocks.subgroup_size) * blocks.subgroup_size
-        write = partial(_write_blocks, kernel, position, threads, is_known=bool(bounds))
-        found.append(DispatchEmitter(dispatch, write, threads, _has_lanes(task)))
+        whole = -(-items // blocks.subgroup_size) * blocks.subgroup_size
+        write = partial(_write_blocks, kernel, position, whole, is_known=bool(bounds))
+        found.append(DispatchEmitter(dispatch, write, whole, _has_lanes(task)))
     return found
 
 

@@ -22,6 +22,7 @@ from octants.types.scalars import i64, u1, u32
 
 _BYTES = 1 << 14  # of a block's shared memory, for reductions
 _LEAST_THREADS = 256
+_MOST_READ = 32  # totals that a thread reads, each by code of its own
 
 
 def atomic(body: StructuredFunction, op: ops.Atomic) -> None:
@@ -80,10 +81,12 @@ def deliver(body: StructuredFunction, found: list[Reduction], threads: int) -> N
         cooperation.deliver(body, reduction)
 
 
-def most_threads(found: list[Reduction], threads: int) -> int:
-    """Return how many threads of a block can reduce together: ``threads``, or less where their
-    totals would not fit in its memory.
+def most_threads(found: list[Reduction], threads: int, subgroup: int) -> int:
+    """Return how many threads of a block reduce together: ``threads``, or less where their totals
+    would not fit in its memory, or a subgroup had to read many of them.
     """
+    if found:
+        threads = min(threads, max(_LEAST_THREADS, _MOST_READ * subgroup))
     while threads > _LEAST_THREADS and not _fit(found, threads):
         threads //= 2
     return threads

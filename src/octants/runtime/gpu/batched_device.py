@@ -94,7 +94,7 @@ class BatchedDevice(GpuDevice, SerialLaunches):
     Args:
         hardware: The device.
         shared: Its state.
-        fill: The number of blocks that occupy it.
+        threads: The number of threads that occupy it.
         record_budget: Bytes that the records of a launch should take, as far as shorter blocks of
             long loops make that possible; 0: 1/64 of the memory.
         record_buffer_limit: The most bytes of all record buffers; 0: 9/10 of the memory.
@@ -107,7 +107,7 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         self,
         hardware: Any,
         shared: Any,
-        fill: int,
+        threads: int,
         record_budget: int = 0,
         record_buffer_limit: int = 0,
     ) -> None:
@@ -124,7 +124,7 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         self.record_buffers = DeviceRecordBuffers(
             self.heap, self.transfers, record_buffer_limit or total // 10 * 9
         )
-        self.fill = fill
+        self.threads = threads
         self.pending = Pending()
         self.messages = MessageQueue(
             shared.mapped, shared.mapped_transfers, self.pending, self.wait_for_launches

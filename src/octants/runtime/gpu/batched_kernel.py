@@ -88,7 +88,7 @@ class BatchedKernel(GpuKernel):
 
     def __init__(self, machine: Any, artifact: Artifact) -> None:
         self.machine = machine
-        actions = [_action(dispatch, machine.fill) for dispatch in artifact.dispatches]
+        actions = [_action(dispatch, machine.threads) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
         self._report = machine.versions.reporter(artifact.writes, self.slots)
         self._program = machine.program(artifact)
@@ -100,7 +100,7 @@ class BatchedKernel(GpuKernel):
 
     def _record(self, action: Action) -> Recording:
         """The `Recording` of an action."""
-        machine, least = self.machine, max(1, self.machine.fill // 16)
+        machine, least = self.machine, max(1, action.fill // 16)
         budget, versions, most = machine.record_budget, machine.versions, self.most_items(action)
         return Recording(self.artifact, action.dispatch, budget, least, versions, most)
 
@@ -177,9 +177,12 @@ class BatchedKernel(GpuKernel):
             machine.queue.launched()
 
 
-def _action(dispatch: Dispatch, fill: int) -> Action:
-    """A dispatch with the block size that its code was compiled for."""
+def _action(dispatch: Dispatch, threads: int) -> Action:
+    """A dispatch with the block size that its code was compiled for, on a GPU that so many
+    ``threads`` occupy.
+    """
     action = Action(dispatch)
     action.block = block = dispatch.block or 1
+    fill = max(1, threads // block)
     action.fill = min(fill, -(-dispatch.threads // block)) if dispatch.threads else fill
     return action

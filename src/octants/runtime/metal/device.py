@@ -14,7 +14,7 @@ from octants.runtime.metal.pipelines import MetalPipelines
 from octants.runtime.metal.queue import Queue
 from octants.runtime.metal.transfers import Transfers
 
-_BLOCKS = 1024  # that fill a GPU
+_THREADS = 1 << 16  # that occupy a GPU
 
 
 def _make_shared(found: Hardware) -> SharedState:
@@ -36,7 +36,7 @@ class MetalDevice(BatchedDevice):
 
     def __init__(self, record_budget: int = 0) -> None:
         found = hardware()
-        super().__init__(found, shared_state(_known, found, _make_shared), _BLOCKS, record_budget)
+        super().__init__(found, shared_state(_known, found, _make_shared), _THREADS, record_budget)
 
     def __repr__(self) -> str:
         return f"device of Metal ({self.hardware.name})"

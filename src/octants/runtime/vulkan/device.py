@@ -22,7 +22,7 @@ from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
 from octants.runtime.vulkan.transfers import Transfers
 
 _HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
-_MANY_BLOCKS, _FEW_BLOCKS = 4096, 16  # blocks that occupy a GPU, and a CPU with a Vulkan driver
+_THREADS, _FEW_THREADS = 1 << 18, 1 << 10  # that occupy a GPU, and a CPU with a Vulkan driver
 
 
 class _Shared(SharedState):
@@ -85,8 +85,8 @@ class VulkanDevice(BatchedDevice):
     ) -> None:
         hardware = choose(number or 0, without, is_checked)
         shared = shared_state(_known, hardware, _Shared)
-        fill = _FEW_BLOCKS if hardware.is_cpu else _MANY_BLOCKS
-        super().__init__(hardware, shared, fill, record_budget, record_buffer_limit)
+        threads = _FEW_THREADS if hardware.is_cpu else _THREADS
+        super().__init__(hardware, shared, threads, record_budget, record_buffer_limit)
         self.layout = shared.layout
         self.cut: SubAllocation = shared.mapped.allocate(
             4, "loops cut short"
