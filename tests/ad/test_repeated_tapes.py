@@ -304,13 +304,24 @@ def test_the_budget_counts_followed_copies(arrays: Arrays, followed: list[str]) 
 def test_no_more_is_kept_than_the_limit(
     arrays: Arrays, followed: list[str], alone: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeated_tapes, "MOST_PREFIXES", 5)
     expected = alone(arrays, program)
-    for _ in range(4):
-        assert arrays.gradient(program)[0] == expected
     monkeypatch.setattr(repeated_tapes, "MOST_REVERSED", 0)
-    for _ in range(4):
+    for _ in range(3):
         assert arrays.gradient(program)[0] == expected
+    assert len(followed) == 26
+    monkeypatch.setattr(repeated_tapes, "MOST_PREFIXES", 13)
+
+    def longer(arrays: Arrays) -> None:
+        program(arrays)
+        program(arrays)
+
+    expected, followed[:] = alone(arrays, longer), []
+    assert arrays.gradient(longer)[0] == expected
+    assert len(followed) == 12
+    followed.clear()
+    for _ in range(2):
+        assert arrays.gradient(longer)[0] == expected
+    assert not followed
 
 
 def test_arrays_are_not_kept_alive() -> None:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from octants.ad.snapshot_report import Account
     from octants.ad.tape_entries import LaunchEntry
 
-MOST_PREFIXES = 1 << 14
-"""Of tapes that begin with the same launch; then all are forgotten."""
-MOST_REVERSED = 1 << 16
+MOST_PREFIXES = 1 << 16
+"""Of tapes that begin with the same launch; if there are more, such tapes are not remembered."""
+MOST_REVERSED = 1 << 17
 """Launches in the reversals of tapes that begin with the same launch."""
 
 
@@ -49,11 +49,12 @@ class Prefix:
 
     `longer` are those with one more launch. `copies` were made before the last launch, for each of
     its steps. `reversal` is how a tape without further launches was reversed. The root counts all
-    prefixes, and the launches in all reversals.
+    prefixes, and the launches in all reversals; it `is_full` if there were too many.
     """
 
     __slots__ = (
         "copies",
+        "is_full",
         "longer",
         "nbytes",
         "prefixes",
@@ -64,7 +65,7 @@ class Prefix:
     )
 
     def __init__(
-        self, shorter: Prefix | None = None, copies: Sequence[Sequence[Copy]] = ()
+        self, shorter: Prefix | None = None, copies: tuple[tuple[Copy, ...], ...] = ()
     ) -> None:
         self.shorter = shorter
         self.root: Prefix = self if shorter is None else shorter.root
@@ -73,17 +74,21 @@ class Prefix:
         self.nbytes = sum(copy.nbytes for each in copies for copy in each)
         self.reversal: Reversal | None = None
         self.prefixes = self.reversed = 0
+        self.is_full = False
 
-    def add(self, touched: Touched, copies: Sequence[Sequence[Copy]]) -> Prefix | None:
+    def add(self, touched: Touched, copies: tuple[tuple[Copy, ...], ...]) -> Prefix | None:
         """The prefix with one more launch, which a tape has just found out; None if it is not
         kept.
         """
         root = self.root
         if root.prefixes >= MOST_PREFIXES:
             root.longer.clear()
-            root.prefixes = root.reversed = 0
+            root.is_full = True
             return None
         root.prefixes += 1
+        if touched.copies != copies:
+            touched.copies = copies
+        copies = touched.copies  # mostly those of the launch before: one object in memory
         found = self.longer[touched] = Prefix(self, copies)
         return found
 
@@ -224,8 +229,9 @@ class Observation:
             return None
         used = [action.array for actions in self._actions for action in actions]
         numbers = {array: number for number, array in enumerate(dict.fromkeys(used))}
-        places = [self._positions[array] for array in numbers]
-        return Reversal(places, [[_renumbered(a, numbers) for a in each] for each in self._actions])
+        positions = [self._positions[array] for array in numbers]
+        actions = [tuple(_renumbered(a, numbers) for a in each) for each in self._actions]
+        return Reversal(positions, actions)
 
 
 def _renumbered(action: Action, numbers: Mapping[int, int]) -> Action:

@@ -322,6 +322,8 @@ class Tape:
         if prefix is None:
             first = self._recent[0] if self._recent else touched
             prefix = first.start = first.start or Prefix()
+            if prefix.is_full:
+                return self._launch_on_slow_path(specialisation, arguments)
         if self._recent:
             prefix = self._advance(prefix)
         known = None if prefix is None else prefix.longer.get(touched)
@@ -334,7 +336,7 @@ class Tape:
         results = self._launch_on_slow_path(specialisation, arguments, is_tracked=True)
         if prefix is not None:
             launched: Any = self._entries[number:]
-            self._prefix = known or prefix.add(touched, [entry.copies() for entry in launched])
+            self._prefix = known or prefix.add(touched, tuple(entry.copies() for entry in launched))
         self._may_follow = self._prefix is not None
         return results
 
