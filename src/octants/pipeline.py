@@ -32,6 +32,7 @@ from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_custom_derivatives import drop_custom_derivatives
 from octants.passes.expand_divisions import expand_divisions
 from octants.passes.expand_powers import expand_powers
+from octants.passes.expose_invariants import expose_invariants
 from octants.passes.fix_summation_order import fix_summation_order
 from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
@@ -108,6 +109,11 @@ LOWER = (
         "simplify",
         lambda module, _: simplify(module),
         "when all is in place: what follows costs what is left",
+    ),
+    Pass(
+        "expose_invariants",
+        lambda module, _: expose_invariants(module),
+        "before derivatives are taken: a reverse run has the same invariants, and records none",
     ),
     Pass(
         "fold_zero_products",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from octants.fuzz.generator import array_elements, integers
 from octants.fuzz.generator.bounded_expressions import fitting
-from octants.fuzz.generator.context import ArrayInfo, Context, Variable
+from octants.fuzz.generator.context import ArrayInfo, Context, Productions, Variable
 
 MAX_TRIPS = 5
 MAX_NEST = 3
@@ -69,6 +69,32 @@ def long(c: Context) -> bool | None:
             form = c.pick(["0.9 * {0} + 0.1 * qd.sin({1})", "qd.sin({0} + 0.05 * {1})"])
             other = c.pick([*(v.name for v in variables), f"(0.01 * {name})"])
             c.emit(f"{variable.name} = {form.format(variable.name, other)}")
+    return True
+
+
+def features(c: Context) -> bool | None:
+    """A sum of waves, which each iteration of the loop around it adds up again."""
+    variables = c.variables("f", (), assignable=True)
+    units, waves = c.integer(2, 4), c.integer(2, 5)
+    if not variables or c.loops or not c.affordable(units * waves):
+        return None
+    if c.depth > 3 or (c.serial and not c.run_time_loops):
+        return None
+    c.note("sum of features")
+    target = c.pick(variables).name
+    value = fitting(c, 1.0, 1).text
+    place = c.declare("s", "f", -1.0, 1.0, frozen=True)
+    c.emit(f"{place.name} = {value}")
+    total, unit, wave = (c.shared.fresh(kind) for kind in "skk")
+    fn = c.pick(["qd.sin", "qd.cos", "qd.tanh"])
+    with c.block(f"for {unit} in range({units}):", trips=units), _inside(c, True):
+        c.emit(f"{total} = {target if c.chance(0.5) else '0.1'}")
+        with c.block(f"for {wave} in range({waves}):", trips=waves), _inside(c, True):
+            c.emit(f"{total} += 0.2 * ({unit} + 1) * {fn}(0.4 * ({wave} + 1) * {place.name})")
+            if c.chance(0.3):
+                with c.block(f"if {c.truth(1)}:", trips=0.5):
+                    c.emit(f"{total} *= 0.5")
+        c.emit(f"{target} = 0.5 * {target} + 0.3 * qd.sin({total})")
     return True
 
 
@@ -245,3 +271,6 @@ def unrolled(c: Context) -> bool | None:
         _body(c)
     c.loops = loops
     return True
+
+
+FEATURES = Productions(statements=((6.0, features),))

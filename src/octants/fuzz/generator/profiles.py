@@ -15,6 +15,7 @@ from octants.fuzz.generator import (
     integer_widths,
     integer_wrapping,
     long_vectors,
+    loops,
     ndarray_views,
     quantised_fields,
     racy_loops,
@@ -88,6 +89,10 @@ PROFILES = {
         (long_vectors.PRODUCTIONS,),
         sizes=(0.35, 0.6),
         items=(3, 4, 5, 9, 12, 33),
+    ),
+    "features": Profile(
+        "short loops that compute the same functions in each iteration of the loop around them",
+        (loops.FEATURES,),
     ),
     "statics": Profile(
         "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)

@@ -1,0 +1,169 @@
+"""Unrolls short loops that compute the same in each iteration of the loop around them.
+
+Before::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = constant<2>()
+      %2: i32 = shape<@x, 0>()
+      for(%0, %2) { (%3: i32):
+        %4: f32 = load<@x, primal>(%3)
+        %5: f32 = for(%0, %1, %4) { (%6: i32, %7: f32):
+          %8: f32 = cast(%6)
+          %9: f32 = unary<exp>(%8)
+          %10: f32 = binary<mul>(%7, %9)
+          yield(%10)
+        }
+        store<@x, primal>(%5, %3)
+        yield()
+      }
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @x: f32, 1, ndarray, () [primal]
+    serial @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = shape<@x, 0>()
+      %2: f32 = constant<0.0>()
+      %3: f32 = unary<exp>(%2)
+      %4: f32 = constant<1.0>()
+      %5: f32 = unary<exp>(%4)
+      for(%0, %1) { (%6: i32):
+        %7: f32 = load<@x, primal>(%6)
+        %8: f32 = binary<mul>(%7, %3)
+        %9: f32 = binary<mul>(%8, %5)
+        store<@x, primal>(%9, %6)
+        yield()
+      }
+      yield()
+    }
+
+The functions depend on the counter of the inner loop only, so `simplify` hoists them out of the
+outer one when each iteration has its own. That is worth the longer code for functions of
+mathematics, such as the features sin(k x) of a network, which all units of a layer add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from octants.analysis.cost_model import LIBRARY, Costs
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
+from octants.ir.cloning import copy_operation
+from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value, replace_operands
+from octants.lazy_dataclass import dataclass
+from octants.simplify import simplify
+
+_MOST_TRIPS, _MOST_WORK, _MOST_VALUES = 16, 512, 64
+"""The trip counts of unrolled loops, the operations, and the values that stay in registers."""
+
+
+@staged("expose_invariants")
+def expose_invariants(module: Module) -> None:
+    """Unroll in all tasks, in place."""
+    changes = [_Unroller(task, module.noalias).unroll() for task in module.tasks]
+    if any(changes):
+        simplify(module)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """A loop around the operations that are visited: what its iterations change."""
+
+    written: frozenset[ArrayRef]
+    pins: bool
+
+    def changes(self, target: ArrayRef, noalias: bool) -> bool:
+        """Whether a load may give another value in another iteration, or must stay."""
+        return self.pins or any(may_alias(each, target, noalias) for each in self.written)
+
+
+class _Unroller:
+    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+
+    def __init__(self, task: Task, noalias: bool) -> None:
+        self._body, self._noalias = task.body, noalias
+        self._constants = {
+            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
+        }
+        self._costs = Costs(task.body)
+        self._depths: dict[Value, int] = {}  # of the loops around a definition
+        self._replaced: dict[Value, Value] = {}
+        self._has_changed = False
+
+    def unroll(self) -> bool:
+        """Rewrite the task; gives whether anything has changed."""
+        self._visit(self._body, 0, None)
+        for op in self._body.walk() if self._replaced else ():
+            replace_operands(op, self._found)
+        return self._has_changed
+
+    def _found(self, value: Value) -> Value:
+        while value in self._replaced:
+            value = self._replaced[value]
+        return value
+
+    def _visit(self, block: Block, depth: int, outer: _Outer | None) -> None:
+        """Unroll loops of a block and of those in it; ``outer`` is the loop whose body it is."""
+        self._depths.update((arg, depth) for arg in block.args)
+        written: list[Operation] = []
+        for op in block.ops:
+            self._depths.update((value, depth) for value in op.results)
+            if isinstance(op, ops.For) and outer is not None and self._exposes(op, depth, outer):
+                written += self._copies(op)
+                continue
+            inner = _outer(op) if isinstance(op, ops.Loop) else None
+            for region in op.regions:
+                self._visit(region, depth + (inner is not None), inner)
+            written.append(op)
+        block.ops[:] = written
+
+    def _exposes(self, loop: ops.For, depth: int, outer: _Outer) -> bool:
+        """Whether an iteration has costly operations that the loop around it does not change."""
+        trips = self._costs.trips(loop)
+        if trips is None or not 1 < trips <= _MOST_TRIPS:
+            return False
+        inside = [op for op in loop.body.walk() if not isinstance(op, ops.Constant)]
+        if len(inside) * trips > _MOST_WORK or any(isinstance(op, ops.Loop) for op in inside):
+            return False
+        steady, costly = {loop.body.args[0]}, 0
+        for op in loop.body.ops:
+            is_load = isinstance(op, ops.Load) and not outer.changes(op.ref, self._noalias)
+            if (op.is_scalar or is_load) and self._are_steady(op.operands, steady, depth):
+                steady.update(op.results)
+                costly += self._costs.of_operation(op) >= LIBRARY
+        return 0 < costly * trips <= _MOST_VALUES
+
+    def _are_steady(self, values: Iterable[Value], steady: set[Value], depth: int) -> bool:
+        """Whether values follow from the counter, and from what is defined outside both loops."""
+        return all(
+            value in steady or value in self._constants or self._depths.get(value, depth) < depth
+            for value in values
+        )
+
+    def _copies(self, loop: ops.For) -> list[Operation]:
+        """Return the iterations of a loop, one after the other."""
+        written: list[Operation] = []
+        counter, *_ = loop.body.args
+        carried, first = list(loop.inits), self._constants[loop.lower]
+        for number in range(self._costs.trips(loop) or 0):
+            index = ops.Constant(first + number, results=[Value(counter.type)])
+            values = dict(zip(loop.body.args, [index.result, *carried], strict=True))
+            written += [index, *(copy_operation(op, values) for op in loop.body.ops[:-1])]
+            carried = [values.get(value, value) for value in loop.body.yielded]
+        self._replaced.update(zip(loop.results, carried, strict=True))
+        self._has_changed = True
+        return written
+
+
+def _outer(loop: ops.Loop) -> _Outer:
+    inside = [op for region in loop.regions for op in region.walk()]
+    written = frozenset(op.ref for op in inside if isinstance(op, ops.Write))
+    return _Outer(written, any(op.orders_memory or isinstance(op, ops.Assert) for op in inside))
