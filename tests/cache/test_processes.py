@@ -30,7 +30,7 @@ loss = qd.field(qd.f32, shape=(), needs_grad=True)
 
 @qd.func
 def power(v):
-    r = 1.0
+    r = qd.static(float(N.bit_length() - 1))
     for _ in range(N):
         r *= v
     return r

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from octants.cache.digest import Digest, is_ours
+from octants.cache.digest import Digest, is_ours, is_plain
 from octants.types.compile_time_reads import ABSENT, Read
 
 Path = tuple[str, int, str]
@@ -25,7 +25,7 @@ def follow_reads(digest: Digest, reads: Iterable[Read]) -> list[Path] | None:
     seen: set[tuple[str, int, str]] = set()
     for read in reads:
         key = (read.kind, id(read.owner), read.name)
-        if key in seen or _is_of_octants(read, digest):
+        if key in seen or _is_of_octants(read, digest) or _is_of_plain(read):
             continue
         seen.add(key)
         number = digest.number(read.owner)
@@ -76,6 +76,11 @@ def _is_of_octants(read: Read, digest: Digest) -> bool:
     owner = read.owner
     module = getattr(owner, "__name__" if inspect.ismodule(owner) else "__module__", None)
     return read.kind != "field" and digest.number(owner) is None and is_ours(module)
+
+
+def _is_of_plain(read: Read) -> bool:
+    """Whether an attribute is one of a number or a string, whose value tells it."""
+    return read.kind == "attribute" and is_plain(read.owner)
 
 
 def value_now(kind: str, owner: Any, name: str) -> Any:

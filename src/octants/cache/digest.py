@@ -133,6 +133,11 @@ _PLAIN: dict[type, Callable[[Any], str | bytes]] = {
 """What is hashed as one word, and is no owner of anything that a kernel reads."""
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a value is hashed as one word."""
+    return type(value) in _PLAIN
+
+
 # -- objects ---------------------------------------------------------------------------------------
 
 

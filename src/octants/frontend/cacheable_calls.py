@@ -56,6 +56,8 @@ _OF_NUMPY = frozenset(
 )
 _METHODS = frozenset("count format get index items join keys lower upper values".split())
 _NUMBERS = frozenset((bool, int, float, complex, str, bytes, type(None), type(...), range, slice))
+_UNCHANGING = frozenset((bool, int, float, complex, str, bytes, range))
+"""Types whose methods depend on the object and the arguments, and change nothing."""
 _METACLASSES = ("builtins", "abc", "enum")
 _OURS = tuple(f"octants.{part}." for part in ("types", "lang", "frontend", "ir", "compat"))
 _DEEPEST = 8
@@ -125,6 +127,8 @@ def _is_arranged(value: Any) -> bool:
 def _is_known(function: Any) -> bool:
     """Whether a function is one of those whose work is known."""
     owner = getattr(function, "__self__", None)
+    if isinstance(function, types.BuiltinMethodType) and type(owner) in _UNCHANGING:
+        return True
     if isinstance(function, types.BuiltinMethodType) and isinstance(
         owner, (str, list, tuple, dict)
     ):
