@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octants.ad.lost_gradient_warnings import GradientFlow
-from octants.ad.overwrite_ledger import MemoryRows
-from octants.ad.repeated_tapes import Copy, Prefix
+from octants.ad.needed_contents import MemoryRows
+from octants.ad.repeated_tapes import Touched
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.functions_from_text import define
 from octants.launch.alias_free_launches import (
@@ -39,24 +39,6 @@ _SOURCE = """
 def known_touched({arguments}):
     return known.get(({key})){condition}
 """
-
-
-class Touched:
-    """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs.
-
-    If it `is_known`, launches with the same arguments get the same object. `start` is the prefix of
-    no launches, for tapes that begin with this launch; `copies` were made before the latest one.
-    """
-
-    __slots__ = ("copies", "every", "is_known", "needed", "start", "written")
-
-    def __init__(self, every: frozenset[int], written: MemoryRows, needed: MemoryRows) -> None:
-        self.every = every
-        self.written = written
-        self.needed = needed
-        self.is_known = False
-        self.start: Prefix | None = None
-        self.copies: tuple[tuple[Copy, ...], ...] = ()
 
 
 class FastPath:

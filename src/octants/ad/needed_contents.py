@@ -8,12 +8,15 @@ overwrites one row of it, copies one row for each step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from octants.analysis.index_ranges import ArrayRegion, contains, intersect, rows_of
+from octants.analysis.index_ranges import ArrayRegion, Rows, contains, intersect, rows_of
 from octants.diagnostics.tape_errors import UntrackedChange
 from octants.launch.taped_memory import TapedMemory
+
+MemoryRows = Mapping[Any, Rows]
+"""Rows of arrays, by the keys of the arrays."""
 
 
 class Content:

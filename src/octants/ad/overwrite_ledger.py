@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import bisect
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from octants.ad.needed_contents import Content, LiveContents
+from octants.ad.needed_contents import Content, LiveContents, MemoryRows
 from octants.ad.packed_copies import PackedCopies, PackedCopy
 from octants.ad.repeated_tapes import Observation
 from octants.ad.snapshot_report import HOST, UNTRACKED, Account
@@ -52,10 +52,6 @@ class _Missing(enum.Enum):
 MemoryRegion = tuple[TapedMemory, ArrayRegion]
 Phase = tuple[Sequence[MemoryRegion], Sequence[MemoryRegion]]
 """Regions that will be needed, and regions that will be written after that."""
-
-
-MemoryRows = Mapping[Any, Rows]
-"""Rows of arrays, by the keys of the arrays."""
 
 
 @dataclass(slots=True)

@@ -11,22 +11,34 @@ anything else, its ledger catches up with the launches so far, and is given the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from octants.ad.needed_contents import MemoryRows
 from octants.ad.packed_copies import PackedCopy
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from octants.ad.fast_recording import Touched
     from octants.ad.snapshot_report import Account
-    from octants.ad.tape_entries import LaunchEntry
 
 MOST_PREFIXES = 1 << 16
 """Of tapes that begin with the same launch; if there are more, such tapes are not remembered."""
 MOST_REVERSED = 1 << 17
 """Launches in the reversals of tapes that begin with the same launch."""
+
+
+class RecordedLaunch(Protocol):
+    """An entry of a tape for a launch."""
+
+    def memory(self, position: int) -> TapedMemory:
+        """The memory of the array at a position of the kernel's arrays."""
+
+    def written_or_read(self) -> Mapping[int, TapedMemory]:
+        """The memories of the arrays that the launch or its reverse accesses, by position."""
+
+    def reverse(self, ledger: None, /) -> None:
+        """Propagate adjoints through it, on memory as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,24 @@ class Copy:
     writer: str
     reader: str
     nbytes: int
+
+
+class Touched:
+    """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs.
+
+    If it `is_known`, launches with the same arguments get the same object. `start` is the prefix of
+    no launches, for tapes that begin with this launch; `copies` were made before the latest one.
+    """
+
+    __slots__ = ("copies", "every", "is_known", "needed", "start", "written")
+
+    def __init__(self, every: frozenset[int], written: MemoryRows, needed: MemoryRows) -> None:
+        self.every = every
+        self.written = written
+        self.needed = needed
+        self.is_known = False
+        self.start: Prefix | None = None
+        self.copies: tuple[tuple[Copy, ...], ...] = ()
 
 
 class Prefix:
@@ -152,7 +182,7 @@ class Reversal:
         self._arrays = arrays
         self._actions = actions
 
-    def run(self, entries: list[LaunchEntry], copies: Sequence[Any]) -> None:
+    def run(self, entries: list[RecordedLaunch], copies: Sequence[Any]) -> None:
         """Reverse the same launches again, and free what only one of them needs.
 
         Args:
@@ -184,7 +214,7 @@ class Reversal:
 class Observation:
     """Observes what the ledger of a tape does to memory while the tape is reversed."""
 
-    def __init__(self, entries: Sequence[LaunchEntry], copies: Sequence[Any]) -> None:
+    def __init__(self, entries: Sequence[RecordedLaunch], copies: Sequence[Any]) -> None:
         self._arrays: dict[Any, int] = {}
         self._positions: list[tuple[int, int]] = []
         for number, entry in enumerate(entries):

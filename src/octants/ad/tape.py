@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients as clear
-from octants.ad.fast_recording import FastPath, Touched, find_fast_path
+from octants.ad.fast_recording import FastPath, find_fast_path
 from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
 from octants.ad.packed_copies import PackedCopies
-from octants.ad.repeated_tapes import Observation, Prefix
+from octants.ad.repeated_tapes import Observation, Prefix, Touched
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
