@@ -40,6 +40,12 @@ def add(x: qd.Tensor, y: qd.Tensor):
 
 
 @qd.kernel
+def assign(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] = y[i]
+
+
+@qd.kernel
 def step(x: qd.Tensor, y: qd.Tensor):
     for i in range(SIZE):
         x[i] = x[i] * y[i]
@@ -274,6 +280,32 @@ def test_a_launch_fails_while_a_tape_follows(alone: Any, followed: list[str]) ->
     assert got == alone(arrays, fails)
 
 
+@on_cpu
+def test_a_launch_fails_on_the_first_tape(alone: Any, followed: list[str]) -> None:
+    """What later launches of that tape copied does not serve tapes without the failure."""
+    qd.init(arch=qd.cpu, debug=True, log_level="error", offline_cache=False)
+    arrays = Arrays(MAKERS["fields"])
+
+    def runs(arrays: Arrays) -> None:
+        turn(arrays.x, 0.9)
+        multiply(arrays.y, arrays.x)
+        assign(arrays.x, arrays.y)
+
+    def fails(arrays: Arrays) -> None:
+        turn(arrays.x, 0.9)
+        multiply(arrays.y, arrays.x)
+        with pytest.raises(AssertionError, match="too large"):
+            at_most(arrays.x, 0.0)
+        assign(arrays.x, arrays.y)
+
+    expected = alone(arrays, runs)
+    for body in (fails, fails, runs, runs):
+        got = arrays.gradient(body)[0]
+        followed.clear() if body is fails else None
+    assert got == expected
+    assert followed
+
+
 def test_returned_values(arrays: Arrays, followed: list[str]) -> None:
     found = []
     for _ in range(3):
@@ -349,8 +381,10 @@ def test_random_tapes_with_a_common_beginning(seed: int, arrays: Arrays, alone: 
         lambda a: move(a.y, 2),
         lambda a: a.y.__setitem__(1, 0.6),
         lambda a: multiply(a.x, a.x),
+        lambda a: assign(a.x, a.y),
+        lambda a: assign(a.y, a.x),
     ]
-    weights = [3, 3, 3, 3, 2, 2, 3, 3, 1, 1]
+    weights = [3, 3, 3, 3, 2, 2, 3, 3, 1, 1, 2, 2]
     start = generator.choices(launches, weights, k=5)
     for _ in range(4):
         length = generator.randrange(6)

@@ -331,7 +331,7 @@ class Tape:
         if known is not None and may_follow and ledger.has_budget_for(known.nbytes):
             self._follows = True
             return self._launch_again(path, touched, known, specialisation, arguments)
-        self._catch_up()
+        self._stop_following()  # also if the launch fails
         number = len(self._entries)
         results = self._launch_on_slow_path(specialisation, arguments, is_tracked=True)
         if prefix is not None:
