@@ -63,6 +63,12 @@ def move(x: qd.Tensor, t: qd.i32):
 
 
 @qd.kernel
+def square(x: qd.Tensor, first: qd.i32, last: qd.i32):
+    for i in range(first, last):
+        x[i] = x[i] * x[i]
+
+
+@qd.kernel
 def at_most(x: qd.Tensor, most: qd.f64):
     for i in x:
         assert x[i] < most, "too large"
@@ -237,6 +243,21 @@ def test_something_else_happens(
         assert arrays.gradient(other)[0] == expected
         assert len(followed) >= 4 * when
         assert arrays.gradient(program)[0] == alone(arrays, program)
+
+
+def test_what_a_launch_of_no_work_items_reads_is_not_needed(
+    arrays: Arrays, followed: list[str], alone: Any
+) -> None:
+    def other(arrays: Arrays) -> None:
+        square(arrays.y, 3, 3)
+        assign(arrays.y, arrays.x)
+        turn(arrays.x, 0.9)
+        arrays.x.fill(0.5)
+
+    expected = alone(arrays, other)
+    for _ in range(3):
+        assert arrays.gradient(other)[0] == expected
+    assert "assign" in followed
 
 
 @shares_memory

@@ -30,8 +30,12 @@ class Accessed:
 def intersect(one: ArrayRegion, other: ArrayRegion) -> bool:
     """Whether two regions of one array may have an element in common."""
     if one is None or other is None:
-        return one != () and other != ()
+        return _may_have_elements(one) and _may_have_elements(other)
     return any(_overlap(a, b) for a in one for b in other)
+
+
+def _may_have_elements(region: ArrayRegion) -> bool:
+    return region is None or any(_overlap(ranges, ranges) for ranges in region)
 
 
 def _overlap(one: IndexRanges, other: IndexRanges) -> bool:
