@@ -14,6 +14,7 @@ TITLES = {
     "recurrence": "v = sin(v) * 0.95 + 0.01",
     "affine": "v = v * a + 0.01, with the gradients of v and a",
     "ragged": "the recurrence in a nest, whose bounds depend on the item and on the outer loop",
+    "nest": "v = sin(v + 0.01 * k) * 0.9 + 0.05 * x in such a nest, with outer bounds of 0 to 32",
     "pairwise": "softened gravity between all pairs of bodies",
     "ode": "Lorenz 96 with six variables, by the classical Runge-Kutta method",
     "rotation": "a 3x3 rotation matrix, turned by a body rate: R = R + R U",
@@ -28,6 +29,7 @@ QUICK = {
     "recurrence": (10_000, 64),
     "affine": (10_000, 64),
     "ragged": (2_000, 16),
+    "nest": (2_000, 16),
     "pairwise": (512, 1),
     "ode": (1_000, 64),
     "rotation": (1_000, 64),
@@ -36,6 +38,7 @@ FULL = {
     "recurrence": (100_000, 256),
     "affine": (100_000, 256),
     "ragged": (10_000, 32),
+    "nest": (10_000, 32),
     "pairwise": (4_096, 1),
     "ode": (10_000, 256),
     "rotation": (10_000, 256),
@@ -71,8 +74,8 @@ class Problem:
     """A workload of some size.
 
     Inputs, of which gradients are asked for, and the output are f32 with a row for each item, of
-    one number or of several. In `ragged` the outer loop of item i makes ``count[i]`` steps. The
-    gradients are those of the sum of all outputs.
+    one number or of several. In `ragged` and `nest` the outer loop of item i makes ``count[i]``
+    steps. The gradients are those of the sum of all outputs.
     """
 
     name: str
@@ -106,6 +109,8 @@ def make(name: str, items: int, steps: int) -> Problem:
         inputs[0] /= 20
     trips = items if name == "pairwise" else steps
     count = (steps - np.arange(items) % 9).astype(np.int32)
+    if name == "nest":
+        count = np.random.default_rng(1).integers(0, steps + 1, items).astype(np.int32)
     return Problem(name, items, trips, tuple(inputs), width, count)
 
 

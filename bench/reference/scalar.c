@@ -88,6 +88,36 @@ void ragged_backward(const Work *w) {
     free(tape);
 }
 
+void nest_forward(const Work *w) {
+    for (long i = w->begin; i < w->end; i++) {
+        real x = w->x[i], v = x;
+        for (int j = 0; j < w->count[i]; j++)
+            for (int k = 0; k < j; k++)
+                v = sine(v + (real)0.01 * k) * (real)0.9 + (real)0.05 * x;
+        w->y[i] = v;
+    }
+}
+
+void nest_backward(const Work *w) {
+    real *tape = malloc((w->steps * w->steps / 2 + 1) * sizeof(real));
+    for (long i = w->begin; i < w->end; i++) {
+        real x = w->x[i], v = x;
+        long top = 0;
+        for (int j = 0; j < w->count[i]; j++)
+            for (int k = 0; k < j; k++) {
+                tape[top++] = v + (real)0.01 * k;
+                v = sine(v + (real)0.01 * k) * (real)0.9 + (real)0.05 * x;
+            }
+        real bar = w->y_adjoint[i], x_bar = 0;
+        while (top > 0) {
+            x_bar += (real)0.05 * bar;
+            bar *= (real)0.9 * cosine(tape[--top]);
+        }
+        w->x_adjoint[i] += x_bar + bar;
+    }
+    free(tape);
+}
+
 /* Lorenz 96 with six variables, by the classical Runge-Kutta method. */
 static void slope(const real *v, real *rate) {
     for (int k = 0; k < 6; k++)

@@ -152,6 +152,65 @@ void ragged_backward(const Work *w) {
     free(tape);
 }
 
+/* As `ragged`, but the counts of neighbours have nothing in common. */
+void nest_forward(const Work *w) {
+    for (long i = w->begin; i < w->end; i += SINES * LANES) {
+        vec x[SINES], v[SINES];
+        ivec count[SINES];
+        for (int u = 0; u < SINES; u++) {
+            v[u] = x[u] = load(w->x, 1, 0, i + u * LANES, w->end);
+            count[u] = counts(w, i + u * LANES);
+        }
+        int rounds = greatest(w, i, SINES * LANES);
+        for (int j = 0; j < rounds; j++) {
+            vec next[SINES];
+            UNROLLED for (int u = 0; u < SINES; u++) next[u] = v[u];
+            for (int k = 0; k < j; k++)
+                UNROLLED for (int u = 0; u < SINES; u++)
+                    next[u] = sine(next[u] + 0.01f * k) * 0.9f + 0.05f * x[u];
+            UNROLLED for (int u = 0; u < SINES; u++) v[u] = choose(j < count[u], next[u], v[u]);
+        }
+        for (int u = 0; u < SINES; u++) store(w->y, 1, 0, i + u * LANES, w->end, v[u]);
+    }
+}
+
+void nest_backward(const Work *w) {
+    vec *tape = new_tape(w->steps * w->steps / 2 * SINES);
+    for (long i = w->begin; i < w->end; i += SINES * LANES) {
+        vec x[SINES], v[SINES], bar[SINES], x_bar[SINES], *top = tape;
+        ivec count[SINES];
+        for (int u = 0; u < SINES; u++) {
+            v[u] = x[u] = load(w->x, 1, 0, i + u * LANES, w->end);
+            bar[u] = load(w->y_adjoint, 1, 0, i + u * LANES, w->end);
+            x_bar[u] = splat(0);
+            count[u] = counts(w, i + u * LANES);
+        }
+        int rounds = greatest(w, i, SINES * LANES);
+        for (int j = 0; j < rounds; j++) /* what lanes that are done compute is not used */
+            for (int k = 0; k < j; k++, top += SINES)
+                UNROLLED for (int u = 0; u < SINES; u++)
+                    v[u] = sine_cosine(v[u] + 0.01f * k, &top[u]) * 0.9f + 0.05f * x[u];
+        for (int j = rounds - 1; j >= 0; j--) {
+            vec before[SINES], sum[SINES];
+            UNROLLED for (int u = 0; u < SINES; u++) before[u] = bar[u], sum[u] = splat(0);
+            for (int k = 0; k < j; k++) {
+                top -= SINES;
+                UNROLLED for (int u = 0; u < SINES; u++) {
+                    sum[u] += before[u];
+                    before[u] *= 0.9f * top[u];
+                }
+            }
+            UNROLLED for (int u = 0; u < SINES; u++) {
+                x_bar[u] += choose(j < count[u], 0.05f * sum[u], splat(0));
+                bar[u] = choose(j < count[u], before[u], bar[u]);
+            }
+        }
+        for (int u = 0; u < SINES; u++)
+            add(w->x_adjoint, 1, 0, i + u * LANES, w->end, x_bar[u] + bar[u]);
+    }
+    free(tape);
+}
+
 #define H 0.01f
 
 static inline void slope(const vec *v, vec *rate) {

@@ -212,6 +212,20 @@ def ragged(sizes, x):
 
 
 @dr.syntax
+def nest(sizes, x):
+    """The nest as one loop, too, with the counters of both."""
+    j, k, v = sizes.zero(), sizes.zero(), +x
+    while dr.hint(j < sizes.count, max_iterations=sizes.most * (sizes.most + 1) // 2):
+        if k < j:
+            v = dr.sin(v + 0.01 * k) * 0.9 + 0.05 * x
+            k += 1
+        else:
+            j += 1
+            k = 0 * k
+    return v
+
+
+@dr.syntax
 def pairwise(sizes, x):
     a, b, c = x
     j, p, q, r = sizes.zero(), 0.0 * a, 0.0 * a, 0.0 * a
@@ -270,6 +284,7 @@ FUNCTIONS = {
     "recurrence": recurrence,
     "affine": affine,
     "ragged": ragged,
+    "nest": nest,
     "pairwise": pairwise,
     "ode": ode,
     "rotation": rotation,

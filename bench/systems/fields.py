@@ -79,7 +79,7 @@ class System:
     def program(self, problem):
         """The workload."""
         if NAME == "taichi":
-            steps = problem.steps**2 // 2 if problem.name == "ragged" else problem.steps
+            steps = problem.steps**2 // 2 if problem.name in ("ragged", "nest") else problem.steps
             times = 8 if problem.name == "ode" else 4
             # A thread of a GPU has half a megabyte for all of its stacks.
             self.start((times if self.arch == "cpu" else 2) * max(steps, 64))
@@ -227,6 +227,23 @@ class Ragged(Program):
                 y[i] = v
 
         return ragged
+
+
+class Nest(Program):
+    def make(self, x, y, size):
+        count = integers(self.problem.items)
+        count.from_numpy(self.problem.count)
+
+        @qd.kernel
+        def nest():
+            for i in range(size[0]):
+                v = x[i]
+                for j in range(count[i]):
+                    for k in range(j):
+                        v = qd.sin(v + 0.01 * k) * 0.9 + 0.05 * x[i]
+                y[i] = v
+
+        return nest
 
 
 class Pairwise(Program):
@@ -422,6 +439,7 @@ PROGRAMS = {
     "recurrence": Recurrence,
     "affine": Affine,
     "ragged": Ragged,
+    "nest": Nest,
     "pairwise": Pairwise,
     "ode": Ode,
     "rotation": Rotation,

@@ -140,6 +140,21 @@ def ragged(problem):
     return lambda x: jax.lax.scan(step, x, jnp.asarray(outer))[0]
 
 
+def nest(problem):
+    """The nest as one loop, too."""
+    counters = np.tril_indices(problem.steps, -1)
+    count, steps = jnp.asarray(problem.count), tuple(map(jnp.asarray, counters))
+
+    def function(x):
+        def step(v, counters):
+            j, k = counters
+            return jnp.where(j < count, jnp.sin(v + 0.01 * k) * 0.9 + 0.05 * x, v), None
+
+        return jax.lax.scan(step, x, steps)[0]
+
+    return function
+
+
 def pairwise(problem):
     def function(x):
         d = x[None, :, :] - x[:, None, :]
@@ -210,6 +225,7 @@ FUNCTIONS = {
     "recurrence": recurrence,
     "affine": affine,
     "ragged": ragged,
+    "nest": nest,
     "pairwise": pairwise,
     "ode": ode,
     "rotation": rotation,

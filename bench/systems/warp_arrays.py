@@ -337,13 +337,35 @@ def ragged(
 
 
 class Ragged(Program):
+    kernel = ragged
+
     def prepare(self) -> None:
         self.count = wp.array(self.problem.count, dtype=int)
         self.steps = self.zeros(self.problem.items, self.problem.steps**2 // 2 + 1)
 
     def launch(self) -> None:
         arguments = [*self.inputs, self.steps, self.output, self.count]
-        wp.launch(ragged, dim=self.problem.items, inputs=arguments)
+        wp.launch(self.kernel, dim=self.problem.items, inputs=arguments)
+
+
+@wp.kernel(module="unique")
+def nest(
+    x: wp.array(dtype=f32),
+    h: wp.array2d(dtype=f32),
+    y: wp.array(dtype=f32),
+    count: wp.array(dtype=int),
+):
+    i = wp.tid()
+    h[i, 0] = x[i]
+    for j in range(count[i]):
+        for k in range(j):
+            t = j * (j - 1) // 2 + k
+            h[i, t + 1] = wp.sin(h[i, t] + 0.01 * float(k)) * 0.9 + 0.05 * x[i]
+    y[i] = h[i, wp.max(count[i] * (count[i] - 1) // 2, 0)]
+
+
+class Nest(Ragged):
+    kernel = nest
 
 
 @wp.kernel(module="unique")
@@ -441,6 +463,7 @@ PROGRAMS = {
     "recurrence": Recurrence,
     "affine": Affine,
     "ragged": Ragged,
+    "nest": Nest,
     "pairwise": Pairwise,
     "ode": Ode,
     "rotation": Rotation,
