@@ -131,6 +131,28 @@ def test_tiles_are_wide_where_lanes_are_summed_up_in_each_turn(place: str, lanes
     assert chosen(body, simd=ALWAYS).lanes == lanes
 
 
+NEST = """\
+  %3: i32 = constant<0>()
+  %4: i32 = load<@k, primal>(%2)
+  %5: f32 = load<@x, primal>(%2)
+  %6: f32, %7: f32, %8: f32 = for(%3, %4, %5, %5, %5) {{ (%9: i32, %10: f32, %11: f32, %12: f32):
+    %13: f32 = for(%3, {bound}, %10) {{ (%14: i32, %15: f32):
+      %16: f32 = unary<sin>(%15)
+      yield(%16)
+    }}
+    %17: f32 = binary<add>(%11, %13)
+    %18: f32 = binary<mul>(%12, %17)
+    yield(%13, %17, %18)
+  }}
+  %19: f32 = binary<add>(%7, %8)
+  store<@y, primal>(%19, %2)"""
+
+
+@pytest.mark.parametrize(("bound", "lanes"), [("%9", 64), ("%4", 32)])
+def test_tiles_are_wide_where_lanes_leave_inner_loops_together(bound: str, lanes: int) -> None:
+    assert chosen(NEST.format(bound=bound)).lanes == lanes
+
+
 def test_lanes_have_a_handler_for_each_operation_that_analyses_choose_them_for() -> None:
     written = {name for name, operation in OPERATIONS.items() if operation in TABLE}
     assert set(vectors_of(AVX512, AUTO).operations) == written

@@ -158,14 +158,18 @@ def _count(task: Task) -> int | None:
 def _vectors(task: Task, facts: Uniformity) -> int:
     """How many vectors make a tile: several for a loop that would wait for each result.
 
-    That is so if it carries few values; many would not fit the registers. A loop that sums over
-    lanes in each iteration does so once for a tile, so that more vectors pay there.
+    That is so if it carries few values; many would not fit the registers. A loop around others may
+    carry more: they are in memory while an inner loop runs. But if lanes leave an inner loop one
+    after the other, a tile of more lanes waits longer, so that there all loops must carry few. A
+    loop that sums over lanes in each iteration does so once for a tile, so that more vectors pay
+    there.
     """
     most, widest, folds = 0, 32, False
     for op in task.body.walk():
         if isinstance(op, ops.Loop):
             carried = [arg for arg in op.body.args if facts.varies(arg)]
-            most = max(most, len(carried))
+            if not _is_around_steady_loops(op, facts):
+                most = max(most, len(carried))
             widest = max([widest, *(arg.type.bits for arg in carried if arg.type.is_float)])
             folds = folds or any(_is_folded(each, facts) for each in op.body.ops)
     if most == 0:
@@ -173,6 +177,12 @@ def _vectors(task: Task, facts: Uniformity) -> int:
     wanted = MOST_VECTORS if most <= (2 * _FEW if folds else _FEW) else 2
     wanted = wanted if most <= 2 * _FEW else 1
     return max(1, wanted * 32 // widest)
+
+
+def _is_around_steady_loops(op: ops.Loop, facts: Uniformity) -> bool:
+    """Whether a loop has inner loops, and lanes leave each of them together."""
+    inner = [each for each in op.body.walk() if isinstance(each, ops.Loop)]
+    return bool(inner) and not any(map(facts.diverges, inner))
 
 
 def _is_folded(op: Operation, facts: Uniformity) -> bool:
