@@ -56,6 +56,8 @@ class Program:
             kinds += [self._shared, self._shared, self._memory, self._count]
         if self._depth > 5:
             kinds = kinds[:2] + kinds[4:]
+        if self.chance.random() < 0.1:
+            kinds = [self._report]
         self.chance.choice(kinds)(place)
 
     # -- values ------------------------------------------------------------------------------------
@@ -72,6 +74,10 @@ class Program:
             self._add(f"{target} = {self._float()} * 0.5 + {self._float()} * 0.25")
         else:
             self._add(f"m = ({self._integer()} + {self._integer()} * 3) % 1000")
+
+    def _report(self, place: str) -> None:
+        """Something that names the work item: a line of output, or a check that holds."""
+        self._add(self.chance.choice([f'print("{place}", i, m)', "assert m > -100000, m"]))
 
     # -- control -----------------------------------------------------------------------------------
 

@@ -189,10 +189,10 @@ class _Blocks:
             return
         deep = defined.union(*(_defined_in(op) for op in run))
         given = [value for value in inside if value not in deep]
-        asserts = any(isinstance(op, ops.Assert) for op in _walk(run))
+        reports = any(op.reports for op in _walk(run))
 
         def fill(thread: Value) -> None:
-            if asserts:
+            if reports:
                 self.items.builder.append(ops.ActAs(self.items.at(self.items.index, thread)))
             values = {value: self.items.at(value, thread) for value in given}
             block = Block([], [copy_operation(op, values) for op in run])
