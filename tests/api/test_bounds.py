@@ -52,6 +52,15 @@ def test_reads(index: int) -> None:
     assert f"index {index} is out of bounds" in error(read, np.zeros(4, np.float32), index)
 
 
+def test_an_unsigned_index_beyond_the_signed_ones() -> None:
+    @qd.kernel
+    def read_at(x: qd.types.ndarray(), i: qd.u64) -> qd.f32:
+        return x[i]
+
+    index = 2**63 + 5
+    assert f"index {index} is out of bounds" in error(read_at, np.zeros(4, np.float32), index)
+
+
 def test_the_message_names_array_index_axis_and_extent() -> None:
     text = error(write, np.zeros((2, 3), np.float32), 1, 3)
     assert "index 3 is out of bounds for axis 1 of `x`, whose extent is 3" in text

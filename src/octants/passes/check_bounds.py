@@ -38,7 +38,7 @@ from __future__ import annotations
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Module, Operation, Space, Value
-from octants.types.scalars import i32
+from octants.types.scalars import i32, u64
 
 _CHECKED = (Space.FIELD, Space.NDARRAY, Space.SHARED)
 _Seen = frozenset[tuple[Array, int, Value]]
@@ -57,6 +57,7 @@ class _Checker:
 
     def __init__(self) -> None:
         self.builder = Builder()
+        self._unsigned: dict[Value, Value] = {}  # the u64 that an index is a cast of
 
     def block(self, block: Block, seen: _Seen) -> None:
         """``seen`` has the checks that dominate the block: (array, axis, index)."""
@@ -64,6 +65,8 @@ class _Checker:
         for op in operations:
             if isinstance(op, ops.Constant):
                 self.builder.note_constant(op)
+            elif isinstance(op, ops.Cast) and op.x.type is u64:
+                self._unsigned[op.result] = op.x
             array = getattr(op, "array", None)
             if array is not None and array.space in _CHECKED and hasattr(op, "indices"):
                 with self.builder.into(block):
@@ -87,7 +90,7 @@ class _Checker:
         in_range = build.binary(
             "and", build.compare("ge", index, zero), build.compare("lt", index, extent)
         )
-        build.assert_("bounds", message, in_range, [index, extent])
+        build.assert_("bounds", message, in_range, [self._unsigned.get(index, index), extent])
 
     def _extent(self, array: Array, axis: int) -> Value:
         if axis < array.rank:
