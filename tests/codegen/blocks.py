@@ -14,13 +14,13 @@ from octants import abi
 from octants.artifact import Dispatch
 from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu.dispatch_functions import write
-from octants.codegen.llvm.gpu.emulated_on_cpu import Emulated
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu.native import linking as native
 from octants.runtime.memory.host import HostAllocation
 from tests.codegen.compiled import TARGET
+from tests.codegen.emulated_target import Emulated
 from tests.codegen.threads import Threads
 
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

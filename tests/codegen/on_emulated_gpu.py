@@ -17,13 +17,14 @@ import octants as qd
 from octants import driver
 from octants.artifact import Artifact, Making
 from octants.backends.cuda import CudaBackend
-from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
 from octants.runtime.cpu.native import linking as native
 from octants.runtime.cuda import launch_context
 from octants.runtime.cuda.device import CudaDevice
+from tests.codegen import emulated_target
 from tests.codegen.compiled import TARGET
 from tests.codegen.on_gpu import OnGpu
 from tests.machines import pretend
@@ -94,7 +95,7 @@ class OnEmulatedGpu(OnGpu):
         self.module = module
         self.fake = AddressableCuda()
         self.device = CudaDevice(library=self.fake.library(), **limits)  # type: ignore[assignment]
-        made = compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), opt_level=1)
+        made = compilation.compile_module(module, emulated_target.Emulated(TARGET), opt_level=1)
         self.artifact = EmulatedCode(self.fake).adopt(made)
         self.kernel = self.device.load(self.artifact)  # type: ignore[assignment]
 
@@ -109,7 +110,7 @@ def emulated_gpu(*, by_value: bool = False, **facts: Any) -> Iterator[Addressabl
         options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
         return Making(
             code.adopt(
-                compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), **options)
+                compilation.compile_module(module, emulated_target.Emulated(TARGET), **options)
             )
         )
 

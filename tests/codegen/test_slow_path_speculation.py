@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
@@ -21,12 +21,13 @@ from octants.launch.kernel import Kernel
 from octants.mathlib.function_registry import function
 from octants.mathlib.sine_series import computed, series
 from octants.types.scalars import f32
+from tests.codegen import emulated_target
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
 NEAR = 2.0
 
 
-class RoughlyQuick(emulated_on_cpu.Emulated):
+class RoughlyQuick(emulated_target.Emulated):
     """A GPU whose sine and cosine are nonsense beyond two."""
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
@@ -65,10 +66,10 @@ class Computing(Speculating):
         return f.inlined(computed("sin" if fn == "sin" else "cos", f.series), operands)[0]
 
 
-def _run(machine: type[emulated_on_cpu.Emulated], trips: list[int]) -> list[Any]:
+def _run(machine: type[emulated_target.Emulated], trips: list[int]) -> list[Any]:
     """Values and gradients of loops whose operands are far from zero now and then."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated_on_cpu, "Emulated", machine)
+        patch.setattr(emulated_target, "Emulated", machine)
         qd.init(arch=qd.cuda)
         x, a, y = (qd.field(qd.f32, shape=50, needs_grad=True) for _ in "xay")
         n = qd.field(qd.i32, shape=())
@@ -101,10 +102,10 @@ def test_the_same_bits() -> None:
         assert np.abs(found).max() > 0
 
 
-def _series(machine: type[emulated_on_cpu.Emulated], x: Any) -> list[Any]:
+def _series(machine: type[emulated_target.Emulated], x: Any) -> list[Any]:
     """Values and gradients of loops of which sines and cosines are most of the work."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated_on_cpu, "Emulated", machine)
+        patch.setattr(emulated_target, "Emulated", machine)
         qd.init(arch=qd.cuda)
         size = len(x)
         a, b, c = (qd.field(qd.f32, shape=size, needs_grad=True) for _ in "abc")

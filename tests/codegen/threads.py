@@ -10,11 +10,12 @@ import numpy as np
 
 from octants import abi
 from octants.artifact import Dispatch
-from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.runtime.cpu.native import linking as native
 from octants.runtime.memory.host import HostAllocation
+from tests.codegen import emulated_target
 from tests.codegen.compiled import TARGET, Compiled
 
 _Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -32,7 +33,7 @@ class Threads(Compiled):
         self.module = module
         self.threads, self.capacity = threads, capacity
         self.artifact = compilation.compile_module(
-            module, emulated_on_cpu.Emulated(TARGET), opt_level=1
+            module, emulated_target.Emulated(TARGET), opt_level=1
         )
         names = [dispatch.entry for dispatch in self.artifact.dispatches]
         self._library = native.link(self.artifact.code, names, native.implied_symbols())

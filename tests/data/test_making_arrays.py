@@ -369,7 +369,6 @@ def test_nothing_works_before_init(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(OctantsRuntimeError, match=r"call `qd.init\(\)`"):
             make()
     assert current_runtime.generation() == 0
-    assert not current_runtime.is_started()
 
 
 @pytest.mark.parametrize("again", [True, False])

@@ -17,6 +17,7 @@ from octants.ir.parser import parse
 from octants.pass_context import Stage
 from octants.target import Blocks, Capabilities
 from tests.api.test_deep_programs import define
+from tests.devices import on_cpu
 
 SHAPES: dict[str, Callable[[int], list[str]]] = {
     "chain": lambda n: ["for j in range(i):", *["    v = qd.sin(v) * 0.9 + v * v"] * n],
@@ -93,6 +94,7 @@ QUICK = [*((shape, "never") for shape in SHAPES if shape not in LONG), ("stores"
 CASES = [(shape, simd) for shape in SHAPES for simd in ("never", "always")]
 
 
+@on_cpu
 @pytest.mark.parametrize(
     ("shape", "simd"),
     [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in CASES],

@@ -106,11 +106,6 @@ def device() -> Device:
     return runtime().device
 
 
-def is_started() -> bool:
-    """Whether there is a runtime."""
-    return _runtime is not None
-
-
 def generation() -> int:
     """A number that is another one after each `init`; 0 where there is no runtime."""
     return 0 if _runtime is None else _runtime.generation

@@ -16,7 +16,6 @@ import struct
 import sys
 from typing import Any
 
-from octants.codegen.llvm.amdgpu.targets import processor_of
 from tests.runtime.amdgpu.code_reader import read_code
 
 CHECKOUT = "OCTANTS_TINYGRAD"
@@ -146,7 +145,7 @@ class LoadedCode:
     """A code object in memory, as the loader of a GPU lays it out."""
 
     def __init__(self, code: bytes, processor: str) -> None:
-        self._architecture = ARCHITECTURES[processor_of(processor)]
+        self._architecture = ARCHITECTURES[processor.partition(":")[0]]
         read = read_code(code)
         self.kernels, size = read.symbols, read.nbytes
         self._memory = mmap.mmap(-1, size)

@@ -13,9 +13,10 @@ from octants import driver
 from octants.artifact import Artifact
 from octants.backends import amdgpu
 from octants.backends.amdgpu import AmdgpuBackend
-from octants.codegen.llvm.gpu import compilation, emulated_on_cpu
+from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.options import Options
+from tests.codegen import emulated_target
 from tests.codegen.compiled import TARGET
 from tests.codegen.on_emulated_gpu import EmulatedCode
 from tests.machines import pretend
@@ -31,7 +32,7 @@ def fake_gpu(**facts: Any) -> Iterator[FakeHip]:
         def compile_(_: AmdgpuBackend, module: Module, chosen: Options) -> Artifact:
             options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
             return code.adopt(
-                compilation.compile_module(module, emulated_on_cpu.Emulated(TARGET), **options)
+                compilation.compile_module(module, emulated_target.Emulated(TARGET), **options)
             )
 
         patch.setattr(AmdgpuBackend, "compile", compile_)

@@ -22,18 +22,12 @@ class DevicesInUse:
         self, default: Device, number: int = 0, start: Callable[[int], Device] | None = None
     ) -> None:
         self.default = default
-        self.default_number = number
         self._start = start
         self._lock = threading.Lock()
         self._by_number = {number: default}
 
     def __iter__(self) -> Iterator[Device]:
         return iter(tuple(self._by_number.values()))
-
-    @property
-    def are_several(self) -> bool:
-        """Whether more than one is in use."""
-        return len(self._by_number) > 1
 
     def find(self, number: int) -> Device:
         """The device with a number, if it is in use, else the default one."""

@@ -14,8 +14,6 @@ import numpy as np
 from octants.runtime.capture import Command, CommandList
 from octants.runtime.launch_timers import HostTimer, Timer
 
-Pools = dict[Any, list[Any]]
-
 
 class SerialStream:
     """The stream of a device that has only one; its handle is 0."""

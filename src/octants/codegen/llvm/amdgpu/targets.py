@@ -15,11 +15,6 @@ WAVES = {
 """The processors that code is made for, and how many threads of each work in step."""
 
 
-def processor_of(name: str) -> str:
-    """The processor in a name with features, such as ``gfx90a:sramecc+:xnack-``."""
-    return name.partition(":")[0]
-
-
 def target(processor: str) -> Target:
     """The target of one of the processors of `WAVES`.
 
