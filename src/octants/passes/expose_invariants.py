@@ -57,8 +57,9 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.cloning import copy_operation
-from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value, replace_operands
+from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
+from octants.passes.unrolled_iterations import ReplacedLoops
 from octants.simplify import simplify
 
 _MOST_TRIPS, _MOST_WORK, _MOST_VALUES = 16, 512, 64
@@ -86,7 +87,7 @@ class _Outer:
 
 
 class _Unroller:
-    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+    """Rewrites a task."""
 
     def __init__(self, task: Task, noalias: bool) -> None:
         self._body, self._noalias = task.body, noalias
@@ -95,20 +96,14 @@ class _Unroller:
         }
         self._costs = Costs(task.body)
         self._depths: dict[Value, int] = {}  # of the loops around a definition
-        self._replaced: dict[Value, Value] = {}
+        self._replaced = ReplacedLoops()
         self._has_changed = False
 
     def unroll(self) -> bool:
         """Rewrite the task; gives whether anything has changed."""
         self._visit(self._body, 0, None)
-        for op in self._body.walk() if self._replaced else ():
-            replace_operands(op, self._found)
+        self._replaced.apply(self._body)
         return self._has_changed
-
-    def _found(self, value: Value) -> Value:
-        while value in self._replaced:
-            value = self._replaced[value]
-        return value
 
     def _visit(self, block: Block, depth: int, outer: _Outer | None) -> None:
         """Unroll loops of a block and of those in it; ``outer`` is the loop whose body it is."""
@@ -158,7 +153,7 @@ class _Unroller:
             values = dict(zip(loop.body.args, [index.result, *carried], strict=True))
             written += [index, *(copy_operation(op, values) for op in loop.body.ops[:-1])]
             carried = [values.get(value, value) for value in loop.body.yielded]
-        self._replaced.update(zip(loop.results, carried, strict=True))
+        self._replaced.replace(loop, carried)
         self._has_changed = True
         return written
 

@@ -63,7 +63,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
@@ -78,11 +77,16 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
-from octants.ir.core import Block, Module, Operation, Task, Value, replace_operands
+from octants.ir.core import Block, Module, Operation, Task, Value
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.ir_number import Number
 from octants.mathlib.sine_series import Series, polynomial
-from octants.passes.unrolled_iterations import copy_folded, write_chunks, write_iterations
+from octants.passes.unrolled_iterations import (
+    LoopRewriter,
+    copy_folded,
+    write_chunks,
+    write_iterations,
+)
 from octants.simplify import simplify
 from octants.types.scalars import f32
 
@@ -104,73 +108,47 @@ def unroll_loops(module: Module, *, estimate_sums: int = 0) -> None:
 
 
 class _Unroller:
-    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+    """Rewrites a task."""
 
     def __init__(self, task: Task, estimate_sums: int) -> None:
-        self._body = task.body
         self._estimate_sums = estimate_sums
         self._may_change_bits = estimate_sums > 0 and is_free(
             task, APPROXIMATE_TRIG, sines_and_cosines(task.body)
         )
-        self._constants: dict[Value, Any] = {}
-        self._replaced: dict[Value, Value] = {}
-        self._builder = Builder()
-        for op in task.body.walk():
-            if isinstance(op, ops.Constant):
-                self._builder.note_constant(op)
-                self._constants[op.result] = op.value
+        self._constants = {
+            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
+        }
+        self._loops = LoopRewriter(task.body)
+        self._builder = self._loops.builder
         self._unrolled = self._loops_to_unroll()
         self._has_changed = False
 
     def unroll(self) -> bool:
         """Rewrite the task; gives whether anything has changed."""
-        self._rewrite(self._body)
-        for op in self._body.walk() if self._replaced else ():
-            replace_operands(op, self._found)
+        self._loops.rewrite(self._rewrite_loop)
         return self._has_changed
-
-    def _found(self, value: Value) -> Value:
-        while value in self._replaced:
-            value = self._replaced[value]
-        return value
 
     def _loops_to_unroll(self) -> set[Operation]:
         """The loops that access unrolled records, if all accesses of these are in such loops."""
-        accesses = [op for op in self._body.walk() if isinstance(op, ops.RecordAccess)]
+        body, trips = self._loops.body, self._loops.trips
+        accesses = [op for op in body.walk() if isinstance(op, ops.RecordAccess)]
         loops = {
             access: loop
-            for loop in self._body.walk()
-            if isinstance(loop, ops.For) and self._trips(loop) is not None and not _updates(loop)
+            for loop in body.walk()
+            if isinstance(loop, ops.For) and trips(loop) is not None and not _updates(loop)
             for access in loop.body.ops
         }
         others = {op.record for op in accesses if op not in loops or not op.record.unrolled}
         return {loops[op] for op in accesses if op.record not in others}
 
-    def _trips(self, loop: ops.For) -> int | None:
-        """The trip count of a loop, if it is a constant."""
-        lower, upper = (self._builder.constant_of(each) for each in (loop.lower, loop.upper))
-        return None if lower is None or upper is None else max(0, upper - lower)
-
     # -- loops -------------------------------------------------------------------------------------
 
-    def _rewrite(self, block: Block) -> None:
-        operations, block.ops = block.ops, []
-        with self._builder.into(block):
-            for op in operations:
-                for region in op.regions:
-                    self._rewrite(region)
-                if isinstance(op, ops.For):
-                    self._rewrite_loop(op)
-                else:
-                    self._builder.append(op)
-
     def _rewrite_loop(self, op: ops.For) -> None:
-        self._builder.location = op.location
-        speculates, trips = self._estimate_sums > 0 and _can_speculate(op), self._trips(op)
+        speculates, trips = self._estimate_sums > 0 and _can_speculate(op), self._loops.trips(op)
         if op in self._unrolled:
             write = self._speculated if speculates and trips else self._copies
             results = write(op, op.lower, op.inits, trips or 0)
-            self._replaced.update(zip(op.results, results, strict=True))
+            self._loops.replaced.replace(op, results)
             self._has_changed = True
             return
         length = chunk_length(op)

@@ -49,16 +49,20 @@ bounds are the same for work items in step.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
 from octants.analysis.uniformity import Uniformity
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Operation, Space, Task, Value, replace_operands
-from octants.passes.unrolled_iterations import copy_folded, write_chunks, write_iterations
+from octants.ir.core import Module, Operation, Space, Task, Value
+from octants.passes.unrolled_iterations import (
+    LoopRewriter,
+    copy_folded,
+    write_chunks,
+    write_iterations,
+)
 from octants.simplify import simplify
 
 _TOGETHER = 32
@@ -86,37 +90,26 @@ def _has_sums(task: Task) -> bool:
 
 
 class _Unroller:
-    """Rewrites a task; `replaced` maps results of loops to what stands for them."""
+    """Rewrites a task."""
 
     def __init__(self, task: Task, noalias: bool) -> None:
-        self._body = task.body
         collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
         sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
         self._families = SumFamilies(task, sums, noalias)
         self._facts = Uniformity(task.body)
-        self._replaced: dict[Value, Value] = {}
-        self._builder = Builder()
-        for op in task.body.walk():
-            if isinstance(op, ops.Constant):
-                self._builder.note_constant(op)
+        self._loops = LoopRewriter(task.body)
+        self._builder = self._loops.builder
 
     def unroll(self) -> bool:
         """Rewrite the task; gives whether anything has changed."""
-        loops = [op for op in self._body.walk() if isinstance(op, ops.For)]
+        loops = [op for op in self._loops.body.walk() if isinstance(op, ops.For)]
         lengths: dict[Operation, int] = {
             op: length for op in loops if (length := self._length(op)) > 1
         }
         if not lengths:
             return False
-        self._rewrite(self._body, lengths)
-        for op in self._body.walk() if self._replaced else ():
-            replace_operands(op, self._found)
+        self._loops.rewrite(lambda op: self._rewrite_loop(op, lengths.get(op, 0)))
         return True
-
-    def _found(self, value: Value) -> Value:
-        while value in self._replaced:
-            value = self._replaced[value]
-        return value
 
     def _length(self, op: ops.For) -> int:
         """Return the iterations of a chunk, a power of two; 0 if the loop stays."""
@@ -127,7 +120,7 @@ class _Unroller:
         together = max(Counter(map(self._families.family, sums)).values())
         work = sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in inner)
         most = min(_TOGETHER // together, _MOST_WORK // work)
-        trips = self._trips(op)
+        trips = self._loops.trips(op)
         if trips is None or trips > most:
             most = min(most, _MOST_TRIPS)
         return 1 << (most.bit_length() - 1) if most else 0
@@ -150,23 +143,12 @@ class _Unroller:
 
     # -- loops -------------------------------------------------------------------------------------
 
-    def _rewrite(self, block: Block, lengths: Mapping[Operation, int]) -> None:
-        operations, block.ops = block.ops, []
-        with self._builder.into(block):
-            for op in operations:
-                for region in op.regions:
-                    self._rewrite(region, lengths)
-                if op in lengths:
-                    assert isinstance(op, ops.For)
-                    self._rewrite_loop(op, lengths[op])
-                else:
-                    self._builder.append(op)
-
     def _rewrite_loop(self, op: ops.For, length: int) -> None:
-        """Write a loop in chunks, and the iterations that are left."""
-        builder = self._builder
-        builder.location = op.location
-        trips = self._trips(op)
+        """Write a loop in chunks, if these have a length, and the iterations that are left."""
+        builder, trips = self._builder, self._loops.trips(op)
+        if not length:
+            builder.append(op)
+            return
         if trips is None or trips > length:
 
             def write(first: Value, inits: list[Value]) -> list[Value]:
@@ -178,7 +160,7 @@ class _Unroller:
             return
         left = trips % length if trips > length else trips
         results = self._iterations(op, op.lower, op.inits, left)
-        self._replaced.update(zip(op.results, results, strict=True))
+        self._loops.replaced.replace(op, results)
 
     def _iterations(
         self, op: ops.For, first: Value, inits: Sequence[Value], trips: int
@@ -187,11 +169,6 @@ class _Unroller:
             copy_folded(self._builder, each, values)
 
         return write_iterations(self._builder, op, first, inits, trips, copy)
-
-    def _trips(self, loop: ops.For) -> int | None:
-        """The trip count of a loop, if it is a constant."""
-        lower, upper = (self._builder.constant_of(each) for each in (loop.lower, loop.upper))
-        return None if lower is None or upper is None else max(0, upper - lower)
 
 
 def _is_in_memory(op: Operation) -> bool:

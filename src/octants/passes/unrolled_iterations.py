@@ -1,13 +1,13 @@
-"""Write iterations of a loop one after the other, for passes that unroll loops."""
+"""Write iterations of loops one after the other, for passes that unroll loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
-from octants.ir.core import Block, Operation, Value
+from octants.ir.core import Block, Operation, Value, replace_operands
 from octants.types.scalars import i32, i64
 
 Copy = Callable[[Operation, dict[Value, Value], int], None]
@@ -15,6 +15,59 @@ Copy = Callable[[Operation, dict[Value, Value], int], None]
 
 The dictionary maps its operands, and gains its results.
 """
+
+
+class ReplacedLoops:
+    """What stands for the results of the loops of a body that a pass unrolls."""
+
+    def __init__(self) -> None:
+        self._values: dict[Value, Value] = {}
+
+    def replace(self, loop: ops.For, results: Iterable[Value]) -> None:
+        """Let other values stand for the results of a loop."""
+        self._values.update(zip(loop.results, results, strict=True))
+
+    def apply(self, body: Block) -> None:
+        """Replace the operands of a body."""
+        for op in body.walk() if self._values else ():
+            replace_operands(op, self._find)
+
+    def _find(self, value: Value) -> Value:
+        while value in self._values:
+            value = self._values[value]
+        return value
+
+
+class LoopRewriter:
+    """Rewrites the loops of a body, in place, inner ones first; `replaced` are those that go."""
+
+    def __init__(self, body: Block) -> None:
+        self.body, self.builder, self.replaced = body, Builder(), ReplacedLoops()
+        for op in body.walk():
+            if isinstance(op, ops.Constant):
+                self.builder.note_constant(op)
+
+    def trips(self, loop: ops.For) -> int | None:
+        """The trip count of a loop, if it is a constant."""
+        lower, upper = (self.builder.constant_of(each) for each in (loop.lower, loop.upper))
+        return None if lower is None or upper is None else max(0, upper - lower)
+
+    def rewrite(self, write: Callable[[ops.For], None]) -> None:
+        """Rewrite the body; ``write`` writes what becomes of a loop."""
+        self._rewrite(self.body, write)
+        self.replaced.apply(self.body)
+
+    def _rewrite(self, block: Block, write: Callable[[ops.For], None]) -> None:
+        operations, block.ops = block.ops, []
+        with self.builder.into(block):
+            for op in operations:
+                for region in op.regions:
+                    self._rewrite(region, write)
+                if isinstance(op, ops.For):
+                    self.builder.location = op.location
+                    write(op)
+                else:
+                    self.builder.append(op)
 
 
 def copy_folded(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
