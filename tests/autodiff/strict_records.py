@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from octants import interpreter
 from octants.codegen.recording_facts import pushes_in_reserve
 from octants.interpreter import Interpreter
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Record, Value
+from octants.ir.core import Block, Module, Operation, Record, Value
+from tests.autodiff.random_ir import gradient, inputs
 
 
 class StrictRecords:
@@ -79,3 +82,19 @@ def strict_records() -> Iterator[StrictRecords]:
     finally:
         handlers.update(before)
         Interpreter.item = item  # type: ignore[method-assign]
+
+
+def check_records(seed: int, budget: int, module: Module, nests: str) -> str:
+    """Compare a gradient with that of replayed nests; no record may overwrite another one.
+
+    Returns:
+        How the gradient was computed.
+    """
+    data, weights = inputs(seed), inputs(seed + 1)
+    replayed, how = gradient(module, data, weights, 0, "replay")
+    with strict_records():
+        found, how_found = gradient(module, data, weights, budget, nests)
+    assert how == how_found
+    for name, expected in replayed.items():
+        assert np.array_equal(expected, found[name], equal_nan=True), (seed, budget, nests, name)
+    return how

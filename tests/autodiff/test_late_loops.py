@@ -7,19 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from octants.autodiff import loop_recording, recording_plan, reverse
+from octants.autodiff import loop_recording, recording_plan
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.reverse_task import Emitted
 from octants.autodiff.stored_nests import LoopUses
 from octants.ir import ops
-from octants.ir.core import Block, Module, Value
+from octants.ir.core import Block, Value
 from octants.types.scalars import f64, i32
-from tests.autodiff.random_ir import gradient, inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_records import strict_records
+from tests.autodiff.strict_records import check_records
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.seeds import counts
 
@@ -63,20 +61,6 @@ def never(_: Block, __: LoopUses, ___: RecordingPlan) -> frozenset[Any]:
     return frozenset()
 
 
-@pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPlan]:
-    """The plans of all tasks that are reversed."""
-    found: list[RecordingPlan] = []
-    original = reverse.plan
-
-    def planned(*args: Any) -> RecordingPlan:
-        found.append(original(*args))
-        return found[-1]
-
-    monkeypatch.setattr(reverse, "plan", planned)
-    return found
-
-
 def traits(plans: list[RecordingPlan]) -> set[str]:
     """What there is among the late loops."""
     found = set()
@@ -87,17 +71,6 @@ def traits(plans: list[RecordingPlan]) -> set[str]:
     return found
 
 
-def check(seed: int, budget: int, nests: str, module: Module) -> None:
-    """Compare the gradient with that of loops recorded whole; no record may be overwritten."""
-    data, weights = inputs(seed), inputs(seed + 1)
-    whole, how = gradient(module, data, weights, 0, "replay")
-    with strict_records():
-        found, how_found = gradient(module, data, weights, budget, nests)
-    assert how == how_found
-    for name, expected in whole.items():
-        assert np.array_equal(expected, found[name], equal_nan=True), (seed, budget, nests, name)
-
-
 @pytest.mark.parametrize("count", counts(4, 40))
 @pytest.mark.parametrize("nests", ["auto", "replay", "store"])
 def test_random_modules(nests: str, count: int, plans: list[RecordingPlan]) -> None:
@@ -105,7 +78,7 @@ def test_random_modules(nests: str, count: int, plans: list[RecordingPlan]) -> N
     for seed in range(count):
         for budget in BUDGETS:
             plans.clear()
-            check(seed, budget, nests, Tails(seed).simplified())
+            check_records(seed, budget, Tails(seed).simplified(), nests)
             found.update(traits(plans))
     assert found["late"] >= count
     assert nests == "replay" or {"with frames", "stored"} <= set(found)
@@ -126,7 +99,7 @@ def test_results_that_are_needed_after_all(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(recording_plan, "_late", all_late)
     monkeypatch.setattr(Emitted, "is_known", property(counted))
     for seed in range(6):
-        check(seed, 60, "auto", Tails(seed).simplified())
+        check_records(seed, 60, Tails(seed).simplified(), "auto")
     assert again[False]
     assert again[True]
 
@@ -208,4 +181,4 @@ def test_mistakes_are_noticed(
     with pytest.raises((AssertionError, KeyError)):
         for seed in range(4):
             for budget in BUDGETS:
-                check(seed, budget, "store", Tails(seed).simplified())
+                check_records(seed, budget, Tails(seed).simplified(), "store")

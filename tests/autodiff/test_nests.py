@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff import reverse
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.autodiff.stored_loops import Cursor, IterationFrame, StoredLoops
 from octants.interpreter import run
 from octants.ir import ops
-from octants.ir.core import Block, Companion, Module, Value
+from octants.ir.core import Block, Companion, Value
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f64, i32, i64
-from tests.autodiff.random_ir import gradient, inputs
+from tests.autodiff.random_ir import inputs
 from tests.autodiff.reversing import differentiate
-from tests.autodiff.strict_records import strict_records
+from tests.autodiff.strict_records import check_records
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.codegen.compiled import Compiled
 
@@ -62,20 +61,6 @@ class Branchy(LongLoops):
         return b.for_(b.index(0), trips, [v], body).result
 
 
-@pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[RecordingPlan]:
-    """The plans of all tasks that are reversed."""
-    found: list[RecordingPlan] = []
-    original = reverse.plan
-
-    def planned(*args: Any) -> RecordingPlan:
-        found.append(original(*args))
-        return found[-1]
-
-    monkeypatch.setattr(reverse, "plan", planned)
-    return found
-
-
 def traits(plans: list[RecordingPlan]) -> set[str]:
     """What there is among the loops that are stored."""
     found = set()
@@ -86,18 +71,6 @@ def traits(plans: list[RecordingPlan]) -> set[str]:
         found |= {"deep" for outer in around.values() if outer in around}
         found |= {"in blocks" for outer in around.values() if outer in plan.in_blocks}
     return found
-
-
-def check_nests(seed: int, budget: int, module: Module, policy: str) -> str:
-    """Compare gradients, whose records no other work item may overwrite."""
-    data, weights = inputs(seed), inputs(seed + 1)
-    replayed, how = gradient(module, data, weights, 0, "replay")
-    with strict_records():
-        stored, how_stored = gradient(module, data, weights, budget, policy)
-    assert how == how_stored
-    for name, expected in replayed.items():
-        assert np.array_equal(expected, stored[name], equal_nan=True), (seed, budget, name)
-    return how
 
 
 SEEDS = (*range(8), 26, 32)
@@ -114,7 +87,7 @@ def test_random_modules(budget: int, seeds: tuple[int, ...], plans: list[Recordi
     found: Counter[str] = Counter()
     for seed in seeds:
         plans.clear()
-        how = check_nests(seed, budget, Nests(seed).simplified(), "store")
+        how = check_records(seed, budget, Nests(seed).simplified(), "store")
         found.update([how, *traits(plans)])
     assert found["stored"] >= 4
     assert budget == 0 or found["in blocks"]
@@ -126,7 +99,7 @@ def test_nests_that_are_three_deep(plans: list[RecordingPlan]) -> None:
     for seed in DEEP:
         plans.clear()
         for budget in (0, 200, 1000):
-            check_nests(seed, budget, Nests(seed).simplified(), "store")
+            check_records(seed, budget, Nests(seed).simplified(), "store")
         deep += "deep" in traits(plans)
     assert deep == len(DEEP)
 
@@ -230,11 +203,11 @@ def test_mistakes_are_noticed(
     with pytest.raises((AssertionError, KeyError)):
         for seed in range(2):
             for budget in (0, 300):
-                check_nests(seed, budget, Branchy(seed).simplified(), "store")
+                check_records(seed, budget, Branchy(seed).simplified(), "store")
 
 
 def test_branches_are_right_without_mistakes(plans: list[RecordingPlan]) -> None:
     for seed in range(2):
         for budget in (0, 300):
-            check_nests(seed, budget, Branchy(seed).simplified(), "store")
+            check_records(seed, budget, Branchy(seed).simplified(), "store")
     assert "stored" in traits(plans)
