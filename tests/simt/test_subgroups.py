@@ -143,8 +143,8 @@ FUNCTIONS = {
 }
 
 
-def combinations(fn):
-    """A kernel with all reductions and scans by one function."""
+def combinations(fn, log2_widest=4):
+    """A kernel with all reductions and scans by one function, of few lanes, too."""
     reduce, reduce_tiled, inclusive, inclusive_tiled, exclusive, exclusive_tiled = (
         getattr(subgroup, f"{way}_{fn}{tiled}")
         for way in ("reduce", "inclusive", "exclusive")
@@ -159,7 +159,7 @@ def combinations(fn):
             y[i, 2] = exclusive(x[i])
             y[i, 3] = reduce_tiled(x[i], 2)
             y[i, 4] = inclusive_tiled(x[i], 3)
-            y[i, 5] = exclusive_tiled(x[i], 4)
+            y[i, 5] = exclusive_tiled(x[i], log2_widest)
 
     return kernel
 

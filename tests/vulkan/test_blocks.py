@@ -73,29 +73,8 @@ def test_the_device_does_what_the_interpreter_does(name: str, checked: bool) -> 
 def test_reductions_and_scans(fn: str, kind: Any) -> None:
     high = 4 if fn == "mul" else 1000
     x = rng.integers(1, high, test_subgroups.COUNT).astype(kind)
-    kernel = combinations(fn)
+    kernel = test_subgroups.combinations(fn, log2_widest=1)
     compare(kernel, (x, np.zeros((test_subgroups.COUNT, 6), kind)))
-
-
-def combinations(fn: str) -> Any:
-    """A kernel with all reductions and scans by one function, of 4 and 8 lanes, too."""
-    reduce, reduce_tiled, inclusive, inclusive_tiled, exclusive, exclusive_tiled = (
-        getattr(subgroup, f"{way}_{fn}{tiled}")
-        for way in ("reduce", "inclusive", "exclusive")
-        for tiled in ("", "_tiled")
-    )
-
-    def kernel(x: Array, y: Array):
-        loop_config(block_dim=96)
-        for i in x:
-            y[i, 0] = reduce(x[i])
-            y[i, 1] = inclusive(x[i])
-            y[i, 2] = exclusive(x[i])
-            y[i, 3] = reduce_tiled(x[i], 2)
-            y[i, 4] = inclusive_tiled(x[i], 3)
-            y[i, 5] = exclusive_tiled(x[i], 1)
-
-    return kernel
 
 
 def segments(x: Array, heads: Array, y: Array):
