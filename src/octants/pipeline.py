@@ -248,7 +248,7 @@ FINISH = (
     ),
     Pass(
         "spill_vectors",
-        lambda module, _: spill_vectors(module),
+        lambda module, machine: spill_vectors(module, machine.vector_bytes),
         "last: others know vectors as values, which loops carry",
     ),
     Pass(

@@ -14,7 +14,7 @@ from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
-from octants.passes.spill_vectors import MOST_BYTES, spill_vectors
+from octants.passes.spill_vectors import spill_vectors
 from octants.simplify import simplify
 from tests.autodiff.random_ir import VectorGenerator, forward, inputs
 from tests.autodiff.reversing import differentiate
@@ -22,6 +22,7 @@ from tests.seeds import counts
 
 LONG = component_access.LONG
 N, STEPS = 37, 11
+MOST_BYTES = 1 << 12
 
 
 def arrays_of(module: Module) -> list[int]:
@@ -32,7 +33,7 @@ def arrays_of(module: Module) -> list[int]:
 
 def spilled(text: str) -> Module:
     module = parse(text)
-    spill_vectors(module)
+    spill_vectors(module, MOST_BYTES)
     verify(module)
     assert not any(isinstance(op, (ops.Extract, ops.Insert)) for op in module.walk())
     return module
@@ -145,7 +146,7 @@ def test_random_modules_compute_the_same(count: int) -> None:
         module = VectorGenerator(seed).module()
         simplify(module)
         after = copy_module(module)
-        spill_vectors(after)
+        spill_vectors(after, MOST_BYTES)
         verify(after)
         in_memory += len(arrays_of(after))
         before, data = forward(module, inputs(seed)), forward(after, inputs(seed))
@@ -158,7 +159,7 @@ def _compare_reverse(module: Module, seed: int) -> None:
     """Compare a reverse kernel before and after the pass, whether or not it may be launched."""
     reversed_ = differentiate(module).module
     after = copy_module(reversed_)
-    spill_vectors(after)
+    spill_vectors(after, MOST_BYTES)
     verify(after)
     results = []
     for each in (reversed_, after):
@@ -385,3 +386,62 @@ def test_lanes_whose_vectors_do_not_fit_the_stack_do_not_overwrite_records(lanes
         made(simd).grad(x, y)
         gradients.append(x.grad.to_numpy())
     np.testing.assert_array_equal(*gradients)
+
+
+@pytest.mark.parametrize("items", [64, N])
+def test_gradients_of_vectors_of_many_kilobytes(items: int) -> None:
+    """Eleven vectors of 150 f32 at once, in whole tiles of work items and in others."""
+    length, steps = 150, 2
+    w = qd.field(qd.f32, (length, length), needs_grad=True)
+    x = qd.field(qd.f32, (items, length), needs_grad=True)
+    y = qd.field(qd.f32, items, needs_grad=True)
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=w.shape) / length**0.5
+    start = rng.normal(size=x.shape)
+    w.from_numpy(weights.astype(np.float32))
+    x.from_numpy(start.astype(np.float32))
+
+    @qd.kernel
+    def gated() -> None:
+        for n in range(items):
+            h = qd.Vector.zero(qd.f32, length)
+            c = qd.Vector.zero(qd.f32, length)
+            for j in range(length):
+                h[j] = x[n, j]
+            for _ in range(steps):
+                o = qd.Vector.zero(qd.f32, length)
+                for i in range(length):
+                    s = 0.0
+                    for j in range(length):
+                        s += w[i, j] * h[j]
+                    c[i] = 0.5 * c[i] + qd.tanh(s)
+                    o[i] = qd.tanh(c[i]) * h[i]
+                h = o
+            total = 0.0
+            for i in range(length):
+                total += h[i] * c[i]
+            y[n] = total
+
+    gated()
+    y.grad.fill(1.0)
+    gated.grad()
+    h, c = start, np.zeros_like(start)
+    states = []
+    for _ in range(steps):
+        s = np.tanh(h @ weights.T)
+        states.append((h, s))
+        c = 0.5 * c + s
+        h = np.tanh(c) * h
+    np.testing.assert_allclose(y.to_numpy(), (h * c).sum(1), rtol=1e-4, atol=1e-4)
+    cs = [np.zeros_like(start)]
+    for _, s in states:
+        cs.append(0.5 * cs[-1] + s)
+    h_bar, c_bar, w_bar = c, h, np.zeros_like(weights)
+    for (before, s), after in zip(reversed(states), reversed(cs[1:]), strict=True):
+        c_bar = c_bar + h_bar * before * (1 - np.tanh(after) ** 2)
+        s_bar = c_bar * (1 - s**2)
+        w_bar += s_bar.T @ before
+        h_bar = h_bar * np.tanh(after) + s_bar @ weights
+        c_bar = 0.5 * c_bar
+    np.testing.assert_allclose(x.grad.to_numpy(), h_bar, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(w.grad.to_numpy(), w_bar, rtol=2e-3, atol=2e-3)

@@ -84,6 +84,7 @@ class CpuBackend(Backend):
             serialises_blocks=True,
             blocks=Blocks(),
             vectors=vectors_of(target, chosen.simd),
+            vector_bytes=1 << 14,
             memory_bytes=memory_of_the_machine(),
             workers=device.threads if isinstance(device, CpuDevice) else 1,
             record_buffer_sharers=max(1, in_step),

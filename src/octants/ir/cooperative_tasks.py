@@ -14,7 +14,7 @@ LEAST_BLOCKS = "least_blocks"
 """The option of such a task of which a GPU should run so many blocks side by side."""
 
 
-ON_STACK = 1 << 16
+ON_STACK = 1 << 18
 """Bytes of local arrays that a CPU has on the stack, which may be that of a user's thread."""
 
 

@@ -44,19 +44,21 @@ from octants.types.layouts import Layout, Term
 from octants.types.scalars import i32
 
 PRIMAL = Companion.PRIMAL
-MOST_BYTES = 1 << 12  # of the arrays of a work item; lanes take as many times that
 
 Contents = dict[VectorGroup, list[Value | None]]
 """The value that each element of an array holds; None if that is not known."""
 
 
-def spill_vectors(module: Module) -> None:
-    """Give arrays to the vectors of all tasks, in place; no `Extract` and `Insert` are left."""
+def spill_vectors(module: Module, most_bytes: int) -> None:
+    """Give arrays to the vectors of all tasks, in place; no `Extract` and `Insert` are left.
+
+    The arrays of a work item take up to ``most_bytes``; lanes take as many times that.
+    """
     for task in module.tasks:
         for block in (task.domain, task.body):
             if block is not None and any(isinstance(op, Access) for op in block.walk()):
                 _drop_checks(task, block)
-                _Spiller(module, task, block).run()
+                _Spiller(module, task, block, most_bytes).run()
 
 
 def _drop_checks(task: Task, block: Block) -> None:
@@ -102,7 +104,7 @@ class _Output:
 
 
 class _Spiller:
-    def __init__(self, module: Module, task: Task, block: Block) -> None:
+    def __init__(self, module: Module, task: Task, block: Block, most_bytes: int) -> None:
         self._module = module
         self._task = task
         self._block = block
@@ -110,7 +112,7 @@ class _Spiller:
         self._ranges = AffineExpressions(task)
         self._constants: list[Operation] = []
         self._numbers: dict[int, Value] = {}
-        self._arrays = self._choose()
+        self._arrays = self._choose(most_bytes)
         self._summaries: dict[Operation, dict[VectorGroup, list[set[Value | None]]]] = {}
         self._held: dict[Value, tuple[VectorGroup, int, list[Operation]]] = {}
         self._writes = True
@@ -123,9 +125,8 @@ class _Spiller:
 
     # -- which vectors are in memory ---------------------------------------------------------------
 
-    def _choose(self) -> dict[VectorGroup, Array]:
+    def _choose(self, left: int) -> dict[VectorGroup, Array]:
         arrays: dict[VectorGroup, Array] = {}
-        left = MOST_BYTES
         for storage in dict.fromkeys(self._vectors.of.values()):
             nbytes = (storage.count + 1) * storage.dtype.size
             if nbytes <= left and self._pays(storage):
