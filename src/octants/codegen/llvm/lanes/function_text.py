@@ -70,6 +70,7 @@ class LaneText(FunctionText):
         self._row, self._position_in_row, self._step = "", "", ""
         self.uniformity = uniformity
         self.mask: str | None = None
+        self.tile_mask: str | None = None  # the lanes with a work item
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
         self.linear: dict[str, LinearVector] = {}
@@ -194,6 +195,7 @@ class LaneText(FunctionText):
         if self.overhangs:
             wide, numbers = self.spread(register, left), self._numbers(register)
             self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
+            self.tile_mask = self.mask
         self.bind(index, self._neighbours(register, self.item))
 
     def _row_length(self) -> str:

@@ -110,12 +110,17 @@ def _suffix(f: LaneText, type: str) -> str:
     return f"v{f.lanes}{ {'half': 'f16'}.get(type, names.suffix(type)) }"
 
 
-def load_from(f: LaneText, address: LaneAddress, type: str, align: int, suffix: str) -> str:
-    """Load for the active lanes; the result is one number if all have one address."""
+def load_from(
+    f: LaneText, address: LaneAddress, type: str, align: int, suffix: str, *, private: bool = False
+) -> str:
+    """Load for the active lanes; the result is one number if all have one address.
+
+    Where each lane has an element of its own (``private``), all lanes load, which needs no mask.
+    """
     vector, mask = f.vector(type), f.vector("i1")
     if address.step == 0:
         return f.assign(f"load {type}, ptr {address.start}, align {align}{suffix}")
-    if address.step == align and f.mask is None:
+    if address.step == align and (private or f.mask is None):
         return f.assign_vector(f"load {vector}, ptr {address.start}, align {align}{suffix}")
     if address.step == align:
         name = f"@llvm.masked.load.{_suffix(f, type)}.p0"
@@ -134,9 +139,19 @@ def load_from(f: LaneText, address: LaneAddress, type: str, align: int, suffix: 
 
 
 def store_to(
-    f: LaneText, address: LaneAddress, type: str, value: str, align: int, suffix: str
+    f: LaneText,
+    address: LaneAddress,
+    type: str,
+    value: str,
+    align: int,
+    suffix: str,
+    *,
+    private: bool = False,
 ) -> None:
-    """Store for the active lanes; if several have one address, the last one's value stays."""
+    """Store for the active lanes; if several have one address, the last one's value stays.
+
+    Where each lane has an element of its own (``private``), lanes without a work item may store.
+    """
     vector, mask = f.vector(type), f.vector("i1")
     if address.step == 0:
         if f.is_vector(value):
@@ -144,7 +159,7 @@ def store_to(
         f.emit(f"store {type} {value}, ptr {address.start}, align {align}{suffix}")
         return
     value = f.spread(type, value)
-    if address.step == align and f.mask is None:
+    if address.step == align and (f.mask is None or (private and f.mask == f.tile_mask)):
         f.emit(f"store {vector} {value}, ptr {address.start}, align {align}{suffix}")
     elif address.step == align:
         name = f"@llvm.masked.store.{_suffix(f, type)}.p0"
@@ -173,7 +188,8 @@ def load(f: LaneText, op: ops.Load) -> None:
     suffix = f.kernel.scopes.suffix(op.ref)
     if op.array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL:
         suffix = f", !invariant.load {f.text.empty}" if address.step == 0 else ""
-    stored = load_from(f, address, memory_formats.memory_type(f, dtype), dtype.size, suffix)
+    register, private = memory_formats.memory_type(f, dtype), op.array.space is Space.LOCAL
+    stored = load_from(f, address, register, dtype.size, suffix, private=private)
     f.bind(op.result, memory_formats.from_memory(f, dtype, stored))
 
 
@@ -183,4 +199,5 @@ def store(f: LaneText, op: ops.Store) -> None:
     address = locate(f, op.array, op.companion, op.indices)
     stored = memory_formats.to_memory(f, dtype, f.use(op.value))
     suffix = f.kernel.scopes.suffix(op.ref)
-    store_to(f, address, memory_formats.memory_type(f, dtype), stored, dtype.size, suffix)
+    register, private = memory_formats.memory_type(f, dtype), op.array.space is Space.LOCAL
+    store_to(f, address, register, stored, dtype.size, suffix, private=private)

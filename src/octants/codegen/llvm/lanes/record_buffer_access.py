@@ -41,7 +41,7 @@ def push(f: LaneText, op: ops.RecordPush) -> None:
         stored = pack(f, dtype, [f.use(op.values[slot]) for slot in slots])
         address = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
-        memory.store_to(f, address, stored_as, stored, dtype.size, suffix)
+        memory.store_to(f, address, stored_as, stored, dtype.size, suffix, private=True)
 
 
 def pop(f: LaneText, op: ops.RecordPop) -> None:
@@ -51,17 +51,14 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
         return
     index = f.wide(op.index)
     start = _start(f, record_buffer_access.position(f, f.use(op.base), index, stride))
-    suffix, mask = f.kernel.scopes.suffix(None), f.mask
-    if not f.is_vector(start):
-        f.mask = None  # inactive lanes may read memory too
+    suffix = f.kernel.scopes.suffix(None)
     for offset, slots in op.record.members().items():
         dtype = op.record.slots[slots[0]]
         address = _member(f, start, offset, dtype.size)
         stored_as = scalar_memory.memory_type(f, dtype)
-        stored = memory.load_from(f, address, stored_as, dtype.size, suffix)
+        stored = memory.load_from(f, address, stored_as, dtype.size, suffix, private=True)
         for slot, operand in zip(slots, unpack(f, dtype, len(slots), stored), strict=True):
             f.bind(op.results[slot], operand)
-    f.mask = mask
 
 
 def _start(f: LaneText, position: str) -> str:
