@@ -87,17 +87,22 @@ class CommandReplay(Protocol):
     @property
     def is_one_launch(self) -> bool: ...
 
+    @property
+    def may_be_resumed(self) -> bool:
+        """Whether a replay may lack memory for records, so that it has to be completed later."""
+
     def __call__(self, later: int, /) -> None:
         """Replay the commands; launches get numbers that are larger by ``later``."""
 
 
 class CommandList:
-    """Replays commands one by one, for devices without graphs."""
+    """Replays commands one by one, for devices without graphs; ``kept`` is what they use."""
 
-    is_one_launch = False
+    is_one_launch = may_be_resumed = False
 
-    def __init__(self, commands: Sequence[Command]) -> None:
+    def __init__(self, commands: Sequence[Command], kept: Any = None) -> None:
         self._commands = tuple(commands)
+        self._kept = kept
 
     def __call__(self, later: int) -> None:
         for command in self._commands:
@@ -109,10 +114,12 @@ class Capture:
 
     These are `kept`, the `arrays` that were passed to kernels, and the `owners` of launches, the
     last two by identity. `device` is the one that all of them use. `failure` is the error that
-    ended the capture early.
+    ended the capture early. One that `keeps_arrays` not is for replays that take place only while
+    others keep the arrays alive; users do not see it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_arrays: bool = True) -> None:
+        self.keeps_arrays = keeps_arrays
         self.commands: list[Command] = []
         self.kept: list[Any] = []
         self.arrays: dict[int, Any] = {}
@@ -188,6 +195,8 @@ class Capture:
         quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
         self.commands.append(Launch(run, kernel, *memory, number, quotas))
         self.kept.append(block)
+        if not self.keeps_arrays:
+            return True
         self.owners[id(owner)] = owner
         if hasattr(owner, "holding"):
             self.kept.append(owner.holding())
@@ -206,8 +215,9 @@ class Capture:
         self.commands.append(DeviceCall(method, call, fixed))
 
     def keep(self, owner: Any) -> None:
-        """Keep an object alive that commands use."""
-        self.kept.append(owner)
+        """Keep an array or a copy alive that commands use."""
+        if self.keeps_arrays:
+            self.kept.append(owner)
 
     def allocated(self, clear: Callable[..., None], allocation: Any) -> None:
         """Keep an allocation alive, and zero it at each replay."""

@@ -9,14 +9,17 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
 from octants.diagnostics.exceptions import InternalError
+from octants.runtime.capture import Command, CommandReplay
 from octants.runtime.cpu import system_limits
+from octants.runtime.cpu.command_table import ROW_BYTES, CommandTable
 from octants.runtime.cpu.native import linking as native
+from octants.runtime.cpu.native.launches import STATUS_BITS
 from octants.runtime.cpu.native.structures import ThreadContext, aligned
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
@@ -66,7 +69,7 @@ class CpuKernel:
             raise InternalError("the message buffer is not the first parameter")
         self.artifact = artifact
         self._library = device.link(artifact)
-        self._entry: int = self._library[artifact.entry]
+        self.entry: int = self._library[artifact.entry]
         self._device = device
         self._contexts = device.contexts
         self._run = device.support.launch
@@ -84,13 +87,14 @@ class CpuKernel:
             and _get_handler(_INTERRUPT) is _PYTHON_HANDLER
         )
         try:
-            status = self._run(self._entry, block, context.address, may_interrupt)
+            status = self._run(self.entry, block, context.address, may_interrupt)
             if status:
-                self._report(context, status)
+                self.report(context, status)
         finally:
             self._contexts.append(context)
 
-    def _report(self, context: LaunchState, status: int) -> None:
+    def report(self, context: LaunchState, status: int) -> None:
+        """Deliver messages of a launch that returned a status, and raise what ended it."""
         if status & _LARGE_RECORD_BUFFERS:
             context.free_record_buffer()
             self._device.free_record_buffers()
@@ -148,6 +152,39 @@ class CpuDevice(SerialLaunches, HostMemory):
             OctantsRuntimeError: its code cannot be loaded.
         """
         return CpuKernel(self, artifact)
+
+    def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CommandReplay:
+        """Make a table that replays commands with few native calls."""
+        return CommandTable(self, commands, kept)
+
+    def run_rows(self, first: int, kernels: Sequence[CpuKernel | None], later: int) -> None:
+        """Run rows of a `CommandTable`.
+
+        Args:
+            first: The address of the first row.
+            kernels: The kernel that each row launches; None for copies.
+            later: What is added to the numbers of launches.
+        """
+        try:
+            context = self.contexts.pop()
+        except IndexError:
+            context = self.make_context()
+        may_interrupt = (
+            self.support.has_signals
+            and threading.get_ident() == _main_thread
+            and _get_handler(_INTERRUPT) is _PYTHON_HANDLER
+        )
+        address, run, done = context.address, self.support.replay, 0
+        end = first + len(kernels) * ROW_BYTES
+        try:
+            while done < len(kernels):
+                found = run(first + done * ROW_BYTES, end, address, may_interrupt, later)
+                done += found >> STATUS_BITS
+                kernel = kernels[done - 1]
+                if kernel is not None:
+                    kernel.report(context, found & (1 << STATUS_BITS) - 1)
+        finally:
+            self.contexts.append(context)
 
     def synchronize(self) -> None:
         """Raise the first pending error; a launch returns when its work is done."""

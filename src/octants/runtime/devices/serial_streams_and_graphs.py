@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.capture import Command, CommandList
+from octants.runtime.capture import Command, CommandList, CommandReplay
 from octants.runtime.launch_timers import HostTimer, Timer
 
 
@@ -77,9 +77,9 @@ class SerialLaunches:
         """The pool itself: a launch has ended when the next one uses its storage."""
         return pool
 
-    def make_graph(self, commands: Sequence[Command], _: Any = None) -> CommandList:
-        """Make a list that replays commands one by one."""
-        return CommandList(commands)
+    def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CommandReplay:
+        """Make a list that replays commands one by one; it keeps ``kept`` alive."""
+        return CommandList(commands, kept)
 
     def synchronize(self) -> None:
         """Wait for all launches, and raise the first error."""

@@ -41,8 +41,8 @@ PYTHON_SYMBOLS = (
 """The functions of Python that it calls."""
 
 EXPORTS = (
-    "octants_prepare octants_call octants_parallel_for octants_parallel_sums octants_serial"
-    " octants_guard octants_grow octants_acquire octants_release octants_stop"
+    "octants_prepare octants_call octants_replay octants_parallel_for octants_parallel_sums"
+    " octants_serial octants_guard octants_grow octants_acquire octants_release octants_stop"
     " octants_free_record_buffer octants_free_parts octants_after_fork octants_clear"
 ).split()
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from octants.artifact import SYSTEM
 from octants.runtime.cpu.native.privatised_sums import KEPT
 
 _signal: Any = importlib.import_module("_signal")  # `signal` makes enumerations, which take long
 INTERRUPT = int(_signal.SIGINT)
+
+ROW = "entry", "block", "storage", "nbytes", "number"
+"""The 8-byte words of a row of `octants_replay`: a launch with the parameter block at `block`,
+`nbytes` at `storage` that are zeroed before it, and its number. Without an `entry` it is a copy of
+`nbytes` from `storage` to `block`.
+"""
+STATUS_BITS = 3
+_NUMBER = 8 * SYSTEM.index("launch")
 
 TEXT = f"""\
 ; A function of Python: run a kernel, given as integers, without the global lock.
@@ -23,6 +32,68 @@ define ptr @octants_call(ptr %self, ptr %arguments, i64 %count) {{
   call void @PyEval_RestoreThread(ptr %thread)
   %wide = zext i32 %status to i64
   %result = call ptr @PyLong_FromLongLong(i64 %wide)
+  ret ptr %result
+}}
+
+; A function of Python: run rows of a table (see `ROW`), given as the addresses of the first one and
+; of the end, without the global lock. It ends after a launch with a status, or at the end, and
+; returns the number of rows that it ran, with the status in the lowest {STATUS_BITS} bits.
+define ptr @octants_replay(ptr %self, ptr %arguments, i64 %count) {{
+begin:
+  %first = call ptr @argument(ptr %arguments, i64 0)
+  %end = call ptr @argument(ptr %arguments, i64 1)
+  %context = call ptr @argument(ptr %arguments, i64 2)
+  %flag = call ptr @argument(ptr %arguments, i64 3)
+  %interruptible = ptrtoint ptr %flag to i32
+  %offset = call ptr @argument(ptr %arguments, i64 4)
+  %later = ptrtoint ptr %offset to i64
+  %thread = call ptr @PyEval_SaveThread()
+  br label %loop
+loop:
+  %row = phi ptr [ %first, %begin ], [ %after_copy, %copy ], [ %after, %launch ]
+  %done = phi i64 [ 0, %begin ], [ %copied, %copy ], [ %launched, %launch ]
+  %is_end = icmp eq ptr %row, %end
+  br i1 %is_end, label %finish, label %body
+body:
+  %kernel = load ptr, ptr %row
+  %block_slot = getelementptr i64, ptr %row, i64 1
+  %block = load ptr, ptr %block_slot
+  %storage_slot = getelementptr i64, ptr %row, i64 2
+  %storage = load ptr, ptr %storage_slot
+  %size_slot = getelementptr i64, ptr %row, i64 3
+  %size = load i64, ptr %size_slot
+  %is_copy = icmp eq ptr %kernel, null
+  br i1 %is_copy, label %copy, label %prepare
+copy:
+  call void @llvm.memcpy.p0.p0.i64(ptr %block, ptr %storage, i64 %size, i1 false)
+  %after_copy = getelementptr i64, ptr %row, i64 {len(ROW)}
+  %copied = add i64 %done, 1
+  br label %loop
+prepare:
+  %number_slot = getelementptr i64, ptr %row, i64 4
+  %captured = load i64, ptr %number_slot
+  %number = add i64 %captured, %later
+  %place = getelementptr i8, ptr %block, i64 {_NUMBER}
+  store i64 %number, ptr %place
+  %is_plain = icmp eq i64 %size, 0
+  br i1 %is_plain, label %launch, label %clear
+clear:
+  call void @llvm.memset.p0.i64(ptr %storage, i8 0, i64 %size, i1 false)
+  br label %launch
+launch:
+  %status = call i32 @launch(ptr %kernel, ptr %block, ptr %context, i32 %interruptible)
+  %after = getelementptr i64, ptr %row, i64 {len(ROW)}
+  %launched = add i64 %done, 1
+  %is_silent = icmp eq i32 %status, 0
+  br i1 %is_silent, label %loop, label %finish
+finish:
+  %count_done = phi i64 [ %done, %loop ], [ %launched, %launch ]
+  %last = phi i32 [ 0, %loop ], [ %status, %launch ]
+  call void @PyEval_RestoreThread(ptr %thread)
+  %wide = zext i32 %last to i64
+  %shifted = shl i64 %count_done, {STATUS_BITS}
+  %both = or i64 %shifted, %wide
+  %result = call ptr @PyLong_FromLongLong(i64 %both)
   ret ptr %result
 }}
 

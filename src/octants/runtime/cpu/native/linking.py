@@ -192,7 +192,8 @@ class Support:
         self._library = link(code, assembly.EXPORTS, symbols_of_all)
         self.addresses: dict[str, int] = {name: self._library[name] for name in assembly.EXPORTS}
         pointer, number = ctypes.c_void_p, ctypes.c_int
-        self.launch = _python_function(self.addresses["octants_call"])
+        self.launch = _python_function(b"launch", self.addresses["octants_call"])
+        self.replay = _python_function(b"replay", self.addresses["octants_replay"])
         self.prepare = self._function("prepare", None, pointer)
         self.acquire = self._function("acquire", number, pointer)
         self.release = self._function("release", None, pointer)
@@ -223,9 +224,9 @@ _new_function = ctypes.PYFUNCTYPE(
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-def _python_function(address: int) -> Any:
+def _python_function(name: bytes, address: int) -> Any:
     """Wrap native code as a built-in function, which is ten times faster than through ctypes."""
-    method = _Method(b"launch", address, _FASTCALL, None)
+    method = _Method(name, address, _FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # the function refers to it to its end
     return _new_function(ctypes.addressof(method), None, None)
 

@@ -41,6 +41,11 @@ class CudaGraph:
         """Whether the next replay is one launch of a driver graph."""
         return self._graph is not None
 
+    @property
+    def may_be_resumed(self) -> bool:
+        """Whether the next replay may run out of space for records, or consists of launches."""
+        return self._graph is None or self._graph.unsure
+
     def _build(self, later: int) -> None:
         if timeline.active() is not None:  # the profiler times launch by launch
             self._graph = None
