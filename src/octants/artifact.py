@@ -168,7 +168,8 @@ class Artifact:
     `kernel` is the name of the user's function. `records` says what takes memory for a gradient:
     where the loops stand, and what they record. Code of GPUs is run by `dispatches`, in order; code
     of CPUs has one `entry`. `binary` is what the driver of a GPU makes of the code, where that is
-    known already. `writes` is the memory of arrays that code of GPUs may write to.
+    known already. `writes` is the memory of arrays that code of GPUs may write to. If it `draws`
+    random numbers, the same launches give different results.
     """
 
     name: str
@@ -184,11 +185,7 @@ class Artifact:
     dispatches: tuple[Dispatch, ...] = ()
     binary: bytes = b""
     writes: tuple[MemoryRange, ...] = ()
-
-    @property
-    def draws(self) -> bool:
-        """Whether code of GPUs draws random numbers: the same launches give different results."""
-        return "draws" in dict(self.metadata)
+    draws: bool = False
 
 
 class Making:

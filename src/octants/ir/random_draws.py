@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from octants.ir import ops
+from octants.ir.core import Module
 from octants.types.scalars import DType, Kind, integer_range
 
 ROUNDS = 7
@@ -33,6 +35,11 @@ LAST_SHIFT = 31
 
 _MASK = 0xFFFFFFFF
 _LONG_MASK = 0xFFFFFFFFFFFFFFFF
+
+
+def has_draws(module: Module) -> bool:
+    """Whether a module draws random numbers, so that its result depends on the launch."""
+    return any(isinstance(op, (ops.Random, ops.RandomStream)) for op in module.walk())
 
 
 def _product(word: int, factor: int) -> tuple[int, int]:

@@ -57,7 +57,7 @@ def test_other_arguments_are_seen(fake: FakeCuda, device: CudaDevice) -> None:
 
 
 def test_a_kernel_that_draws_is_told_its_number(fake: FakeCuda, device: CudaDevice) -> None:
-    kernel = adder(fake, device, metadata=(("draws", "random numbers"),))
+    kernel = adder(fake, device, draws=True)
     block = Block(device.allocate(80).address, 10)
     for _ in range(MANY):
         kernel.launch(block.address)

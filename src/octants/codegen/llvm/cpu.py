@@ -38,6 +38,7 @@ from octants.codegen.recording_facts import pushes_in_reserve, recorded_loops, r
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task
+from octants.ir.random_draws import has_draws
 from octants.target import NEVER, Target
 
 _LONG_ROW = 4096  # work items
@@ -124,6 +125,7 @@ def compile_modules(
             metadata=facts,
             kernel=kernel.module.kernel,
             records=tuple(recorded_loops(kernel.module)),
+            draws=has_draws(kernel.module),
         )
         for number, kernel in enumerate(kernels)
     ]

@@ -6,6 +6,7 @@ from octants.artifact import Artifact, Dispatch
 from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops
 from octants.codegen.structured.function_emitter import KernelContext
+from octants.ir.random_draws import has_draws
 
 
 def make_artifact(
@@ -22,6 +23,7 @@ def make_artifact(
         messages=tuple(kernel.messages),
         kernel=module.kernel,
         records=tuple(recorded_loops(module)),
+        draws=has_draws(module),
         dispatches=dispatches,
         writes=written_ranges(module, kernel.parameters),
     )

@@ -28,6 +28,7 @@ from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
 from octants.ir.cooperative_tasks import LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
+from octants.ir.random_draws import has_draws
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
@@ -64,8 +65,6 @@ class WrittenKernel:
     def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
         """Return the artifact, with the machine code of the text."""
         module = self.kernel.module
-        if any(isinstance(op, ops.RandomStream) for op in module.walk()):
-            metadata["draws"] = "random numbers"
         return Artifact(
             name=module.name,
             target=target.cpu,
@@ -76,6 +75,7 @@ class WrittenKernel:
             metadata=tuple(metadata.items()),
             kernel=module.kernel,
             records=tuple(recorded_loops(module)),
+            draws=has_draws(module),
             dispatches=self.dispatches,
             writes=written_ranges(module, self.kernel.parameters),
         )
