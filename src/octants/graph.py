@@ -168,7 +168,7 @@ class capture:  # noqa: N801  # it reads as a word of the language
 
     def __enter__(self) -> Graph:
         options.current()
-        if captures:
+        if any(each.keeps_arrays for each in tuple(captures)):
             raise NestedCapture().at(None)
         if driver.state.recorder is not None:
             raise GraphUnderTape("captured").at(None)

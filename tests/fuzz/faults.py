@@ -9,6 +9,7 @@ import pytest
 
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
+from octants.ad.repeated_reversals import LaunchSequence
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.autodiff import backward_sweep
 from octants.autodiff.backward_sweep import Backward, LoopIterations
@@ -221,6 +222,17 @@ def restore_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OverwriteLedger, "_put", put)
 
 
+def replay_with_other_numbers(patch: pytest.MonkeyPatch) -> None:
+    """A tape is reversed like an earlier one whose launches had other numbers as arguments."""
+
+    def key(self: LaunchSequence, launches: Any, losses: Any) -> Any:
+        found: Any = original(self, launches, losses)
+        return found if found is None else found[: len(losses)]
+
+    original = LaunchSequence._key
+    patch.setattr(LaunchSequence, "_key", key)
+
+
 def let_work_items_overtake(patch: pytest.MonkeyPatch) -> None:
     """No fault: on the interpreter, no work item sees what another one stores plainly to adjoints.
 
@@ -283,4 +295,5 @@ FAULTS: tuple[Fault, ...] = (
     skip_checkpoints,
     skip_a_snapshot,
     restore_in_the_wrong_order,
+    replay_with_other_numbers,
 )

@@ -32,6 +32,7 @@ SHOWN_BY = {
     "skip_checkpoints": 100_261,
     "skip_a_snapshot": 100_123,
     "restore_in_the_wrong_order": 100_110,
+    "replay_with_other_numbers": 100_112,
 }
 """The first program that shows a fault, where that is not the first of all."""
 

@@ -31,6 +31,8 @@ class BatchedTape(Tape):
         OneByOne: at the end of the body: it did what has no reverse for several adjoints.
     """
 
+    _repeats = False
+
     def __init__(
         self,
         gradients: BatchedGradients,

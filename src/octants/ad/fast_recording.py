@@ -10,7 +10,8 @@ take the slow path of `ad.tape`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from struct import Struct
 from typing import Any
 
 from octants.ad.lost_gradient_warnings import GradientFlow
@@ -18,6 +19,7 @@ from octants.ad.needed_contents import MemoryRows
 from octants.ad.repeated_tapes import Touched
 from octants.analysis.index_ranges import Accessed, rows_of
 from octants.functions_from_text import define
+from octants.ir.core import Space
 from octants.launch.alias_free_launches import (
     IdentityExpressions,
     identities_of,
@@ -27,9 +29,12 @@ from octants.launch.alias_free_launches import (
 )
 from octants.launch.derivative_variants import ReverseStep, TapePlan
 from octants.launch.persistent_storage import PersistentLayout
+from octants.launch.race_checks import gradient_check
 from octants.launch.specialisation import Specialisation
+from octants.runtime.arguments.packing import STRUCT_LETTERS
 from octants.runtime.arguments.parameters import StructAnnotation
 from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation
+from octants.types.scalars import Kind
 from octants.types.specialisation_signature import ScalarType
 
 _MAX_KEYS = 4096
@@ -40,20 +45,28 @@ def known_touched({arguments}):
     return known.get(({key})){condition}
 """
 
+_NUMBERS_SOURCE = """
+def numbers({arguments}):
+    return pack({values})
+"""
+
 
 class FastPath:
     """Recognises the launches of one specialisation.
 
-    If it `saves_nothing`, they have one step, which overwrites nothing that it needs.
+    If it `saves_nothing`, they have one step, which overwrites nothing that it needs. It `is_plain`
+    if besides nothing but arrays and numbers matters to launches.
     """
 
     __slots__ = (
         "_has_regions",
         "_identities",
         "_known",
+        "_numbers",
         "_positions",
         "_stepped",
         "freezes",
+        "is_plain",
         "known_touched",
         "may_race",
         "persistent",
@@ -67,11 +80,16 @@ class FastPath:
         self.steps = plan.steps
         self.saves_nothing = len(plan.steps) == 1 and _saves_nothing(plan.steps[0])
         self.persistent: PersistentLayout | None = plan.persistent if plan.persistent.size else None
-        self.may_race = True
+        self.may_race = gradient_check(specialisation).program is not None
         self.freezes = any(
             isinstance(annotation, StructAnnotation)
             or (isinstance(annotation, ScalarType) and annotation.element_shape)
             for annotation in specialisation.signature.annotations
+        )
+        self.is_plain = (
+            self.saves_nothing
+            and not (self.freezes or self.may_race or plan.persistent.size)
+            and not any(leaf.path for leaf in specialisation.leaves.values())
         )
         identities = identities_of(specialisation)
         assert identities is not None
@@ -83,6 +101,7 @@ class FastPath:
         kinds = dict(enumerate(specialisation.signature.annotations))
         self._stepped = [k for k in sorted(named) if not isinstance(kinds.get(k), _ARRAYS)]
         self._has_regions = bool(named)
+        self._numbers = _number_packer(specialisation, self._stepped) if self.is_plain else None
         self._known: dict[tuple[int, ...], Touched] = {}
         stepped = [f"a{position}" for position in self._stepped]
         source = _SOURCE.format(
@@ -115,7 +134,7 @@ class FastPath:
         if len(self._known) >= _MAX_KEYS:
             self._known.clear()
         found = self._known[key] = self._find(identities, arguments)
-        found.is_known = True
+        found.is_known, found.is_plain, found.numbers = True, self.is_plain, self._numbers
         return found
 
     def _find(self, identities: tuple[int, ...], arguments: tuple[Any, ...]) -> Touched:
@@ -160,6 +179,34 @@ def find_fast_path(
     if any(step.fingerprint or step.log for step in plan.steps):
         return None
     return FastPath(specialisation, expressions, plan)
+
+
+def _number_packer(
+    specialisation: Specialisation, known: Collection[int]
+) -> Callable[..., bytes] | None:
+    """A function of a launch's arguments that gives the bits of the numbers among them.
+
+    It raises an error for what is none. None if all numbers are ``known``, by their positions.
+    """
+    leaves = {
+        array: specialisation.leaf(position)
+        for position, array in enumerate(specialisation.arrays)
+        if array.space is Space.ARGUMENT
+    }
+    numbers = [
+        (leaf.expression, array.dtype)
+        for array, leaf in leaves.items()
+        if leaf.position not in known
+    ]
+    if not numbers:
+        return None
+    letters = "".join(STRUCT_LETTERS[dtype.name] for _, dtype in numbers)
+    values = [value + ".__bool__()" * (dtype.kind is Kind.BOOL) for value, dtype in numbers]
+    source = _NUMBERS_SOURCE.format(
+        arguments=parameters_of(specialisation), values=", ".join(values)
+    )
+    made: Callable[..., bytes] = define("numbers", source, {"pack": Struct("<" + letters).pack})
+    return made
 
 
 def _saves_nothing(step: ReverseStep) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octants.ad.needed_contents import MemoryRows
 from octants.ad.packed_copies import PackedCopy
+from octants.ad.repeated_reversals import KnownSequences
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
@@ -59,17 +60,31 @@ class Copy:
 class Touched:
     """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs.
 
-    If it `is_known`, launches with the same arguments get the same object. `start` is the prefix of
-    no launches, for tapes that begin with this launch; `copies` were made before the latest one.
+    If it `is_known`, launches with the same arrays and rows get the same object. `start` is the
+    prefix of no launches, for tapes that begin with this launch; `copies` were made before the
+    latest one. If it `is_plain`, nothing but its other arguments, `numbers`, matters to its reverse
+    (see `repeated_reversals`); `sequences` are of tapes that begin with it.
     """
 
-    __slots__ = ("copies", "every", "is_known", "needed", "start", "written")
+    __slots__ = (
+        "copies",
+        "every",
+        "is_known",
+        "is_plain",
+        "needed",
+        "numbers",
+        "sequences",
+        "start",
+        "written",
+    )
 
     def __init__(self, every: frozenset[int], written: MemoryRows, needed: MemoryRows) -> None:
         self.every = every
         self.written = written
         self.needed = needed
-        self.is_known = False
+        self.is_known = self.is_plain = False
+        self.numbers: Callable[..., bytes] | None = None
+        self.sequences: KnownSequences | None = None
         self.start: Prefix | None = None
         self.copies: tuple[tuple[Copy, ...], ...] = ()
 

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from octants import driver, options
+from octants import driver, options, timeline
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
 from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
@@ -16,6 +16,7 @@ from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
 from octants.ad.packed_copies import PackedCopies
+from octants.ad.repeated_reversals import MOST_LAUNCHES, KnownSequences, LaunchSequence, PlainLaunch
 from octants.ad.repeated_tapes import Observation, Prefix, Touched
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
@@ -41,7 +42,7 @@ from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.persistent_storage import PersistentStorage
-from octants.launch.race_checks import check_before_gradient, gradient_check, validate_launch
+from octants.launch.race_checks import check_before_gradient, validate_launch
 from octants.launch.specialisation import Held, Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,
@@ -50,7 +51,7 @@ from octants.launch.taped_memory import (
     memory_of_write,
     region_of_write,
 )
-from octants.runtime.capture import refuse
+from octants.runtime.capture import captures, refuse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,6 +103,7 @@ class Tape:
     """
 
     _uses_fast_path = True
+    _repeats = True  # may be reversed as an earlier tape was
     _adjoints = 1
     # The state of a tape that has recorded nothing.
     paused = 0
@@ -114,6 +116,9 @@ class Tape:
     _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
+    _followed: LaunchSequence | None = (
+        None  # which an earlier tape recorded, and this one has so far
+    )
 
     @shortens_tracebacks
     def __init__(
@@ -141,18 +146,22 @@ class Tape:
         self._requested = _NO_ARGUMENTS
         if argument_gradients is not False:
             self._requested = ArgumentGradients(argument_gradients)
-        self._entries: list[TapeEntry] = []
-        self._ledger = OverwriteLedger(
+        self._all_entries: list[TapeEntry] = []
+        self._whole_ledger = OverwriteLedger(
             saves=on_overwrite != "trust",
             validates=validation,
             budget=driver.snapshot_budget(),
         )
-        self._touched: set[Any] = set()
+        self._touched_arrays: set[Any] = set()
+        self._unentered: list[PlainLaunch] = []
+        self._expected: Iterator[Any] | None = None
         self._gradient_ends = GradientEnds()
         self.untracked = UntrackedWrites()
         self._overlaps = MemoryOverlaps()
         self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._may_follow = self._is_simple and on_overwrite == "save"
+        if self._may_follow and self._repeats and self._requested is _NO_ARGUMENTS:
+            self._expected = iter(())
         self._recent: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
@@ -237,6 +246,41 @@ class Tape:
         self._done = True
         if self._observes:
             self._stop()
+        if self._unentered and self._reverse_as_before():
+            self._launches += len(self._unentered)
+            self._unentered.clear()
+            self._held.clear()
+            return
+        launches = self._plain_launches()
+        self._reverse()
+        if launches:
+            first = launches[0]
+            first.sequences = first.sequences or KnownSequences()
+            first.sequences.note(launches)
+
+    def _plain_launches(self) -> tuple[Touched, ...]:
+        """The launches of a tape that recorded nothing else, if later tapes may follow them."""
+        entries, launches = self._entries, self._recent
+        is_all = self._may_follow and self._prefix is None and len(launches) == len(entries)
+        if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
+            return ()
+        if len(launches) > MOST_LAUNCHES or not all(each.is_plain for each in launches):
+            return ()
+        return tuple(launches)
+
+    def _reverse_as_before(self) -> bool:
+        """Reverse the tape as an earlier one, if that had recorded the same."""
+        launches, sequence = self._unentered, self._followed
+        if sequence is None or len(sequence.launches) != len(launches):
+            every = tuple([each[0] for each in launches])
+            known = every[0].sequences
+            sequence = None if known is None else known.find(every)
+        if sequence is None or captures or timeline.active() is not None:
+            return False
+        return sequence.reverse(launches, self.losses, self._reverse)
+
+    def _reverse(self) -> None:
+        """Reverse what was recorded, launch by launch."""
         for loss in self.losses if self._overlaps else ():
             array = loss.array
             if array is not None:
@@ -300,12 +344,86 @@ class Tape:
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
             if touched is not None:
+                expected = self._expected
+                if expected is not None and (
+                    touched is next(expected, None) or self._follow_another(touched)
+                ):
+                    return self._launch_as_expected(path, touched, specialisation, arguments)
                 saves_nothing = path.saves_nothing and not self._follows
                 if saves_nothing and self._ledger.may_overwrite(touched.written):
                     return self._launch_on_fast_path(path, touched, specialisation, arguments)
                 if self._may_follow and touched.is_known:
                     return self._launch_alike(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments)
+
+    def _follow_another(self, touched: Touched) -> bool:
+        """Whether some earlier tape recorded the launches of this one, and then this launch."""
+        launches = tuple([each[0] for each in self._unentered])
+        first = launches[0] if launches else touched
+        is_begun = launches or (
+            self._may_follow and not self._all_entries and self._whole_ledger.is_new
+        )
+        if is_begun and first.sequences is not None:
+            begun = (*launches, touched)
+            found = self._followed = first.sequences.beginning_with(begun)
+            if found is not None:
+                self._expected = iter(found.launches[len(begun) :])
+                return True
+        self._enter_launches()
+        return False
+
+    def _launch_as_expected(
+        self,
+        path: FastPath,
+        touched: Touched,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run a launch that an earlier tape recorded, too: the ledger need not know of it yet."""
+        seed, number = driver.state.seed, next(driver.state.numbers)
+        specialisation.number = number
+        results = path.steps[0].forward.launch(seed, number, 0, *arguments)
+        self._unentered.append((touched, path.steps[0], specialisation, arguments, number, seed))
+        return specialisation.wrap(results) if results else None
+
+    def _enter_launches(self) -> None:
+        """Enter the launches that ran as expected, and expect no more."""
+        self._expected = self._followed = None
+        launches, self._unentered = self._unentered, []
+        for touched, step, specialisation, arguments, number, seed in launches:
+            entry = LaunchEntry(specialisation, step, arguments, number, None)
+            entry.seed = seed
+            if touched.needed:
+                self._whole_ledger.note(entry, touched.needed)
+            self._touched_arrays |= touched.every
+            self._all_entries.append(entry)
+            self._recent.append(touched)
+            self._launches += 1
+
+    @property
+    def _entries(self) -> list[TapeEntry]:
+        """What was recorded, in order."""
+        if self._unentered:
+            self._enter_launches()
+        return self._all_entries
+
+    @property
+    def _ledger(self) -> OverwriteLedger:
+        """What is needed of the contents that launches have read."""
+        if self._unentered:
+            self._enter_launches()
+        return self._whole_ledger
+
+    @property
+    def _touched(self) -> set[Any]:
+        """The keys of the arrays that launches use."""
+        if self._unentered:
+            self._enter_launches()
+        return self._touched_arrays
+
+    @_touched.setter
+    def _touched(self, keys: set[Any]) -> None:
+        self._touched_arrays = keys
 
     def _launch_alike(
         self,
@@ -406,6 +524,8 @@ class Tape:
 
     def _stop_following(self) -> None:
         """Take the ledger from here on, since what happens now is not in the prefix."""
+        if self._expected is not None:
+            self._enter_launches()
         self._catch_up()
         self._may_follow, self._prefix = False, None
 
@@ -474,8 +594,6 @@ class Tape:
     def _cache_fast_path(self, specialisation: Specialisation, plan: TapePlan) -> None:
         """Find the fast path of a kernel, if there is one, and cache it for all tapes."""
         path = find_fast_path(specialisation, plan, flow_of(specialisation))
-        if path is not None:
-            path.may_race = gradient_check(specialisation).program is not None
         specialisation.fast_paths[self._fast_path_key(specialisation)] = path
 
     def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,13 @@ class Loss(Protocol):
     def seed(self, entries: Sequence[TapeEntry], /) -> None:
         """Set its adjoint to the seed, or to one."""
 
+    @property
+    def key(self) -> Hashable:
+        """It differs for another array or seed; None if only `seed` may set the adjoint."""
+
+    def note_seed(self) -> None:
+        """Note that its adjoint was set to the seed again, without `seed`."""
+
     def value(self) -> float:
         """Its present value, weighted by the seed."""
 
@@ -56,7 +63,20 @@ class ArrayLoss:
             raise WrongLoss("has no gradient").at(None)
         self.array: StoredArray = array
         self._gradient = array.companion_array(Companion.ADJOINT)
-        self._seed: Any = 1.0 if seed is None else adjoint_seed(array.describe(), seed, shape)
+        self._seed: Any = 1.0
+        self._seed_bits: Hashable = None
+        if seed is not None:
+            self._seed = adjoint_seed(array.describe(), seed, shape)
+            bits = np.asarray(self._seed)
+            self._seed_bits = bits.dtype.str, bits.shape, bits.tobytes()
+
+    @property
+    def key(self) -> Hashable:
+        identity = getattr(self.array, "explicit_identity", None)
+        return None if identity is None else (identity, self._seed_bits)
+
+    def note_seed(self) -> None:
+        self._gradient.note_write(())
 
     def reset(self) -> None:
         """Nothing to do besides."""
@@ -68,7 +88,16 @@ class ArrayLoss:
         return float((self.array.read() * self._seed).sum())
 
 
-class TensorLoss:
+class _OnlySeeded:
+    """The part of losses that have to be seeded by `Loss.seed` in each tape."""
+
+    key = None
+
+    def note_seed(self) -> None:
+        """Never called."""
+
+
+class TensorLoss(_OnlySeeded):
     """A torch tensor that requires a gradient, of one element unless there is a seed for each."""
 
     def __init__(self, tensor: Any, seed: Any = None) -> None:
@@ -102,7 +131,7 @@ class TensorLoss:
         return found
 
 
-class KernelLoss:
+class KernelLoss(_OnlySeeded):
     """The result of the only launch of a kernel: one float, or what there is a seed for."""
 
     def __init__(self, kernel: Kernel, seed: Any = None) -> None:
@@ -137,7 +166,7 @@ class KernelLoss:
         entry.seed_result(self._seed)
 
 
-class OuterLoss(ABC):
+class OuterLoss(_OnlySeeded, ABC):
     """A loss that another library computes of arrays, when the body of the tape has ended.
 
     `octants.torch.loss` and `octants.jax.loss` make it. `number` is the loss of the last tape.

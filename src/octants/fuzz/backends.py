@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import itertools
 import linecache
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,8 +27,8 @@ propagated one after the other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
-AGAIN = ", again"
-"""What follows the mode of a second run."""
+AGAIN, ONCE_MORE = ", again", ", once more"
+"""What follows the mode of a second and a third run."""
 _MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
@@ -46,11 +47,12 @@ class Actual:
     """A program's results on a backend.
 
     `gradients` has an entry for each way of reverse mode that was tried: "bare", "tape", "tape with
-    loss", tapes `AGAIN`, and `VALIDATED` for programs that may race. In "bare" and "tape with loss"
-    the adjoint of a returned float is one. `multiples` has tangents along each of `MULTIPLES` of
-    the program's direction, `adjoint_multiples` gradients for each of `MULTIPLES` of its adjoints.
-    `second` has the derivatives of the gradient along the direction. What raised is in `refusals`
-    if it is a documented error of autodiff, else in `errors`; both are keyed by the mode.
+    loss", tapes `AGAIN` and `ONCE_MORE`, and `VALIDATED` for programs that may race. In "bare" and
+    "tape with loss" the adjoint of a returned float is one. `multiples` has tangents along each of
+    `MULTIPLES` of the program's direction, `adjoint_multiples` gradients for each of `MULTIPLES` of
+    its adjoints. `second` has the derivatives of the gradient along the direction. What raised is
+    in `refusals` if it is a documented error of autodiff, else in `errors`; both are keyed by the
+    mode.
     """
 
     primal: Arrays | None = None
@@ -281,11 +283,24 @@ class Session:
         self._gradients(actual, "tape with loss" if has_loss else "tape", after)
 
     def tapes(self, actual: Actual, has_loss: bool, given: dict[str, Any]) -> None:
-        """A tape, and one that records the same launches again."""
-        self.tape(actual, has_loss, given)
-        again = Actual()
-        self.tape(again, has_loss, given)
-        actual.gradients |= {f"{mode}{AGAIN}": each for mode, each in again.gradients.items()}
+        """A tape, and others that record the same launches again, so that reversals are replayed.
+
+        The tapes before are alike, except for numbers that are passed to kernels.
+        """
+        with _repeated_once(self.qd):
+            launches = self.program.launches
+            try:
+                self.program.launches = list(map(_with_other_numbers, launches))
+                for _ in range(2 if self.program.launches != launches else 0):
+                    with contextlib.suppress(Exception):
+                        self.tape(Actual(), has_loss, given)
+            finally:
+                self.program.launches = launches
+            self.tape(actual, has_loss, given)
+            for name in (AGAIN, ONCE_MORE):
+                again = Actual()
+                self.tape(again, has_loss, given)
+                actual.gradients |= {f"{mode}{name}": g for mode, g in again.gradients.items()}
 
     def validated(self, actual: Actual) -> None:
         """A tape that checks each launch for races."""
@@ -386,6 +401,23 @@ class Session:
                 _write(tangent.grad, self.program.weights[name])
         self._gradients(actual, "second", after)
         actual.second = actual.gradients.pop("second")
+
+
+@contextlib.contextmanager
+def _repeated_once(qd: Any) -> Iterator[None]:
+    """Have the second tape alike captured, where others wait for more."""
+    repeated = importlib.import_module(f"{qd.__name__}.ad.repeated_reversals")
+    usual, repeated.REPEATED = repeated.REPEATED, 1
+    try:
+        yield
+    finally:
+        repeated.REPEATED = usual
+
+
+def _with_other_numbers(launch: tuple[str, tuple[Any, ...]]) -> tuple[str, tuple[Any, ...]]:
+    """A launch with slightly other floats among its arguments."""
+    name, arguments = launch
+    return name, tuple(a * (1 + 2**-6) if isinstance(a, float) else a for a in arguments)
 
 
 def _write(array: Any, values: FloatArray) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from octants.fuzz.backends import AGAIN, MULTIPLES, RACES, VALIDATED, Actual, Backend
+from octants.fuzz.backends import AGAIN, MULTIPLES, ONCE_MORE, RACES, VALIDATED, Actual, Backend
 from octants.fuzz.oracle.run import run as run_oracle
 from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
 from octants.fuzz.program import Close, Estimate, FloatArray, Outcome, Program, Undefined
@@ -160,7 +160,10 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
             if text:
                 yield f"returned value {number}: {text}"
     for mode, gradients in actual.gradients.items():
-        counts_returned = mode.removesuffix(AGAIN) in ("bare", "tape with loss")
+        counts_returned = mode.removesuffix(AGAIN).removesuffix(ONCE_MORE) in (
+            "bare",
+            "tape with loss",
+        )
         wanted = outcome.gradient_with_returned if counts_returned else outcome.gradient
         yield from _differences(f"{mode} gradient", wanted, gradients, allowance)
     if actual.tangent is not None:

@@ -60,10 +60,11 @@ from octants.types.specialisation_signature import (
     TemporarySource,
 )
 
-_LETTER = {
+STRUCT_LETTERS = {
     "u1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
 }  # fmt: skip
+"""The formats of `struct` for the types of numbers."""
 
 _MOST_ZEROED = 1024
 """The most bytes of an array in the storage that is zeroed although the kernel writes it first."""
@@ -161,7 +162,7 @@ class ParameterPacking:
             self.fetch = f"read(storage + {first - self._slots}, memory)"
         for number, ref in enumerate(self.binding.results):
             stored = self.storage[ref]
-            letters = f"<{stored.count}{_LETTER[stored.dtype.name]}"
+            letters = f"<{stored.count}{STRUCT_LETTERS[stored.dtype.name]}"
             self.scope[f"unpack{number}"] = struct.Struct(letters).unpack_from
             terms.append(f"unpack{number}({view}, {stored.offset - first})")
         return " + ".join(terms) or "()"
@@ -276,7 +277,7 @@ class ParameterPacking:
         self._add_piece(letter + (f"{8 - size}x" if size < 8 else ""), value, change)
 
     def _scalar(self, array: Array, component: int) -> None:
-        leaf, letter = self.binding.leaf(array), _LETTER[array.dtype.name]
+        leaf, letter = self.binding.leaf(array), STRUCT_LETTERS[array.dtype.name]
         if not array.element_shape:
             is_bool = array.dtype.kind is Kind.BOOL
             self._add(letter, leaf.expression + (".__bool__()" if is_bool else ""))

@@ -1,0 +1,516 @@
+"""Tapes that repeat as a whole: their reversal is captured and replayed, and only if nothing else
+has happened.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.ad import repeated_reversals
+from octants.ad.repeated_reversals import CapturedReversal
+from tests.devices import shares_memory
+
+SIZE = 5
+
+
+@qd.kernel
+def square(x: qd.Tensor, y: qd.Tensor):
+    for i in x:
+        y[i] = x[i] * x[i]
+
+
+@qd.kernel
+def scale(x: qd.Tensor, y: qd.Tensor, factor: qd.f64):
+    for i in x:
+        y[i] = x[i] * factor
+
+
+@qd.kernel
+def signed(x: qd.Tensor, y: qd.Tensor, zero: qd.f64):
+    for i in x:
+        y[i] = qd.sin(x[i]) / zero
+
+
+@qd.kernel
+def advance(x: qd.Tensor, t: qd.i32):
+    for i in range(SIZE):
+        x[t + 1, i] = qd.sin(x[t, i]) * 1.5
+
+
+@qd.kernel
+def total(y: qd.Tensor, loss: qd.Tensor):
+    for i in y:
+        loss[None] += y[i] * (i + 1)
+
+
+@qd.kernel
+def noisy(x: qd.Tensor, y: qd.Tensor):
+    for i in x:
+        y[i] = x[i] * qd.random(qd.f64)
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "fields": lambda shape: qd.field(qd.f64, shape, needs_grad=True),
+    "ndarrays": lambda shape: qd.ndarray(qd.f64, shape, needs_grad=True),
+}
+WEIGHTS = np.arange(1.0, SIZE + 1)
+
+
+@pytest.fixture(params=MAKERS)
+def make(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    return MAKERS[request.param]
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each replay of a reversal; the first tape alike is captured."""
+    found: list[int] = []
+    run = CapturedReversal.run
+
+    def count(self: CapturedReversal) -> bool:
+        has_run = run(self)
+        found.append(self._count)
+        return has_run
+
+    monkeypatch.setattr(CapturedReversal, "run", count)
+    monkeypatch.setattr(repeated_reversals, "REPEATED", 1)
+    return found
+
+
+class Arrays:
+    """Arrays with a loss, and the gradient of programs on them."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.x, self.y, self.z, self.loss = make(SIZE), make(SIZE), make(SIZE), make(())
+        self.values = np.linspace(0.3, 1.1, SIZE)
+
+    def gradient(self, body: Callable[[Arrays], Any], **given: Any) -> Any:
+        self.values = self.values + 0.125
+        self.x.from_numpy(self.values)
+        with qd.ad.Tape(loss=self.loss, **given):
+            body(self)
+        return self.x.grad.to_numpy()
+
+
+def sum_of_squares(a: Arrays) -> None:
+    square(a.x, a.y)
+    total(a.y, a.loss)
+
+
+def expect(gradient: Any, expected: Any) -> None:
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+
+
+def test_a_tape_that_repeats_is_replayed_on_what_memory_holds(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(6):
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert replays == [2, 2, 2, 2]
+
+
+def test_how_often_it_has_to_repeat(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_reversals, "REPEATED", 3)
+    a = Arrays(make)
+    for _ in range(7):
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert replays == [2, 2]  # seen, seen again, two that repeat, captured
+
+
+def test_rows_that_a_number_selects(make: Any, replays: Any) -> None:
+    x, loss = make((4, SIZE)), make(())
+
+    @qd.kernel
+    def measure(x: qd.Tensor, loss: qd.Tensor):
+        for i in range(SIZE):
+            loss[None] += x[3, i]
+
+    def gradient(first: int) -> Any:
+        x[first, 0] = 0.5
+        with qd.ad.Tape(loss=loss):
+            for t in range(first, 3):
+                advance(x, t)
+            measure(x, loss)
+        return x.grad.to_numpy()
+
+    alone = [gradient(first) for first in (0, 1, 2)]
+    assert not replays
+    for _ in range(3):
+        for first in (0, 1, 2):
+            expect(gradient(first), alone[first])
+    assert replays == [4, 3, 2, 4, 3, 2]
+
+
+def test_another_number_is_another_tape(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for factor in (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 2.0, 2):
+
+        def body(a: Arrays, factor: float = factor) -> None:
+            scale(a.x, a.y, factor)
+            total(a.y, a.loss)
+
+        expect(a.gradient(body), factor * WEIGHTS)
+    assert len(replays) == 5  # the third of the first three, all but the first of the others
+
+
+def test_the_sign_of_a_zero_counts(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for zero in (0.0, 0.0, 0.0, -0.0, -0.0, -0.0, 0.0):
+
+        def body(a: Arrays, zero: float = zero) -> None:
+            signed(a.x, a.y, zero)
+            total(a.y, a.loss)
+
+        expect(a.gradient(body), np.copysign(np.inf, zero) * np.cos(a.values) * WEIGHTS)
+    assert len(replays) == 4
+
+
+def test_another_seed_is_another_tape(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for seed in (1.0, 1.0, 1.0, -2.5, -2.5, -2.5, None, None, None):
+        expected = (1.0 if seed is None else seed) * 2 * WEIGHTS
+        expect(a.gradient(sum_of_squares, seed=seed), expected * a.values)
+    assert len(replays) == 5
+
+
+def test_a_seed_for_each_element(make: Any, replays: Any) -> None:
+    x, y = make(SIZE), make(SIZE)
+    for k in range(6):
+        x.from_numpy(WEIGHTS + k)
+        seed = WEIGHTS * (1 + k // 3)
+        with qd.ad.Tape(loss=y, seed=seed):
+            square(x, y)
+        expect(x.grad.to_numpy(), 2 * (WEIGHTS + k) * seed)
+    assert replays == [1, 1, 1]
+
+
+def test_two_losses(make: Any, replays: Any) -> None:
+    a, other = Arrays(make), make(())
+    for k in range(5):
+        a.x.from_numpy(WEIGHTS + k)
+        with qd.ad.Tape(loss=[a.loss, other], seed=[1.0, 3.0]):
+            square(a.x, a.y)
+            total(a.y, a.loss)
+            total(a.x, other)
+        expect(a.x.grad.to_numpy(), 2 * (WEIGHTS + k) * WEIGHTS + 3 * WEIGHTS)
+    assert replays == [3, 3, 3]
+
+
+def test_other_arrays_are_another_tape(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for number in (0, 0, 0, 1, 1, 1, 0):
+
+        def body(a: Arrays, number: int = number) -> None:
+            between = (a.y, a.z)[number]
+            square(a.x, between)
+            total(between, a.loss)
+
+        a.y.fill(7.0)
+        a.z.fill(7.0)
+        expect(a.gradient(body), 2 * a.values * WEIGHTS)
+    assert len(replays) == 3
+
+
+def test_gradients_that_are_not_cleared_accumulate(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    a.gradient(sum_of_squares)
+    expected = a.x.grad.to_numpy()
+    for _ in range(5):
+        found = a.gradient(sum_of_squares, clear_gradients=False)
+        expected = expected + 2 * a.values * WEIGHTS
+        a.y.grad.fill(0.0)
+        expect(found, expected)
+    assert len(replays) == 4
+
+
+# -- what else may happen -------------------------------------------------------------------------
+
+
+def test_a_tape_that_ends_earlier_or_later(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for count in (2, 2, 2, 1, 3, 2, 1, 3, 1, 3, 2):
+
+        def body(a: Arrays, count: int = count) -> None:
+            square(a.x, a.y)
+            for _ in range(count):
+                total(a.y, a.loss)
+
+        expect(a.gradient(body), count * 2 * a.values * WEIGHTS)
+    assert sorted(replays) == [2, 3, 3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["write", "overwrite", "element", "pause", pytest.param("export", marks=shares_memory), "grad"],
+)
+def test_what_happens_in_between(make: Any, replays: Any, what: str) -> None:
+    a = Arrays(make)
+    expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    kept = []
+
+    def body(a: Arrays) -> None:
+        square(a.x, a.y)
+        if what == "write":
+            a.y.fill(3.0)
+        elif what == "overwrite":
+            scale(a.z, a.x, 1.0)
+        elif what == "element":
+            a.y[0] = 2.0
+        elif what == "pause":
+            qd.ad.no_grad(lambda: scale(a.z, a.x, 1.0))()
+        elif what == "export":
+            kept.append(a.y.to_dlpack())
+        else:
+            a.y.grad.fill(1.0)
+        total(a.y, a.loss)
+
+    expected = 2 * a.values * WEIGHTS
+    found = a.gradient(body)
+    expected = 2 * a.values * WEIGHTS
+    if what == "write":
+        expected = 0 * expected
+    elif what == "element":
+        expected = expected * (np.arange(SIZE) > 0)
+    elif what == "grad":
+        expected = expected + 2 * a.values
+    expect(found, expected)
+    assert len(replays) == (what == "grad")  # the host writes no array but its gradient
+    for _ in range(3):
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert len(replays) == {"export": 0, "grad": 4}.get(what, 3)
+
+
+def test_a_launch_that_fails(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+
+    def body(a: Arrays) -> None:
+        square(a.x, a.y)
+        scale(a.y, a.z, 2.0)
+        total(a.z, a.loss)
+
+    def without(a: Arrays) -> None:
+        square(a.x, a.y)
+        with pytest.raises(qd.OctantsError):
+            scale(a.y, a.z, "two")
+        total(a.z, a.loss)
+
+    for _ in range(3):
+        expect(a.gradient(body), 4 * a.values * WEIGHTS)
+    expect(a.gradient(without), 0 * WEIGHTS)
+    expect(a.gradient(body), 4 * a.values * WEIGHTS)
+    assert replays == [3, 3]
+
+
+def test_a_body_that_fails_is_not_reversed(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+
+    def fails(a: Arrays) -> None:
+        sum_of_squares(a)
+        raise ZeroDivisionError
+
+    for _ in range(3):
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    with pytest.raises(ZeroDivisionError):
+        a.gradient(fails)
+    assert not a.x.grad.to_numpy().any()
+    expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert len(replays) == 2
+
+
+def test_random_numbers_are_those_of_the_launch(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    found = []
+    for _ in range(5):
+
+        def body(a: Arrays) -> None:
+            noisy(a.x, a.y)
+            total(a.y, a.loss)
+
+        gradient = a.gradient(body)
+        expect(gradient, a.y.to_numpy() / a.values * WEIGHTS)
+        found.append(gradient[0])
+    assert len(set(found)) == 5
+    assert not replays
+
+
+def test_results_and_options_that_are_left_to_the_usual_way(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+
+    @qd.kernel
+    def norm(x: qd.Tensor) -> qd.f64:
+        found = 0.0
+        for i in x:
+            found += x[i] * x[i]
+        return found
+
+    for _ in range(4):
+        a.x.from_numpy(WEIGHTS)
+        with qd.ad.Tape(loss=norm):
+            norm(a.x)
+        expect(a.x.grad.to_numpy(), 2 * WEIGHTS)
+        for options in ({"validation": True}, {"on_overwrite": "trust"}, {"grad_check": [a.x]}):
+            expect(a.gradient(sum_of_squares, **options), 2 * a.values * WEIGHTS)
+    for _ in range(4):
+        a.x.from_numpy(WEIGHTS)
+        tape = qd.ad.Tape(loss=a.loss, argument_gradients=scale)
+        with tape:
+            scale(a.x, a.y, 2.0)
+            total(a.y, a.loss)
+        expect(a.x.grad.to_numpy(), 2 * WEIGHTS)
+        assert tape.argument_gradients(scale)[0]["factor"] == pytest.approx((WEIGHTS**2).sum())
+    assert not replays
+
+
+def test_a_kernel_without_a_gradient_and_an_empty_loop(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    n = qd.field(qd.i32, SIZE)
+
+    @qd.kernel
+    def count(n: qd.Tensor):
+        for i in n:
+            n[i] += 1
+
+    @qd.kernel
+    def nothing(x: qd.Tensor, y: qd.Tensor, most: qd.i32):
+        for i in range(most):
+            y[i] = x[i]
+
+    def body(a: Arrays) -> None:
+        count(n)
+        nothing(a.x, a.z, 0)
+        sum_of_squares(a)
+
+    for _ in range(4):
+        expect(a.gradient(body), 2 * a.values * WEIGHTS)
+    assert n.to_numpy().tolist() == [4] * SIZE
+    assert len(replays) == 2
+
+
+def test_a_recorded_loop_whose_length_is_in_memory(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    n = qd.field(qd.i32, SIZE)
+
+    @qd.kernel
+    def repeat(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
+        for i in x:
+            v = x[i]
+            for _ in range(n[i]):
+                v = v * v * 0.5 + 0.25 * x[i]
+            y[i] = v
+
+    def expected(values: Any, count: int) -> Any:
+        v, d = values, np.ones(SIZE)
+        for _ in range(count):
+            v, d = v * v * 0.5 + 0.25 * values, v * d + 0.25
+        return d * WEIGHTS
+
+    def body(a: Arrays) -> None:
+        repeat(a.x, a.y, n)
+        total(a.y, a.loss)
+
+    for count in (3, 3, 3, 50, 2, 200, 7):
+        a.values = np.linspace(0.1, 0.3, SIZE) - 0.125
+        n.fill(count)
+        expect(a.gradient(body), expected(a.values, count))
+
+
+# -- what it keeps, and where it runs -------------------------------------------------------------
+
+
+def test_arrays_are_not_kept_alive(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(4):
+        a.gradient(sum_of_squares)
+    assert len(replays) == 2
+    references = [weakref.ref(each) for each in (a.x, a.y, a.loss, a.loss.grad)]
+    del a
+    gc.collect()
+    assert [each() for each in references] == [None] * 4
+
+
+def test_only_so_many_launches_are_captured(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.collect()
+    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", CapturedReversal._launches_of_all + 3)
+    a, b = Arrays(make), Arrays(make)
+    for _ in range(4):
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+        expect(b.gradient(sum_of_squares), 2 * b.values * WEIGHTS)
+    assert replays == [2, 2]
+
+
+def test_after_another_init(make: Any, replays: Any) -> None:
+    for _ in range(2):
+        a = Arrays(make)
+        for _ in range(4):
+            expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+        qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error")
+    assert len(replays) == 4
+
+
+def test_within_a_capture_of_the_user(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(4):
+        a.gradient(sum_of_squares)
+    replays.clear()
+    with qd.graph.capture() as graph, qd.ad.Tape(loss=a.loss):
+        sum_of_squares(a)
+    assert not replays
+    for k in range(3):
+        a.x.from_numpy(WEIGHTS + k)
+        graph()
+        expect(a.x.grad.to_numpy(), 2 * (WEIGHTS + k) * WEIGHTS)
+    expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert replays == [2]
+
+
+def test_in_other_threads(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    found: list[Any] = []
+    for _ in range(5):
+        thread = threading.Thread(target=lambda: found.append(a.gradient(sum_of_squares)))
+        thread.start()
+        thread.join()
+        expect(found.pop(), 2 * a.values * WEIGHTS)
+        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert len(replays) == 8
+
+
+def test_a_replay_that_another_thread_runs(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = Arrays(make)
+    for _ in range(3):
+        a.gradient(sum_of_squares)
+    run, refused = CapturedReversal.run, []
+
+    def taken(self: CapturedReversal) -> bool:
+        with self._lock:
+            refused.append(not run(self))
+        return False
+
+    monkeypatch.setattr(CapturedReversal, "run", taken)
+    expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
+    assert refused == [True]
+
+
+def test_snapshot_bytes_and_explain(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(4):
+        tape = qd.ad.Tape(loss=a.loss)
+        with tape:
+            sum_of_squares(a)
+        assert tape.snapshot_bytes == 0
+        assert "2 launches" in str(tape.explain())
+    assert len(replays) == 2
