@@ -82,7 +82,7 @@ def plan(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
 
 
 def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
-    """Plan everything but when loops are run."""
+    """Plan how loops are recorded; `_late` decides when they are run."""
     strides = uses.strides
     if machine.local_record_bytes:
         return _plan_local(body, strides, machine)

@@ -262,7 +262,7 @@ def _index_of_lane(f: ThreadFunction, index: Value, distances: list[int], member
 
 
 def _chosen(code: ThreadCode, dtype: DType, numbers: list[int], which: Operand) -> Operand:
-    """Return the number of a position."""
+    """Return the one of some constants that is at a position (u32)."""
     chosen = code.constant(numbers[0], dtype)
     for position, number in enumerate(numbers[1:], 1):
         is_here = code.compare("eq", u32, which, code.constant(position, u32))

@@ -63,7 +63,9 @@ from octants.passes.unrolled_iterations import ReplacedLoops
 from octants.simplify import simplify
 
 _MOST_TRIPS, _MOST_WORK, _MOST_VALUES = 16, 512, 64
-"""The trip counts of unrolled loops, the operations, and the values that stay in registers."""
+"""The most iterations of a loop that is unrolled, operations of all of them together, and values
+that are hoisted and stay in registers.
+"""
 
 
 @staged("expose_invariants")
@@ -76,7 +78,7 @@ def expose_invariants(module: Module) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """A loop around the operations that are visited: what its iterations change."""
+    """The loop around the visited operations: the arrays that it writes, and whether loads stay."""
 
     written: frozenset[ArrayRef]
     pins: bool

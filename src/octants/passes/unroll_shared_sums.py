@@ -68,9 +68,9 @@ from octants.simplify import simplify
 _TOGETHER = 32
 """The updates that are made together: as many as a subgroup has threads, on most machines."""
 _MOST_TRIPS = 16
-"""The iterations of a chunk; a loop whose trip count is a constant may have as many as above."""
+"""The most iterations of a chunk, unless the trip count is a constant: then as many as above."""
 _MOST_WORK = 500
-"""The operations of a chunk."""
+"""The most operations of a chunk."""
 
 
 @staged("unroll_shared_sums")
@@ -126,7 +126,7 @@ class _Unroller:
         return 1 << (most.bit_length() - 1) if most else 0
 
     def _sums_of(self, loop: ops.For) -> list[ops.Atomic]:
-        """The updates of another element in each iteration that may be made after several."""
+        """The updates that reach another element in each iteration, and can wait for several."""
         results = {value for op in loop.body.walk() for value in op.results}
         counter, *carried = loop.body.args
         return [

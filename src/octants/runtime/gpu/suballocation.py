@@ -92,8 +92,7 @@ class Heap(ABC, Generic[B]):
         self._leaving: deque[tuple[int, B]] = deque()  # with the submission to wait for
         self._found: dict[int, tuple[B, int]] = {}  # by addresses that were looked for
         self.generation = 0
-        """A number that changes where a buffer is dropped, after which its addresses mean others.
-        """
+        """Counts the buffers that were dropped: their addresses may belong to others afterwards."""
         self._can_grow = True
         self.live = Ledger()
 

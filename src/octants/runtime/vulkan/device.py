@@ -22,7 +22,7 @@ from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
 from octants.runtime.vulkan.transfers import Transfers
 
 _HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
-_THREADS, _FEW_THREADS = 1 << 18, 1 << 10  # that occupy a GPU, and a CPU with a Vulkan driver
+_THREADS, _FEW_THREADS = 1 << 18, 1 << 10  # that occupy a GPU; a CPU with a Vulkan driver
 
 
 class _Shared(SharedState):
