@@ -34,7 +34,6 @@ from octants.passes.expand_divisions import expand_divisions
 from octants.passes.expand_powers import expand_powers
 from octants.passes.expose_invariants import expose_invariants
 from octants.passes.fix_summation_order import fix_summation_order
-from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.fuse_product_sums import fuse_product_sums
 from octants.passes.gather_sums import gather_sums
@@ -215,12 +214,6 @@ FINISH = (
         "share_reciprocals",
         lambda module, _: share_reciprocals(module),
         "after powers, of which divisions are made",
-        _contracts,
-    ),
-    Pass(
-        "fold_doublings",
-        lambda module, _: fold_doublings(module),
-        "when no derivative is to be taken any more",
         _contracts,
     ),
     Pass(

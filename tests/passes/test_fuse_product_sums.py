@@ -1,5 +1,4 @@
-"""Sums of loops that are added product by product, and doubled products: which, and that they stay
-what they were."""
+"""Sums of loops that are added product by product: which, and that they stay what they were."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.fold_doublings import fold_doublings
 from octants.passes.fuse_product_sums import fuse_product_sums
 
 LOOP = """\
@@ -147,51 +145,3 @@ def test_what_decides_is_left_alone() -> None:
 def test_a_product_that_another_sum_has_too() -> None:
     body = FUSED["two products"] + "\n    %40: f64 = binary<add>(%11, %20)"
     assert not fused(loop(body, second="%40"))
-
-
-DOUBLED = """\
-kernel @k
-array @x: f64, 1, ndarray, () [primal]
-array @y: f64, 1, ndarray, () [primal]
-array @z: f64, 1, ndarray, () [primal]
-parallel @k_0 {{
-  %0: i32 = constant<0>()
-  %1: i32 = shape<@y, 0>()
-  yield(%0, %1)
-}} {{ (%2: i32):
-  %3: f64 = constant<{number}>()
-  %4: f64 = load<@x, primal>(%2)
-  %5: f64 = load<@y, primal>(%2)
-{body}
-  store<@z, primal>(%9, %2)
-  yield()
-}}
-"""
-ONCE = """\
-  %6: f64 = binary<mul>(%4, %3)
-  %7: f64 = binary<mul>(%6, %5)
-  %9: f64 = binary<add>(%7, %7)"""
-TWICE = """\
-  %6: f64 = binary<mul>(%3, %4)
-  %7: f64 = binary<add>(%6, %6)
-  %8: f64 = binary<mul>(%5, %7)
-  %9: f64 = binary<add>(%8, %8)"""
-SEEN = ONCE.replace("(%7, %7)", "(%7, %7)") + "\n  store<@x, primal>(%6, %2)"
-PLAIN = """\
-  %6: f64 = binary<mul>(%4, %5)
-  %9: f64 = binary<add>(%6, %6)"""
-
-
-@pytest.mark.parametrize(
-    ("body", "number", "additions"),
-    [(ONCE, -1.5, 0), (TWICE, 0.1, 1), (SEEN, -1.5, 1), (PLAIN, 2.0, 1), (ONCE, 1e308, 1)],
-    ids=["once", "twice", "seen", "plain", "overflow"],
-)
-def test_doubles(body: str, number: float, additions: int) -> None:
-    module = parse(DOUBLED.format(number=number, body=body))
-    verify(module)
-    before = outputs(module)
-    fold_doublings(module)
-    verify(module)
-    assert to_text(module).count("binary<add>") == additions
-    assert outputs(module).tolist() == before.tolist()
