@@ -33,7 +33,7 @@ from octants.types.weak_references import holds_objects, likeness, parts_of, ref
 
 _NUMBERS = (int, float, bool, str, type(None))
 _HANDLES = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle, DType, enum.Enum)
-_CONSTANT = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
+_CONSTANT = (types.ModuleType, types.BuiltinFunctionType, type)
 
 
 Terms = tuple[list[str], dict[str, Any]]
@@ -46,8 +46,10 @@ GONE = (KeyError, ValueError, AttributeError, ArithmeticError, TypeError)
 def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
     """Generate conditions that hold while the reads would return the same values.
 
-    Functions, classes, modules, members of enums, read-only numpy arrays and everything that
-    Octants holds count as constant, as do objects that a property creates each time it is read.
+    Classes, modules, members of enums, read-only numpy arrays and everything that Octants holds
+    count as constant, as do objects that a property creates each time it is read, and functions
+    that a module or a class holds, but for the main module: interactive sessions define its
+    functions again.
     ``known`` maps the identities of objects to expressions for them, where these conditions follow
     others that have checked them. The conditions keep nothing alive that the reads have found.
     """
@@ -171,12 +173,24 @@ def _is_watched(read: Any) -> bool:
         return False
     if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, enum.EnumMeta)):
         return False
+    if isinstance(value, types.FunctionType) and not _may_be_rebound(read):
+        return False
     module = _module_of(owner)
     if read.kind == "attribute" and module.partition(".")[0] == "octants":
         return False
     if isinstance(value, (*_NUMBERS, *_HANDLES)) or value is ABSENT:
         return True
     return read.kind != "attribute" or _is_stored(owner, read.name, value)
+
+
+def _may_be_rebound(read: Any) -> bool:
+    """Whether a name or attribute may come to mean another function.
+
+    A launch of a large library would take longer if it compared each function of its modules.
+    """
+    if read.kind == "global":
+        return bool(read.owner.__globals__.get("__name__") == "__main__")
+    return not isinstance(read.owner, (types.ModuleType, type))
 
 
 def _module_of(owner: Any) -> str:
