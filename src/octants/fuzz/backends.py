@@ -406,7 +406,7 @@ class Session:
 @contextlib.contextmanager
 def _repeated_once(qd: Any) -> Iterator[None]:
     """Have the second tape alike captured, where others wait for more."""
-    repeated = importlib.import_module(f"{qd.__name__}.ad.repeated_reversals")
+    repeated: Any = importlib.import_module(f"{qd.__name__}.ad.repeated_reversals")
     usual, repeated.REPEATED = repeated.REPEATED, 1
     try:
         yield
