@@ -77,7 +77,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def count(self: CapturedReversal) -> bool:
         has_run = run(self)
-        found.append(self._count)
+        found.append(self.launches)
         return has_run
 
     monkeypatch.setattr(CapturedReversal, "run", count)
@@ -438,16 +438,28 @@ def test_arrays_are_not_kept_alive(make: Any, replays: Any) -> None:
     assert [each() for each in references] == [None] * 4
 
 
-def test_only_so_many_launches_are_captured(
+def test_only_so_many_launches_are_remembered(
     make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gc.collect()
-    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", CapturedReversal._launches_of_all + 3)
+    monkeypatch.setattr(repeated_reversals, "_sequences", {})
+    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 6)
     a, b = Arrays(make), Arrays(make)
+
+    def thrice(arrays: Arrays) -> None:
+        sum_of_squares(arrays)
+        total(arrays.y, arrays.loss)
+
+    for arrays in (a, a, a, b, b, b, a, a, a):  # two launches, and two of a reversal, of the last
+        expect(arrays.gradient(sum_of_squares), 2 * arrays.values * WEIGHTS)
+    assert sum(each() is not None for each in repeated_reversals._sequences.values()) == 1
+    assert replays == [2, 2, 2]
+    for _ in range(4):  # three launches, and as many of a reversal
+        expect(a.gradient(thrice), 4 * a.values * WEIGHTS)
+    assert replays == [2, 2, 2, 3, 3]
+    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 1)
     for _ in range(4):
-        expect(a.gradient(sum_of_squares), 2 * a.values * WEIGHTS)
         expect(b.gradient(sum_of_squares), 2 * b.values * WEIGHTS)
-    assert replays == [2, 2]
+    assert len(replays) == 5
 
 
 def test_after_another_init(make: Any, replays: Any) -> None:

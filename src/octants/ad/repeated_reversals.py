@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
@@ -26,8 +27,8 @@ from octants.runtime.repetitions import Repetitions
 
 REPEATED = 3
 """The tapes alike that are reversed launch by launch before one is captured."""
-MOST_LAUNCHES = 1 << 14
-"""The most launches of a tape that is remembered, and of all captured reversals together."""
+MOST_LAUNCHES = 1 << 15
+"""The most launches of all sequences and captured reversals; the oldest ones are forgotten."""
 _KEPT = 4  # sequences with the same first launch, and reversals of one sequence
 _MOST_KEPT_BYTES = 1 << 20
 """Of temporaries and other memory that the launches of a reversal have for themselves."""
@@ -60,12 +61,18 @@ the arguments, the number of the launch, the seed of random numbers.
 
 
 class LaunchSequence:
-    """The launches of a whole tape, and replays of how such tapes were reversed."""
+    """The launches of a whole tape, and replays of how such tapes were reversed.
 
-    __slots__ = ("_numbered", "_reversals", "launches")
+    `weight` is the number of launches of all of these. ``known`` are the sequences that it is one
+    of.
+    """
 
-    def __init__(self, launches: tuple[LaunchedArrays, ...]) -> None:
+    __slots__ = ("__weakref__", "_known", "_numbered", "_reversals", "launches", "weight")
+
+    def __init__(self, launches: tuple[LaunchedArrays, ...], known: KnownSequences) -> None:
         self.launches = launches
+        self.weight = 0
+        self._known = weakref.ref(known)
         self._numbered = [(k, each.numbers) for k, each in enumerate(launches) if each.numbers]
         self._reversals = Repetitions[CapturedReversal](REPEATED, most=_KEPT, counted=2 * _KEPT)
 
@@ -95,9 +102,16 @@ class LaunchSequence:
         if not (self._reversals.is_due(key) and _may_repeat(launches, losses)):
             return False
         made = _reverse_and_capture(reverse, launches[0][2].device)
-        if made is not None:
+        if made is not None and _reserve_capacity(len(launches), self):
             self._reversals.made[key] = made
+            self.weight = (1 + len(self._reversals.made)) * len(launches)
         return True
+
+    def forget(self) -> None:
+        """Let tapes follow it no longer."""
+        known = self._known()
+        if known is not None:
+            known.forget(self)
 
     def _key(self, launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> Hashable:
         """What the reversal depends on besides the sequence; None if that is unknown."""
@@ -112,7 +126,7 @@ class LaunchSequence:
 class KnownSequences:
     """The sequences of tapes that begin with the same launch; `latest` is the last one."""
 
-    __slots__ = ("_repetitions", "latest")
+    __slots__ = ("__weakref__", "_repetitions", "latest")
 
     def __init__(self) -> None:
         self._repetitions = Repetitions[LaunchSequence](min(2, REPEATED), most=_KEPT, counted=_KEPT)
@@ -121,9 +135,20 @@ class KnownSequences:
     def note(self, launches: tuple[Any, ...]) -> None:
         """Note that a tape has recorded launches; they are a sequence from the second time on."""
         known = self._repetitions.made.get(launches)
-        if known is None and self._repetitions.is_due(launches):
-            known = self._repetitions.made[launches] = LaunchSequence(launches)
+        if known is None and self._repetitions.is_due(hash(launches)):
+            known = LaunchSequence(launches, self)
+            if not _reserve_capacity(len(launches), known):
+                return
+            known.weight = len(launches)
+            _sequences[id(known)] = weakref.ref(known)
+            self._repetitions.made[launches] = known
         self.latest = known or self.latest
+
+    def forget(self, sequence: LaunchSequence) -> None:
+        """Forget one of the sequences."""
+        self._repetitions.drop(sequence.launches)
+        if self.latest is sequence:
+            self.latest = None
 
     def find(self, launches: tuple[Any, ...]) -> LaunchSequence | None:
         """The sequence of some launches."""
@@ -138,23 +163,34 @@ class KnownSequences:
         return None
 
 
+_sequences: dict[int, weakref.ref[LaunchSequence]] = {}
+"""By identity, the oldest one first. Sequences end with the kernel of their first launch."""
+
+
+def _reserve_capacity(launches: int, owner: LaunchSequence) -> bool:
+    """Forget old sequences, except ``owner``, until so many launches more may be remembered."""
+    alive = {key: each for key, reference in _sequences.items() if (each := reference())}
+    for key in _sequences.keys() - alive.keys():
+        del _sequences[key]
+    total = launches + sum(each.weight for each in alive.values())
+    for each in alive.values():
+        if total > MOST_LAUNCHES and each is not owner:
+            total -= each.weight
+            each.weight = 0
+            each.forget()
+    return total <= MOST_LAUNCHES
+
+
 class CapturedReversal:
     """Replays what a tape did to the device while it was reversed.
 
     It keeps no array alive. A tape that has recorded the same launches has the same arrays.
     """
 
-    _launches_of_all = 0
-    _count = 0
-
     def __init__(self, replay: CommandReplay, count: int) -> None:
         self._replay = replay
         self._lock = threading.Lock()
-        self._count = count
-        CapturedReversal._launches_of_all += count
-
-    def __del__(self) -> None:
-        CapturedReversal._launches_of_all -= self._count
+        self.launches = count
 
     def run(self) -> bool:
         """Reverse a tape; False if another thread does so now, with the same memory."""
@@ -165,11 +201,6 @@ class CapturedReversal:
         finally:
             self._lock.release()
         return True
-
-    @classmethod
-    def has_capacity_for(cls, launches: int) -> bool:
-        """Whether so many launches more may be kept."""
-        return cls._launches_of_all + launches <= MOST_LAUNCHES
 
 
 def _may_repeat(launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> bool:
@@ -182,7 +213,7 @@ def _may_repeat(launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> bool
     programs = [step.backward for _, step, *_ in launches if step.backward is not None]
     codes = [program.code.artifact for program in programs]
     is_silent = all(code and not (code.draws or code.messages) for code in codes)
-    return len(numbers) == 1 and is_silent and CapturedReversal.has_capacity_for(len(codes))
+    return len(numbers) == 1 and is_silent
 
 
 def _reverse_and_capture(reverse: Callable[[], None], device: Device) -> CapturedReversal | None:

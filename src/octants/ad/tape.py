@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,7 +17,7 @@ from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
 from octants.ad.packed_copies import PackedCopies
-from octants.ad.repeated_reversals import MOST_LAUNCHES, KnownSequences, LaunchSequence, PlainLaunch
+from octants.ad.repeated_reversals import KnownSequences, LaunchSequence, PlainLaunch
 from octants.ad.repeated_tapes import Observation, Prefix, Touched
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
@@ -147,17 +148,9 @@ class Tape:
         if argument_gradients is not False:
             self._requested = ArgumentGradients(argument_gradients)
         self._all_entries: list[TapeEntry] = []
-        self._whole_ledger = OverwriteLedger(
-            saves=on_overwrite != "trust",
-            validates=validation,
-            budget=driver.snapshot_budget(),
-        )
         self._touched_arrays: set[Any] = set()
         self._unentered: list[PlainLaunch] = []
         self._expected: Iterator[Any] | None = None
-        self._gradient_ends = GradientEnds()
-        self.untracked = UntrackedWrites()
-        self._overlaps = MemoryOverlaps()
         self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._may_follow = self._is_simple and on_overwrite == "save"
         if self._may_follow and self._repeats and self._requested is _NO_ARGUMENTS:
@@ -165,6 +158,30 @@ class Tape:
         self._recent: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
+
+    # A tape that repeats as a whole needs none of these.
+
+    @functools.cached_property
+    def _whole_ledger(self) -> OverwriteLedger:
+        return OverwriteLedger(
+            saves=self.on_overwrite != "trust",
+            validates=self.validation,
+            budget=driver.snapshot_budget(),
+        )
+
+    @functools.cached_property
+    def _gradient_ends(self) -> GradientEnds:
+        return GradientEnds()
+
+    @functools.cached_property
+    @internal
+    def untracked(self) -> UntrackedWrites:
+        """Detects untracked writes to arrays with gradients."""
+        return UntrackedWrites()
+
+    @functools.cached_property
+    def _overlaps(self) -> MemoryOverlaps:
+        return MemoryOverlaps()
 
     @property
     def snapshot_bytes(self) -> int:
@@ -264,9 +281,7 @@ class Tape:
         is_all = self._may_follow and self._prefix is None and len(launches) == len(entries)
         if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
             return ()
-        if len(launches) > MOST_LAUNCHES or not all(each.is_plain for each in launches):
-            return ()
-        return tuple(launches)
+        return tuple(launches) if all(each.is_plain for each in launches) else ()
 
     def _reverse_as_before(self) -> bool:
         """Reverse the tape as an earlier one, if that had recorded the same."""
@@ -341,14 +356,21 @@ class Tape:
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
         path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
+        expected = self._expected
+        if expected is not None and path is not None:
+            touched = path.known_touched(*arguments)
+            if touched is not None and (
+                touched is next(expected, None) or self._follow_another(touched)
+            ):  # as an earlier tape did: the ledger need not know of it yet
+                state, step = driver.state, path.steps[0]
+                seed, number = state.seed, next(state.numbers)
+                specialisation.number = number
+                results = step.forward.launch(seed, number, 0, *arguments)
+                self._unentered.append((touched, step, specialisation, arguments, number, seed))
+                return specialisation.wrap(results) if results else None
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
             if touched is not None:
-                expected = self._expected
-                if expected is not None and (
-                    touched is next(expected, None) or self._follow_another(touched)
-                ):
-                    return self._launch_as_expected(path, touched, specialisation, arguments)
                 saves_nothing = path.saves_nothing and not self._follows
                 if saves_nothing and self._ledger.may_overwrite(touched.written):
                     return self._launch_on_fast_path(path, touched, specialisation, arguments)
@@ -358,33 +380,24 @@ class Tape:
 
     def _follow_another(self, touched: Touched) -> bool:
         """Whether some earlier tape recorded the launches of this one, and then this launch."""
-        launches = tuple([each[0] for each in self._unentered])
-        first = launches[0] if launches else touched
-        is_begun = launches or (
-            self._may_follow and not self._all_entries and self._whole_ledger.is_new
-        )
-        if is_begun and first.sequences is not None:
-            begun = (*launches, touched)
-            found = self._followed = first.sequences.beginning_with(begun)
-            if found is not None:
-                self._expected = iter(found.launches[len(begun) :])
-                return True
-        self._enter_launches()
-        return False
+        launches = self._unentered
+        sequences = launches[0][0].sequences if launches else touched.sequences
+        found: LaunchSequence | None = None
+        if launches and sequences is not None:
+            begun = (*[each[0] for each in launches], touched)
+            found = sequences.beginning_with(begun)
+        elif sequences is not None and self._may_follow and self._is_new:
+            begun, found = (touched,), sequences.latest
+        if found is None:
+            self._enter_launches()
+            return False
+        self._followed, self._expected = found, iter(found.launches[len(begun) :])
+        return True
 
-    def _launch_as_expected(
-        self,
-        path: FastPath,
-        touched: Touched,
-        specialisation: Specialisation,
-        arguments: tuple[Any, ...],
-    ) -> Any:
-        """Run a launch that an earlier tape recorded, too: the ledger need not know of it yet."""
-        seed, number = driver.state.seed, next(driver.state.numbers)
-        specialisation.number = number
-        results = path.steps[0].forward.launch(seed, number, 0, *arguments)
-        self._unentered.append((touched, path.steps[0], specialisation, arguments, number, seed))
-        return specialisation.wrap(results) if results else None
+    @property
+    def _is_new(self) -> bool:
+        """Whether nothing has been recorded, and nothing is needed."""
+        return not self._all_entries and "_whole_ledger" not in self.__dict__
 
     def _enter_launches(self) -> None:
         """Enter the launches that ran as expected, and expect no more."""

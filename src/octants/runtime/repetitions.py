@@ -44,3 +44,8 @@ class Repetitions(Generic[Made]):
         if len(counts) > self._counted:
             counts.clear()
         return False
+
+    def drop(self, key: Hashable) -> None:
+        """Drop what was made for a key, and count again."""
+        self.made.pop(key, None)
+        self._counts.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from octants.artifact import MemoryRange
@@ -26,6 +26,20 @@ class WatchedRange:
     interval: Range
     allocation: Range
     version: int
+
+
+class WrittenRanges:
+    """Ranges that are written together: addresses and bytes, 0 for a whole allocation.
+
+    `reached` are the watched ranges among them, as of the `changes` of `Versions` that `at` is.
+    """
+
+    __slots__ = ("at", "ranges", "reached")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self.ranges = tuple(dict.fromkeys(ranges))
+        self.at = -1
+        self.reached: list[WatchedRange] = []
 
 
 class Versions:
@@ -78,6 +92,15 @@ class Versions:
     def wrote(self, address: int, nbytes: int) -> None:
         """Report queued work that may write ``nbytes`` at an address; 0: the whole allocation."""
         self._renew(self._reached(address, nbytes))
+
+    def wrote_again(self, written: WrittenRanges) -> None:
+        """Report queued work that writes the same ranges each time."""
+        if written.at != self.changes:
+            changes = self.changes
+            found = [self._reached(*each) for each in written.ranges]
+            written.reached = [watch for some in found for watch in some]
+            written.at = changes
+        self._renew(written.reached)
 
     def wrote_each(self, ranges: tuple[Range, ...]) -> None:
         """Report queued work that writes ranges, each an address and bytes; fast if repeated."""

@@ -30,6 +30,7 @@ from octants.runtime.cuda.memory import DeviceAllocation
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.record_buffer_growth import Planned
 from octants.runtime.gpu.record_buffers import report_bytes
+from octants.runtime.memory.versions import WrittenRanges
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -163,7 +164,7 @@ class InstantiatedGraph:
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
         self.proved: list[tuple[int, ...]] | None = None
         """The versions of memory at which a replay had large enough record buffers."""
-        self._writes = [written for command in commands for written in _written(command)]
+        self._writes = WrittenRanges(each for command in commands for each in _written(command))
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
         self._plans = [node.plan for node in nodes if node.plan is not None]
@@ -253,8 +254,7 @@ class InstantiatedGraph:
         """Notify `machine.versions` of the memory that a replay writes."""
         versions = self._machine.versions
         if versions.watches:
-            for address, nbytes in self._writes:
-                versions.wrote(address, nbytes)
+            versions.wrote_again(self._writes)
 
     # -- launching ------------------------------------------------------------------------------
 
