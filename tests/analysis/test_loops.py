@@ -9,7 +9,7 @@ import pytest
 from octants.analysis.cost_model import ATOMIC, LIBRARY, UNKNOWN, Costs
 from octants.analysis.float_magnitudes import Magnitudes
 from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import only_sums
+from octants.analysis.serial_sums import has_free_order, only_sums
 from octants.ir import ops
 from tests.analysis.tasks import loop_of, module_of, task_of
 
@@ -34,6 +34,37 @@ def test_loops_that_only_sum(body: str) -> None:
     inner = "; ".join(f"    {line}" for line in lines)
     loop = loop_of(f"s = 0.0; t = 0.0; for j in range(n):; {inner}; x[i] = s + t")
     assert only_sums(loop) is SUMS[body]
+
+
+FREE_ORDER = {
+    "s += y[j]": True,
+    "s += t * y[j]": True,
+    "s += t * y[j]; t += 1.0": False,
+    "s = s * y[j]": False,
+    "if y[j] > 0.0: s += y[j]": True,
+    "for k in range(j): s += y[k]": True,
+    "for k in range(j): s += y[k]; for k in range(j): s -= y[k] * t": True,
+    "for k in range(j): s = s * y[k]": False,
+    "while t < y[j]: s += 1.0; t += 1.0": False,
+    "v[j] += y[j]": True,
+    "v[j] = y[j] + v[j]": True,
+    "v[j] += v[j] * y[j]": False,
+    "v[j] += v[j + 1]": False,
+    "v[j] = y[j]": False,
+    "v[j] += y[j]; s += v[0]": False,
+    "x[0] += y[j]": True,
+    "x[0] += y[j]; s += x[j]": False,
+    "x[j] = y[j]": False,
+    "s += qd.random()": True,  # each iteration has a number of its own
+}
+
+
+@pytest.mark.parametrize("body", FREE_ORDER)
+def test_loops_whose_order_is_free(body: str) -> None:
+    inner = "; ".join(f"    {line}" for line in body.split("; "))
+    start = "s = 0.0; t = y[n]; v = qd.Vector([0.0] * 9)"
+    loop = loop_of(f"{start}; for j in range(n):; {inner}; x[i] = s + t + v[n]")
+    assert has_free_order(loop) is FREE_ORDER[body]
 
 
 MAGNITUDES = {

@@ -8,7 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import forward, loop_unswitching, recorded_results, reverse
+from octants.autodiff import (
+    forward,
+    loop_unswitching,
+    narrow_counters,
+    recorded_results,
+    reverse,
+)
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -71,6 +77,7 @@ PASSES = [
     (forward, "forward"),
     (recorded_results, "record_results"),
     (loop_unswitching, "make_versions"),
+    (narrow_counters, "narrow_counters"),
 ]
 
 

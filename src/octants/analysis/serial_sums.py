@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1
 
@@ -30,15 +31,57 @@ def only_sums(loop: ops.For, true: Container[Value] = ()) -> bool:
     )
 
 
-class _Uses:
-    """The definitions and the users of the values in a block and its regions."""
+def has_free_order(loop: ops.For, noalias: bool = False) -> bool:
+    """Whether only the rounding of sums depends on the order in which a loop runs its iterations.
 
-    def __init__(self, block: Block) -> None:
+    What it carries either stays as it is, or is a sum that no iteration reads, perhaps of elements
+    of a vector. Inner loops may carry these, too. The only writes are sums into elements that the
+    loop does not read.
+
+    Args:
+        loop: the loop.
+        noalias: no two arrays of the module, nor their companions, share memory.
+    """
+    if not _may_be_reordered(loop, noalias):
+        return False
+    uses = _Uses(loop.body, with_loops=True)
+    return all(
+        uses.origin(end) is arg or _AdditionChain(uses, arg).leads_to(end)
+        for arg, end in zip(loop.body.args[1:], loop.body.yielded, strict=True)
+    )
+
+
+def _may_be_reordered(loop: ops.For, noalias: bool) -> bool:
+    """Whether the operations of a loop have no effects besides sums that it does not read."""
+    inside = list(loop.body.walk())
+    used = {value for op in inside for value in op.operands}
+    sums = [op for op in inside if isinstance(op, ops.Atomic)]
+    if any(op.fn != "add" or op.result in used for op in sums):
+        return False
+    if any(op.is_tied or op.is_convergent or op.reports or op.orders_memory for op in inside):
+        return False
+    if any((op.has_effects or op.writes) and not isinstance(op, ops.Atomic) for op in inside):
+        return False
+    reads = {op.ref for op in inside if isinstance(op, ops.Load)}
+    targets = {op.ref for op in sums}
+    return not any(may_alias(read, target, noalias) for read in reads for target in targets)
+
+
+class _Uses:
+    """The definitions and the users of the values in a block and its regions.
+
+    ``with_loops`` also follows sums through inner loops, and through elements of vectors.
+    """
+
+    def __init__(self, block: Block, *, with_loops: bool = False) -> None:
         self.end = block.ops[-1]
+        self._with_loops = with_loops
         self.makers: dict[Value, Operation] = {}
         self.users: dict[Value, list[Operation]] = {}
         for op in block.walk():
             self.makers.update((value, op) for value in op.results)
+            if isinstance(op, ops.For):
+                self.makers.update((value, op) for value in op.carried)
             for value in op.operands:
                 self.users.setdefault(value, []).append(op)
 
@@ -54,6 +97,43 @@ class _Uses:
             yield [(op.lhs, op)]
             if op.fn == "add":
                 yield [(op.rhs, op)]
+        elif isinstance(op, ops.For) and self._with_loops:
+            if value in op.results:
+                yield [(op.body.yielded[op.results.index(value)], op.body.ops[-1])]
+            else:
+                yield [(op.inits[op.carried.index(value)], op)]
+        elif isinstance(op, ops.Insert) and self._with_loops:
+            read = self._element_of_sum(op)
+            if read is not None:
+                component = op.components[op.results.index(value)]
+                yield [(component, op), (component, read)]
+
+    def _element_of_sum(self, op: ops.Insert) -> ops.Extract | None:
+        """The read of the element that a write replaces by a sum with it; None if it does not."""
+        total = self.makers.get(op.value)
+        if not isinstance(total, ops.Binary) or total.fn != "add" or self.users[op.value] != [op]:
+            return None
+        for value in total.operands:
+            read = self.makers.get(value)
+            if (
+                isinstance(read, ops.Extract)
+                and self.users[value] == [total]
+                and read.operands[0] is op.index
+                and read.components == op.components
+            ):
+                return read
+        return None
+
+    def origin(self, value: Value) -> Value:
+        """The value that a result of an inner loop is, if the loop carries it unchanged."""
+        op = self.makers.get(value)
+        while isinstance(op, ops.For) and value in op.results:
+            number = op.results.index(value)
+            if self.origin(op.body.yielded[number]) is not op.carried[number]:
+                break
+            value = op.inits[number]
+            op = self.makers.get(value)
+        return value
 
     def is_flag(self, start: Value, end: Value, true: Container[Value]) -> bool:
         """Whether a flag keeps its value, or becomes true."""

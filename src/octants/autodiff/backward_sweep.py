@@ -37,7 +37,8 @@ ADJOINT = Companion.ADJOINT
 class Backward:
     """Emits the adjoint statements of replayed blocks.
 
-    `derivative_ops` are the operations that the derivative rules have emitted.
+    `derivative_ops` are the operations that the derivative rules have emitted, `last_first` the
+    loops that reverse iterations, each with the number of the iteration that it is at.
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -49,6 +50,7 @@ class Backward:
         self.memory = sweep.memory
         self.adjoints = Adjoints(sweep.builder, sweep.facts.active)
         self.derivative_ops: set[Operation] = set()
+        self.last_first: dict[Operation, Value] = {}
 
     # -- operations, last to first -----------------------------------------------------------------
 
@@ -202,7 +204,9 @@ class LoopIterations:
             self._backward.reverse(op.body)
             before = [known.of(op.carried[k]) for k in self.carried]
             builder.yield_([*before, *(known.of(value) for value in self.captured), *starts])
-        return builder.for_(builder.constant(0, i64), count, inits, body).results[: own - 1]
+        loop = builder.for_(builder.constant(0, i64), count, inits, body)
+        self._backward.last_first[loop] = number
+        return loop.results[: own - 1]
 
     def _replay_body(self) -> None:
         replay, op = self._backward.replay, self._op

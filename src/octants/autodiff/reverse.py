@@ -55,6 +55,8 @@ from octants.autodiff.analyse import Analysis
 from octants.autodiff.cooperative_tasks import has_no_reverse, refuse_order, refuse_records
 from octants.autodiff.errors import Hazard
 from octants.autodiff.loop_unswitching import make_versions
+from octants.autodiff.loops_first_to_last import LastFirst, run_first_to_last
+from octants.autodiff.narrow_counters import narrow_counters
 from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.recorded_results import record_results
 from octants.autodiff.recording_plan import RecordingPlan, plan
@@ -174,21 +176,23 @@ class _Reverser:
 
     def run(self, *, is_alone: bool, state: str) -> Reversed:
         """The simplified reverse kernel; if ``is_alone``, it recomputes launch-temporaries."""
-        derivative_ops, origins = self._emit_tasks()
+        derivative_ops, origins, last_first = self._emit_tasks()
         if is_alone and self._reads_temporaries():
             self.module.tasks[:0] = self._recompute_temporaries()
             prune(self.module)
         survey = self.reads.survey(self.module)
         record_results(self.module, derivative_ops if self.machine.contracts else (), origins)
+        run_first_to_last(self.module, last_first)
         make_versions(self.module)
         simplify(self.module)
+        narrow_counters(self.module)
         for task in self.module.tasks:
             refuse_records(task)
         return Reversed(self.module, survey.needed, state, survey.hazards, survey.reads)
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def _emit_tasks(self) -> tuple[set[Operation], dict[Operation, Operation]]:
+    def _emit_tasks(self) -> tuple[set[Operation], dict[Operation, Operation], LastFirst]:
         """Emit and prune the reverse of all tasks.
 
         What a loop must record is known when its reverse exists and has been pruned. So each task
@@ -197,7 +201,8 @@ class _Reverser:
         no loop of the task is late.
 
         Returns:
-            The operations that compute derivatives, and the primal operation of each copy of one.
+            The operations that compute derivatives, the primal operation of each copy of one, and
+            the loops of the backward sweeps.
         """
         numbers = list(reversed(range(len(self.tasks))))
         facts: dict[int, TaskFacts] = {}
@@ -221,7 +226,8 @@ class _Reverser:
             }
         derivative_ops = set[Operation]().union(*(e.derivative_ops for e in emitted.values()))
         origins = {copy: op for each in emitted.values() for copy, op in each.origins.items()}
-        return derivative_ops, origins
+        last_first = {loop: n for each in emitted.values() for loop, n in each.last_first.items()}
+        return derivative_ops, origins, last_first
 
     def _facts(self, number: int) -> TaskFacts:
         if number in self.analysis.rerun_tasks:

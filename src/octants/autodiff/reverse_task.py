@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from octants.autodiff.backward_sweep import Backward
+from octants.autodiff.loops_first_to_last import LastFirst
 from octants.autodiff.primal_operations import OnRead
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recorded_components import record_components
@@ -26,7 +27,7 @@ class Emitted:
 
     `records` are the records of its loops. `copies`, `runs`, `replays` and `unknown` are those of
     the `Sweep`. `derivative_ops` are the operations that compute derivatives, `origins` the primal
-    operations of which others are copies.
+    operations of which others are copies. `last_first` are the loops of the backward sweep.
     """
 
     body: Block
@@ -37,6 +38,7 @@ class Emitted:
     unknown: set[Value]
     derivative_ops: set[Operation]
     origins: dict[Operation, Operation]
+    last_first: LastFirst
 
     @property
     def is_known(self) -> bool:
@@ -101,6 +103,7 @@ def emit(
         sweep.unknown,
         backward.derivative_ops,
         sweep.memory.origins,
+        backward.last_first,
     )
 
 
