@@ -518,3 +518,29 @@ def mixed_in_numpy(v: float, n: int, real: Any) -> tuple[float, float]:
 
 def signed(value: int, bits: int) -> int:
     return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+
+
+@pytest.mark.parametrize("budget", [0, 64, 300, 2000])
+@pytest.mark.parametrize("simd", ["never", "always"])
+def test_sums_of_recurrences_in_a_recurrence(simd: str, budget: int) -> None:
+    """The loop in the middle records nothing of its own, and not all records in it fit."""
+    options: dict[str, Any] = {"cpu_max_num_threads": 1, "ad_stack_budget_bytes": budget}
+    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", simd=simd, **options)
+    x, y = (qd.field(qd.f64, shape=3, needs_grad=True) for _ in "xy")
+
+    @qd.kernel
+    def iterate(n: qd.i32):
+        for i in x:
+            v = x[i]
+            for _ in range(n):
+                s = 0.0
+                for j in range(n):
+                    w = v + 0.1 * j
+                    for k in range(6):
+                        w = qd.sin(w) * 1.1 + 0.01 * k
+                    s += w * 0.1
+                v = qd.sin(s + v)
+            y[i] = v
+
+    x.from_numpy(np.linspace(0.2, 0.9, 3))
+    check_gradient(lambda: iterate(5), lambda: iterate.grad(5), x, y)

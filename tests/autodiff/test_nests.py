@@ -107,6 +107,12 @@ def test_nests_that_are_three_deep(plans: list[RecordingPlan]) -> None:
 DEEP = (24, 32, 63)
 
 
+def test_a_loop_that_records_nothing_of_its_own() -> None:
+    """Where its frames ended did not tell which of them had the records of the loops in it."""
+    for budget in (1, 200, 300, 400, 700):
+        check_records(5006, budget, Nests(5006).simplified(), "store")
+
+
 def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[RecordingPlan]) -> None:
     device, stored = CpuDevice(1, record_budget=600), 0
     for seed in range(16):

@@ -136,7 +136,7 @@ class _Finder:
             is_stored = around is not None and self._is_stored(op, is_first)
             if around is not None and is_stored:
                 self.found[op] = around
-            can_have_frames = op in self._strides or self._exports(op)
+            can_have_frames = op in self._strides or self._takes_exports(op)
             is_recorded_first = is_first and (is_stored or around is None)
             self.walk(op.body, op if can_have_frames else None, is_first=is_recorded_first)
 
@@ -152,11 +152,14 @@ class _Finder:
             needed = self._uses.replayed.get(op, 0)
             self._exporting[op] = (
                 needed > 0 and self._costs.of_operation(op) >= needed * _WORTH_STORING
-            ) or any(
-                inner in self._uses.in_first_sweep and self._exports(inner)
-                for inner in _loops(op.body)
-            )
+            ) or self._takes_exports(op)
         return self._exporting[op]
+
+    def _takes_exports(self, op: ForOrWhile) -> bool:
+        """Whether a loop records results of loops in it."""
+        return any(
+            inner in self._uses.in_first_sweep and self._exports(inner) for inner in _loops(op.body)
+        )
 
 
 def _loops(block: Block) -> Iterator[ForOrWhile]:
