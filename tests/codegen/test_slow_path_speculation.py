@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,7 @@ def test_what_is_not_speculated(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not _is_in_fours(kernel, monkeypatch), kernel
 
 
-def _module(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Module:
+def _module(kernel: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Module:
     """What code is made of."""
     found: list[Module] = []
     compile_ = compilation.compile_module
@@ -291,6 +292,14 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
                     v += qd.sin(x[i] * k + y[i])
                 y[i] = v if v > 0.5 else 0.0
 
+        @qd.kernel
+        def short(trips: qd.i32):
+            for i in x:
+                v = 0.0
+                for k in range(trips):
+                    v += qd.sin(x[i] * k + y[i])
+                y[i] = v if v > 0.5 else 0.0
+
         # There is one more in the loop for failed speculation. 16 iterations are speculated on,
         # some of them computed; the rest check operands without bounds, or with bounds of the ends.
         # Fewer are computed where sums take twice as long.
@@ -307,3 +316,6 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
             module, nvptx.Nvptx(nvptx.target(90)), fast_math=True
         )
         assert len(re.findall("[su]itofp (nneg )?i32", text)) == 1 + 1
+        # Four of the rest are speculated on at a time, or one, which has a loop for failure, too.
+        more = _instructions(_module(lambda: short(3), monkeypatch))
+        assert more == (16 + 1 + 4 + 1 + 1, 2 + 1 + 4 + 1 + 1)

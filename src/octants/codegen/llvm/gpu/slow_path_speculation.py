@@ -7,7 +7,10 @@ its end; if the guard fails, the chunk is run again with all tests::
             br all operands were small, next, again
     again:  the same iterations, with tests
     next:   while there are enough iterations: chunk
-            the remaining iterations, with tests
+    rest:   the remaining iterations, without tests
+            br all operands were small, done, tested
+    tested: the remaining iterations, with tests
+    done:
 
 An instruction for such a function takes as long as several additions, and a loop that does little
 else leaves the other units idle. So some iterations compute the function by a polynomial, if no
@@ -85,13 +88,16 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
     lower, upper, inits = _bounds(f, op)
     register, iterations = f.type(op.lower.type), _chunk_length(f, op)
     chunk, again, following, tail = (f.fresh_label(h) for h in ("chunk", "again", "next", "tail"))
+    tested, certain = f.fresh_label("tested"), _iterations_surely_small(f, op)
+    far: list[str] = []  # the block in which an initial value is found to be large
+    if firsts := _conditions_on_inits(f, op, certain):
+        near, far = f.fresh_label("near"), [f.label]
+        f.branch_if(_all(f, firsts), near, tested)
+        f.start(near)
     before = f.label
     some = f.apply(f"icmp {control_flow.less(op.lower.type)}", register, lower, upper)
-    certain = _iterations_surely_small(f, op)
-    firsts = _conditions_on_inits(f, op, certain)
-    f.branch_if(
-        _all(f, [some, _are_enough(f, register, lower, upper, iterations), *firsts]), chunk, tail
-    )
+    enough = _are_enough(f, register, lower, upper, iterations)
+    f.branch_if(f.apply("and", "i1", some, enough), chunk, tail)
     f.start(chunk)
     counter, *carried = phis = control_flow.open_phis(f, op.body.args, [lower, *inits], before)
     starts = [phi.name for phi in carried]
@@ -125,9 +131,65 @@ def _in_chunks(f: ThreadText, op: ops.For) -> list[str]:
         control_flow.joined(f, value.type, [(init, before), (value_, following)])
         for value, init, value_ in zip(op.results, inits, values, strict=True)
     ]
-    return control_flow.iterate(
-        f, op, rest, upper, left, hint=control_flow.hint(f, op) or control_flow.no_unrolling(f)
+    large = [(label, [lower, *inits]) for label in far]
+    return _rest(f, op, (rest, upper), left, tested, large)
+
+
+def _rest(
+    f: ThreadText,
+    op: ops.For,
+    bounds: tuple[str, str],
+    inits: list[str],
+    tested: str,
+    far: list[tuple[str, list[str]]],
+) -> list[str]:
+    """Write the iterations behind the last chunk, and return the operands of the results.
+
+    Their number is unknown: one guard is the conjunction of those of all iterations.
+
+    Args:
+        f: The function.
+        op: The loop.
+        bounds: The first of these iterations, and the one past the last.
+        inits: The operands carried in.
+        tested: The label of the loop with tests.
+        far: The blocks that branch there, with the first counter and the operands carried in.
+    """
+    rest, leave, done = (f.fresh_label(h) for h in ("rest", "leave", "done"))
+    (lower, upper), register, before = bounds, f.type(op.lower.type), f.label
+    less, step = control_flow.less(op.lower.type), "nsw" if op.lower.type.is_signed else "nuw"
+    f.branch_if(f.apply(f"icmp {less}", register, lower, upper), rest, done)
+    f.start(rest)
+    phis = control_flow.open_phis(f, op.body.args, [lower, *inits], before)
+    usual = f.open_phi("i1")
+    usual.incoming.append(("true", before))
+    f.guards = []
+    values = control_flow.write_iteration(f, op)
+    all_usual = _all(f, [usual.name, *f.guards])
+    f.guards = None
+    following, latch = f.apply(f"add {step}", register, phis[0].name, 1), f.label
+    goes_on = f.apply(f"icmp {less}", register, following, upper)
+    hint = control_flow.hint(f, op) or control_flow.interleaving(f)
+    f.branch_if(goes_on, rest, leave, hint=hint)
+    control_flow.close_phis(f, [*phis, usual], [following, *values, all_usual], latch)
+    f.start(leave)
+    f.branch_if(all_usual, done, tested, likely=True)
+    f.start(tested)
+    starts = zip(*(operands for _, operands in [*far, (leave, [lower, *inits])]), strict=True)
+    labels = [*(label for label, _ in far), leave]
+    first, *carried = (
+        control_flow.joined(f, arg.type, list(zip(operands, labels, strict=True)))
+        for arg, operands in zip(op.body.args, starts, strict=True)
     )
+    hint = control_flow.hint(f, op) or control_flow.no_unrolling(f)
+    slow = control_flow.iterate(f, op, first, upper, carried, hint=hint)
+    checked = f.label
+    f.branch(done)
+    f.start(done)
+    return [
+        control_flow.joined(f, value.type, [(a, before), (b, leave), (c, checked)])
+        for value, a, b, c in zip(op.results, inits, values, slow, strict=True)
+    ]
 
 
 def _chunk_length(f: ThreadText, op: ops.For) -> int:
