@@ -13,6 +13,7 @@ from octants.codegen.llvm.worker_atomics import atomic as update_alone
 from octants.codegen.memory import address_of
 from octants.ir import ops
 from octants.ir.core import Space, Value
+from octants.types.scalars import u32
 
 
 def atomic(f: ThreadText, op: ops.Atomic) -> None:
@@ -49,11 +50,38 @@ def _update_element(f: ThreadText, op: ops.Atomic, indices: list[Value], value: 
     with_or_without(f, op.ref, update)
 
 
+_UNCHECKED = 15
+"""The updates without a check behind one that found no lanes with one address."""
+
+
 def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
-    """Combine updates of lanes that share an address: the first of them updates.
+    """Combine updates of lanes that share an address, unless a thread's last ones shared none.
+
+    To look for equal addresses takes as long as an update. With random indices into a large array
+    lanes hardly ever share one; with skewed indices they nearly always do.
+    """
+    code = f.code
+    unchecked = code.variable(u32)
+    f.entry.append(f"  store i32 0, ptr {unchecked.address}, align 4")
+    left = code.read(unchecked)
+
+    def alone() -> None:
+        code.write(unchecked, code.apply("sub", u32, left, code.constant(1, u32)))
+        update_alone(f, op)
+
+    def together() -> None:
+        some = _update_together_by_address(f, op)
+        most, none = code.constant(_UNCHECKED, u32), code.constant(0, u32)
+        code.write(unchecked, code.choose(some, u32, none, most))
+
+    code.branch(code.compare("gt", u32, left, code.constant(0, u32)), alone, together)
+
+
+def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
+    """Combine updates of lanes that share an address; return whether there are any.
 
     The lanes with one address form a tree: in each iteration every second one that is left combines
-    its value with that of the next.
+    its value with that of the next. The first of them updates.
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
     address = address_of(f, op.array, op.companion, op.indices)
@@ -62,6 +90,8 @@ def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
     behind = f.apply("and", "i32", same, f.apply("shl", "i32", -2, own))
+    shares = f.apply("icmp ne", "i32", behind, 0)
+    some = f.apply("icmp ne", "i32", f.gpu.ballot(f, shares, mask), 0)
     test, body, done, further = (f.fresh_label(h) for h in ("test", "body", "done", "further"))
     start = f.label
     f.branch(test)
@@ -95,6 +125,7 @@ def _update_by_address(f: ThreadText, op: ops.Atomic) -> None:
     atomics.update(f, fn, dtype, address, total.name)
     f.branch(further)
     f.start(further)
+    return some
 
 
 def deliver(f: ThreadText, found: list[Reduction]) -> None:
