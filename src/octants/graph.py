@@ -8,8 +8,8 @@
 
 The body of a capture runs as usual, and the graph records the work that it gives to the device. A
 replay repeats this work: launches of kernels and their gradients, fills, copies, and writes of the
-host with the values that they had. On CUDA it is one launch, of a graph of the driver; elsewhere it
-is the same work in the same order.
+host with the values that they had. On CUDA it is one launch, of a graph of the driver, on Vulkan
+one submission if nothing in it concerns the host; elsewhere it is the same work in the same order.
 """
 
 from __future__ import annotations

@@ -34,13 +34,20 @@ _IN_FLIGHT = 4
 _ALIGNMENT = 64
 
 
+class NotRecordable(Exception):
+    """A command that cannot be recorded, since it submits the commands before it."""
+
+
 class Batch:
     """Commands, and the memory for their parameters; `number` is that of the submission.
 
     At `due` commands the queue decides whether to submit it. It `is_urgent` if the device was idle
     when it was opened, at the time `since`; then it is submitted after one launch. Of the `bytes`
-    of the arena, which is at an `address` of the device, the first `used` are taken.
+    of the arena, which is at an `address` of the device, the first `used` are taken. One that
+    `is_recorded` is submitted several times, once it has all its commands.
     """
+
+    is_recorded = False
 
     def __init__(self, arena: SubAllocation) -> None:
         self.arena = arena
@@ -165,6 +172,8 @@ class BatchQueue(ABC):
             batch = self.batch
             if batch is None:
                 return int(self.context.submitted)
+            if batch.is_recorded:
+                raise NotRecordable
             self.batch = None
             batch.number = self._submit(batch)
             self._submitted_at = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import c_int64
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import LoopCut
+from octants.runtime.capture import Command, CommandReplay
 from octants.runtime.gpu.batched_device import BatchedDevice, SharedState, shared_state
 from octants.runtime.gpu.suballocation import ALIGNMENT, SubAllocation
 from octants.runtime.memory.host import view_memory
@@ -19,6 +21,7 @@ from octants.runtime.vulkan.physical_devices import Hardware, choose
 from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.push_constants_and_descriptors import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
+from octants.runtime.vulkan.recorded_graph import recorded_graph
 from octants.runtime.vulkan.transfers import Transfers
 
 _HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
@@ -97,6 +100,10 @@ class VulkanDevice(BatchedDevice):
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """The same, after one barrier."""
         self.transfers.clear_each(ranges)
+
+    def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CommandReplay:
+        """Make a graph that replays commands: by one submission, if they can be recorded."""
+        return recorded_graph(self, commands, kept) or super().make_graph(commands, kept)
 
     def __repr__(self) -> str:
         return f"device of Vulkan ({self.hardware.name})"

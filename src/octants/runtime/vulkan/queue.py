@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64, c_void_p
 from typing import Any
@@ -25,7 +28,7 @@ _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
 _WRITES, _READS_AND_WRITES, _HOST_READ = 0x10000, 0x18000, 0x2000  # accesses
 _SHADER_WRITES, _SHADER_READS_AND_WRITES = 0x40, 0x60
 _MAY_BE_RESET = 2
-_ONCE = 1
+_ONCE, _SIMULTANEOUS = 1, 4  # how often commands are submitted: again while they still run
 
 
 class CommandBatch(Batch):
@@ -33,8 +36,10 @@ class CommandBatch(Batch):
 
     is_after_dispatch: bool
 
-    def __init__(self, context: Context, pool: int, memory: Heap) -> None:
-        super().__init__(memory.allocate(batches.ARENA, "parameters of launches"))
+    def __init__(
+        self, context: Context, pool: int, memory: Heap, nbytes: int = batches.ARENA
+    ) -> None:
+        super().__init__(memory.allocate(nbytes, "parameters of launches"))
         self.commands = c_void_p()
         info = vk.CommandBufferAllocateInfo(pool=pool, count=1)
         allocate = context.functions.vkAllocateCommandBuffers
@@ -65,6 +70,9 @@ class Queue(BatchQueue):
         info = vk.CommandPoolCreateInfo(flags=_MAY_BE_RESET, family=context.family)
         self._pool = context.create("vkCreateCommandPool", info)
         self._start = byref(vk.CommandBufferBeginInfo(flags=_ONCE))
+        self._recording = byref(vk.CommandBufferBeginInfo(flags=_SIMULTANEOUS))
+        self._spare: list[CommandBatch] = []
+        self._recycled: deque[CommandBatch] = deque()
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         between = vk.MemoryBarrier(source=_SHADER_WRITES, target=_SHADER_READS_AND_WRITES)
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
@@ -77,11 +85,13 @@ class Queue(BatchQueue):
 
     def _begin_batch(self, batch: CommandBatch) -> None:
         batch.is_after_dispatch = False
-        self.context.functions.vkBeginCommandBuffer(batch.commands, self._start)
+        start = self._recording if batch.is_recorded else self._start
+        self.context.functions.vkBeginCommandBuffer(batch.commands, start)
         if self.bind is not None:
             self.bind(batch.commands)
 
-    def _submit(self, batch: CommandBatch) -> int:
+    def _end(self, batch: CommandBatch) -> None:
+        """End the commands of a batch."""
         context, functions = self.context, self.context.functions
         stages = (_SHADER | _TRANSFER, _HOST)
         functions.quick.vkCmdPipelineBarrier(
@@ -90,9 +100,69 @@ class Queue(BatchQueue):
         status = functions.vkEndCommandBuffer(batch.commands)
         if status != SUCCESS:
             raise context.fail("vkEndCommandBuffer", status)
-        number = context.submit(batch.submission)
-        context.destroy_retired()
+
+    def _submit(self, batch: CommandBatch) -> int:
+        self._end(batch)
+        return self._submit_ended(batch)
+
+    def _submit_ended(self, batch: CommandBatch) -> int:
+        number = self.context.submit(batch.submission)
+        self.context.destroy_retired()
         return int(number)
+
+    # -- recorded batches -----------------------------------------------------------------------
+
+    def record(self, run: Callable[[], None], nbytes: int) -> CommandBatch | None:
+        """Record the commands that a function queues, and submit nothing.
+
+        Args:
+            run: Queues commands.
+            nbytes: The most bytes of their parameters.
+
+        Returns:
+            The commands, for `submit_again` and in the end `recycle`; None if one of them cannot be
+            recorded.
+        """
+        with self.lock:
+            self.context.check()
+            batch = self._spare_batch(nbytes)
+            batch.due, batch.is_recorded = sys.maxsize, True
+            self._begin_batch(batch)
+            before, self.batch = self.batch, batch
+            try:
+                run()
+            except batches.NotRecordable:
+                self._spare.append(batch)
+                return None
+            finally:
+                self.batch = before
+            self._end(batch)
+            return batch
+
+    def submit_again(self, batch: CommandBatch) -> None:
+        """Submit a recorded batch, after everything that is queued."""
+        with self.lock:
+            self.flush()
+            batch.number = self._submit_ended(batch)
+            self._submitted_at = time.perf_counter()
+
+    def recycle(self, batch: CommandBatch) -> None:
+        """Take a recorded batch back. The garbage collector may call this in any thread."""
+        self._recycled.append(batch)
+
+    def _spare_batch(self, nbytes: int) -> CommandBatch:
+        """A batch that no submission uses; a recycled one if it is large enough."""
+        self.context.is_idle()  # finds out what is complete
+        for _ in range(len(self._recycled)):
+            batch = self._recycled.popleft()
+            kept = self._spare if batch.number <= self.context.done else self._recycled
+            kept.append(batch)
+        for batch in self._spare:
+            if nbytes <= batch.arena.nbytes:
+                self._spare.remove(batch)
+                batch.clear()
+                return batch
+        return CommandBatch(self.context, self._pool, self._memory, nbytes)
 
     def _begin(self, batch: CommandBatch) -> c_void_p:
         """Add a barrier, so that the next command of a batch sees what the earlier ones wrote."""

@@ -27,6 +27,7 @@ from octants.runtime.cuda.launch_state import (
     parameter_bytes,
 )
 from octants.runtime.cuda.memory import DeviceAllocation
+from octants.runtime.gpu.captured_writes import written_by
 from octants.runtime.gpu.messages import DeviceBuffer
 from octants.runtime.gpu.record_buffer_growth import Planned
 from octants.runtime.gpu.record_buffers import report_bytes
@@ -164,7 +165,7 @@ class InstantiatedGraph:
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
         self.proved: list[tuple[int, ...]] | None = None
         """The versions of memory at which a replay had large enough record buffers."""
-        self._writes = WrittenRanges(each for command in commands for each in _written(command))
+        self._writes = WrittenRanges(each for command in commands for each in written_by(command))
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
         self._plans = [node.plan for node in nodes if node.plan is not None]
@@ -272,24 +273,6 @@ class InstantiatedGraph:
                 if node.number == number:
                     return launch, position
         raise InternalError(f"no node has number {number}")
-
-
-def _written(command: Command) -> Iterator[tuple[int, int]]:
-    """The addresses and bytes that a command writes, where 0 bytes stand for a whole allocation."""
-    if isinstance(command, Launch):
-        slots = command.kernel.slots_at(command.block)
-        for memory_range in command.kernel.artifact.writes:
-            yield slots[memory_range.slot], memory_range.nbytes
-    elif isinstance(command, DeviceCall):
-        address, *rest = command.arguments
-        if command.method == "copy_rows":
-            step, _, _, nbytes, rows = rest
-            yield address, (rows - 1) * step + nbytes
-        elif command.method == "fill_words":
-            size, _, count = rest
-            yield address, size * count
-        else:
-            yield address, rest[0].nbytes if command.method == "write" else rest[-1]
 
 
 def _report_bytes(node: Node) -> int:
