@@ -9,7 +9,7 @@ import pytest
 from octants.analysis.cost_model import ATOMIC, LIBRARY, UNKNOWN, Costs
 from octants.analysis.float_magnitudes import Magnitudes
 from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import has_free_order, only_sums
+from octants.analysis.serial_sums import has_free_order, only_sums, unread_sums
 from octants.ir import ops
 from tests.analysis.tasks import loop_of, module_of, task_of
 
@@ -65,6 +65,17 @@ def test_loops_whose_order_is_free(body: str) -> None:
     start = "s = 0.0; t = y[n]; v = qd.Vector([0.0] * 9)"
     loop = loop_of(f"{start}; for j in range(n):; {inner}; x[i] = s + t + v[n]")
     assert has_free_order(loop) is FREE_ORDER[body]
+
+
+def test_sums_that_no_iteration_reads() -> None:
+    start = "s = 0.0; t = 1.0; v = qd.Vector([0.0] * 9)"
+    body = "s += t * y[j]; v[j] += y[j]; t = t * y[j]"
+    inner = "; ".join(f"    {line}" for line in body.split("; "))
+    loop = loop_of(f"{start}; for j in range(n):; {inner}; x[i] = s + t + v[n]")
+    sums = unread_sums(loop)
+    assert len(loop.carried) == 1 + 1 + 9
+    assert len(sums) == 1 + 9
+    assert all(arg in sums for arg in loop.carried if (arg.name or "").startswith(("s", "v")))
 
 
 MAGNITUDES = {

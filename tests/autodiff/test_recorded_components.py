@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.autodiff import recording_plan
+from tests.codegen.on_emulated_gpu import emulated_gpu
 
 LENGTH = 24
 
@@ -162,6 +164,31 @@ def test_gradients(program: Any, budget: int) -> None:
         step[n, k] = 1e-6
         slope = (value(start + step) - value(start - step)) / 2e-6
         assert found[n, k] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+def _on_a_gpu(program: Any, steps: int) -> tuple[Any, str]:
+    """The gradient of a program, and its records."""
+    qd.init(arch=qd.cuda, default_fp=qd.f64, log_level="error")
+    x = qd.field(qd.f64, (3, LENGTH), needs_grad=True)
+    y = qd.field(qd.f64, 3, needs_grad=True)
+    x.from_numpy(np.random.default_rng(2).uniform(-0.9, 0.9, (3, LENGTH)))
+    y.grad.fill(1.0)
+    kernel = program(x, y, steps)
+    kernel.grad()
+    text = kernel.inspect(mode="reverse").stages["reverse"]
+    return x.grad.to_numpy(), "\n".join(re.findall(r"^record #r\d*.*$", text, re.MULTILINE))
+
+
+def test_whole_records_are_shorter_than_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU keeps the records of a block in local memory unless its checkpoint is as long."""
+    with emulated_gpu(total=1 << 28):
+        found, records = _on_a_gpu(in_place, 90)
+        assert "(" not in records
+    monkeypatch.setattr(recording_plan, "_checkpoint_bytes", lambda _: 0)
+    with emulated_gpu(total=1 << 28):
+        wanted, records = _on_a_gpu(in_place, 90)
+        assert "(16,)" in records
+    assert np.array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

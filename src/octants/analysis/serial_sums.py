@@ -51,6 +51,23 @@ def has_free_order(loop: ops.For, noalias: bool = False) -> bool:
     )
 
 
+def unread_sums(loop: ops.Loop) -> set[Value]:
+    """The carried values of a loop that are sums, which no iteration reads.
+
+    Args:
+        loop: the loop.
+
+    Returns:
+        Arguments of its body.
+    """
+    uses = _Uses(loop.body, with_loops=True)
+    return {
+        arg
+        for arg, end in zip(loop.carried, loop.body.yielded, strict=True)
+        if arg is not end and _AdditionChain(uses, arg).leads_to(end)
+    }
+
+
 def _may_be_reordered(loop: ops.For, noalias: bool) -> bool:
     """Whether the operations of a loop have no effects besides sums that it does not read."""
     inside = list(loop.body.walk())

@@ -1,7 +1,9 @@
 """Plans how the loops of a task are recorded, from facts alone, before anything is emitted.
 
 Each loop with a reverse is recorded whole or in blocks (`checkpoints`). Blocks whose records are
-local, in memory of the work item, may all have one length (`fixed_length_blocks`). An inner loop
+local, in memory of the work item, may all have one length (`fixed_length_blocks`). They are not
+local if a checkpoint would take as much memory as the records of a block: a loop that changes one
+element of a long vector in each iteration carries more than it records. An inner loop
 either stores the records of all its executions while the loop around it is recorded
 (`stored_nests`), or is run again and recorded when an iteration around it is reversed: in the
 replay of the iteration, or late, when its turn to be reversed comes.
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from octants.analysis.serial_sums import unread_sums
 from octants.autodiff import records_in_registers
 from octants.autodiff.stored_nests import IN_CACHE, LoopUses, StoredNests, find_stored_nests
 from octants.ir import ops
@@ -105,17 +108,22 @@ def _plan_local(
 ) -> RecordingPlan:
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
-    local, in_blocks, fixed_length, unrolled = {}, set(), set(), set()
+    local: dict[Operation, int] = {}
+    in_blocks, fixed_length, unrolled = set[Operation](), set[Operation](), set[Operation]()
     single: dict[Operation, int] = {}
     left = records_in_registers.MAX_WORK_IN_TASK
     for op, stride in strides.items():
         length = records_in_registers.unrolled_iterations(op, stride, left)
-        if length:
-            unrolled.add(op)
-            left -= length * records_in_registers.work_of(op.regions[-1])
-        else:
+        is_unrolled = bool(length)
+        if not is_unrolled:
             most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
             length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
+        if isinstance(op, ops.For) and _checkpoint_bytes(op) >= length * stride:
+            in_blocks.add(op)
+            continue
+        if is_unrolled:
+            unrolled.add(op)
+            left -= length * records_in_registers.work_of(op.regions[-1])
         if op in unrolled or records_in_registers.is_worth_duplicating(op):
             fixed_length.add(op)
             if isinstance(op, ops.For):
@@ -136,6 +144,14 @@ def _plan_local(
         frozenset(unrolled),
         single,
     )
+
+
+def _checkpoint_bytes(op: ops.For) -> int:
+    """The bytes of the floats that a block begins with; 0 for a loop around others."""
+    if _has_loops(op):
+        return 0
+    sums = unread_sums(op)
+    return sum(arg.type.size for arg in op.carried if arg.type.is_float and arg not in sums)
 
 
 def _has_loops(op: Operation) -> bool:
