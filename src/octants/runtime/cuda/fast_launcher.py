@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM, Artifact
@@ -18,6 +17,7 @@ from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import resize
 from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 SYSTEM_BYTES = 8 * len(SYSTEM)
 SAME = 64
 """Launches with the same arguments before a graph is made: making one costs what fifty replays
-save. After `_OWN_GRAPHS` graphs that are no longer used, the next one is made later.
+save.
 """
-_MOST_SAME = 1024
 _COUNTED = 16  # argument lists whose launches are counted at a time
 _OWN_GRAPHS = 4  # graphs of one launcher: programs swap two arrays, or rotate three
 MOST_GRAPHS = 256
@@ -36,7 +35,7 @@ MOST_GRAPHS = 256
 class _Launches:
     """The state of the launches with one parameter block, of which there is one at a time.
 
-    `replayed` has the driver graphs of launches that repeat, by the bytes of their arguments.
+    `repetitions` has the driver graphs of launches that repeat, by the bytes of their arguments.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class _Launches:
         slots: SlotViews,
     ) -> None:
         self.frame = frame
-        self.replayed: dict[bytes, c_void_p] = {}
+        self.repetitions = Repetitions[DriverGraph](SAME, most=_OWN_GRAPHS, counted=_COUNTED)
         self.has_concurrent_groups = any(step.action.dispatch.group for step in frame.steps)
         self._machine, self._view, self._slots = machine, view, slots
         actions = [step.action for step in frame.steps]
@@ -56,9 +55,6 @@ class _Launches:
         self.has_changing_bounds = bool(bounds)
         self._read_bounds = bounds_reader(bounds, slots) or _no_bounds
         self._bounds: tuple[int, ...] | None = None
-        self._counts: dict[bytes, int] = {}
-        self._awaited = SAME
-        self._graphs: list[DriverGraph] = []
         # Random numbers depend on the number of the launch, which is not among the arguments.
         self._may_repeat = not (artifact.draws or self.has_concurrent_groups)
 
@@ -69,32 +65,15 @@ class _Launches:
             resize(self.frame.steps, self._slots.unpack(self._view))
             self._bounds = bounds
 
-    def prepare(self, arguments: bytes) -> None:
-        """Set up a launch in the default stream that has no graph; make one if it has repeated
-        enough.
-        """
-        if self.has_changing_bounds:
-            self.resize()
-        counts = self._counts
-        count = counts[arguments] = counts.get(arguments, 0) + 1
-        if count == self._awaited and self._may_repeat:
-            self._make_graph(arguments)
-        elif len(counts) > _COUNTED:
-            counts.clear()
-
-    def _make_graph(self, arguments: bytes) -> None:
-        if len(self._graphs) == _OWN_GRAPHS:
-            self.replayed.clear()
-            self._graphs.clear()
-            self._awaited = min(2 * self._awaited, _MOST_SAME)
-        elif self._machine.replayed_graphs < MOST_GRAPHS:
+    def make_graph(self, arguments: bytes) -> None:
+        """Make the graph of a launch that has repeated enough, and is set up."""
+        if self._may_repeat and self._machine.replayed_graphs < MOST_GRAPHS:
             with contextlib.suppress(OctantsError):  # then it is launched as before
                 steps = [step for step in self.frame.steps if not step.is_empty]
                 graph = graph_of(self._machine, steps, is_counted=True)
-                self._graphs.append(graph)
-                self.replayed[arguments] = graph.handle
+                self.repetitions.made[arguments] = graph
 
-    def replay_in_context(self, graph: c_void_p) -> None:
+    def replay_in_context(self, graph: DriverGraph) -> None:
         """Replay a graph in the kernel's context, where another one is current or that failed.
 
         Raises:
@@ -102,7 +81,7 @@ class _Launches:
         """
         context = self._machine.context
         with context.active():
-            context.call("cuGraphLaunch", graph, None)
+            context.call("cuGraphLaunch", graph.handle, None)
 
     def launch_in_streams(self) -> None:
         """Launch while streams wait for each other, with tasks that run concurrently, or while
@@ -154,7 +133,9 @@ def make_launcher(
     own = _Launches(machine, artifact, frame, view, slots)
     arguments: Any = view[SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
-    replayed, prepare, has_concurrent_groups = own.replayed, own.prepare, own.has_concurrent_groups
+    graphs, is_due = own.repetitions.made, own.repetitions.is_due
+    has_changing_bounds = own.has_changing_bounds
+    has_concurrent_groups = own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions
     watches, report = versions.watches, versions.reporter(artifact.writes, slots)
     context, current, handle = machine.context, machine.context.current, machine.context.handle
@@ -170,13 +151,16 @@ def make_launcher(
             own.launch_in_streams()
             return
         given = bytes(arguments)
-        graph = replayed.get(given)
+        graph = graphs.get(given)
         if graph is not None:
             get_current(current.reference)  # the default stream is that of the current context
-            if current.handle.value != handle or replay(graph, None):
+            if current.handle.value != handle or replay(graph.handle, None):
                 own.replay_in_context(graph)
             return
-        prepare(given)
+        if has_changing_bounds:
+            own.resize()
+        if is_due(given):
+            own.make_graph(given)
         for step in steps:
             if not step.is_empty:
                 status = run(step.configured, step.handle, step.arguments, None)

@@ -17,6 +17,7 @@ from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.gpu.kernel import GpuKernel
 from octants.runtime.gpu.record_buffer_growth import Recording, Repeat
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -31,17 +32,15 @@ class _Replay:
         self.repeats: list[tuple[Recording, Repeat]] = []
         self.slots: tuple[int, ...] = ()
         self._machine, self._kernel, self._frame = machine, kernel, frame
-        self._count = 0
+        self._repetitions = Repetitions[None](SAME)
         self._may_repeat = not kernel.artifact.draws
 
     def note(self, arguments: bytes, block: int) -> None:
         """Count a launch that was queued; make its graph if it has repeated enough."""
-        self.graph = None
-        self._count = self._count + 1 if arguments == self.arguments else 1
-        self.arguments = arguments
-        if self._count == SAME and self._may_repeat:
-            self._count = 0
+        self.graph, self.arguments = None, arguments
+        if self._may_repeat and self._repetitions.is_due(arguments):
             self._make_graph(block)
+            self._repetitions.drop(arguments)
 
     def _make_graph(self, block: int) -> None:
         steps = [step for step in self._frame.steps if not step.is_empty]

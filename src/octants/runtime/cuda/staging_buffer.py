@@ -18,6 +18,7 @@ from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 from octants.runtime.cuda.memory import DEFAULT_STREAM
 from octants.runtime.device import Bytes
 from octants.runtime.memory.host import view_memory
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.kernel import CudaKernel
@@ -42,7 +43,8 @@ class PinnedStagingBuffer:
         self.host: Bytes = view_memory(self._pinned.address, np.uint8, (nbytes,))
         self.is_launched = False
         self._is_downloaded = False
-        self._arguments, self._count = b"", 0  # of the last launches, and how many had the same
+        self._arguments = b""  # of the last launch
+        self._repetitions = Repetitions[None](SAME)
         self._graph: DriverGraph | None = None
 
     def __del__(self) -> None:
@@ -83,14 +85,9 @@ class PinnedStagingBuffer:
 
     def _note(self, arguments: bytes, kernel: CudaKernel, block: int) -> None:
         """Count a launch; make a graph if it has repeated enough."""
-        self._graph = None
-        self._count = self._count + 1 if arguments == self._arguments else 1
-        self._arguments = arguments
-        if (
-            self._count == SAME
-            and kernel.may_repeat
-            and self._machine.replayed_graphs < MOST_GRAPHS
-        ):
+        self._graph, self._arguments = None, arguments
+        is_due = self._repetitions.is_due(arguments) and kernel.may_repeat
+        if is_due and self._machine.replayed_graphs < MOST_GRAPHS:
             with contextlib.suppress(OctantsError), self._machine.context.active():
                 self._graph = self._make_graph(kernel, block)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -29,31 +30,27 @@ class RepeatedClears:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[Ranges, int] = {}
-        self._graphs: dict[Ranges, DriverGraph] = {}
+        self._repetitions = Repetitions[DriverGraph](
+            _REPEATED, most=_MOST_KNOWN, counted=_MOST_KNOWN
+        )
 
     def get(self, machine: LaunchContext, ranges: Ranges) -> DriverGraph | None:
         """The graph that sets ranges to zero; None if they have not been repeated enough."""
-        graph = self._graphs.get(ranges)
-        if graph is None and len(ranges) > 1:
-            count = self._counts[ranges] = self._counts.get(ranges, 0) + 1
-            if count == _REPEATED:
-                graph = self._make(machine, ranges)
-            elif len(self._counts) > _MOST_KNOWN:
-                self._counts.clear()
+        graph = self._repetitions.made.get(ranges)
+        if graph is None and len(ranges) > 1 and self._repetitions.is_due(ranges):
+            return self._make(machine, ranges)
         return graph
 
     def forget(self) -> None:
         """Drop all graphs."""
-        self._graphs.clear()
+        self._repetitions.made.clear()
 
     def _make(self, machine: LaunchContext, ranges: Ranges) -> DriverGraph | None:
-        if len(self._graphs) == _MOST_KNOWN:
-            self._graphs.clear()
         # If the driver refuses, each range is filled by itself.
         with contextlib.suppress(OctantsError), machine.context.active():
             nodes = DriverGraphBuilder(machine.context, is_ordered=False)
             for address, nbytes in ranges:
                 nodes.clear(address, nbytes)
-            self._graphs[ranges] = DriverGraph(machine, nodes)
-        return self._graphs.get(ranges)
+            made = self._repetitions.made[ranges] = DriverGraph(machine, nodes)
+            return made
+        return None
