@@ -79,3 +79,38 @@ def test_options_may_be_any_text_known_at_compile_time(capsys: Any) -> None:
 
     show(";")
     assert capsys.readouterr().out == "1 -> 2;3;\n"
+
+
+def test_containers_of_numbers_are_printed_as_python_prints_them(capsys: Any) -> None:
+    @qd.kernel
+    def containers(a: qd.i32, b: qd.f64):
+        print({"a": a, 2: [b, "text"]}, (a,), (a, "it's"), [])
+        print(f"{ {'a': a} }", (b, [a]))
+
+    containers(3, 0.5)
+    assert capsys.readouterr().out == (
+        "{'a': 3, 2: [0.5, 'text']} (3,) (3, \"it's\") []\n{'a': 3} (0.5, [3])\n"
+    )
+
+
+def test_arrays_and_ranges_have_no_text() -> None:
+    x = qd.field(qd.f32, shape=3, needs_grad=True)
+
+    @qd.kernel
+    def show(thing: qd.template(), n: qd.i32):
+        if qd.static(thing == "field"):
+            print(x)
+        elif qd.static(thing == "gradient"):
+            print(f"{x.grad}")
+        elif qd.static(thing == "in a list"):
+            print([n, x])
+        elif qd.static(thing == "in a dict"):
+            print("{}".format({"x": x}))
+        elif qd.static(thing == "range"):
+            print(range(n))
+        else:
+            print(qd.ndrange(n, 3))
+
+    for thing in ("field", "gradient", "in a list", "in a dict", "range", "ndrange"):
+        with pytest.raises(qd.OctantsTypeError, match="OCT132: (the array `x`|a range) is not a"):
+            show(thing, 3)

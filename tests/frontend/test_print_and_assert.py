@@ -26,7 +26,7 @@ def test_values_of_all_sorts() -> None:
     assert printed(kernel, np.array([0.25]), 7) == [
         "x = 0.25 7 [1.5, 2.5]",
         "",
-        "a-1-2.5-None-(7, b)-[0.25]",
+        "a-1-2.5-None-(7, 'b')-[0.25]",
         "0.250 and    7 8 {} 'c' [1.5, 2.5]",
         "7 0.25 007",
         "7 0.25 7",

@@ -29,11 +29,11 @@ def operand(context: Context, x: Any) -> Any:
     if not isinstance(x, (Value, MatrixValue)):
         given, x = x, context.value(x)
         if not isinstance(x, (Value, MatrixValue)):
-            context.fail(NotAValue(describe(given), _element_of(given)))
+            context.fail(NotAValue(describe(given), element_of(given)))
     return x
 
 
-def _element_of(given: Any) -> str:
+def element_of(given: Any) -> str:
     """How to get at the elements of an array; "" for what is none."""
     if not isinstance(given, ArrayReference):
         return ""

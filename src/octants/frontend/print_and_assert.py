@@ -6,20 +6,29 @@ import ast
 import string
 from typing import Any
 
-from octants.diagnostics.errors import WrongFormat
+from octants.diagnostics.errors import NotAValue, WrongFormat
 from octants.frontend import compile_time_evaluation
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
+    ArrayReference,
     FormattedString,
+    GroupedDomain,
     MatrixValue,
+    ProductDomain,
+    RangeDomain,
     StructValue,
+    describe,
     is_run_time,
 )
+from octants.frontend.operands import element_of
 from octants.ir import scalar_semantics
 from octants.ir.core import Value
 from octants.types.scalars import convert
 
 MessagePart = str | tuple[str]
+
+_WITHOUT_TEXT = (ArrayReference, RangeDomain, ProductDomain, GroupedDomain)
+"""What only loops and indices can use."""
 
 
 class Message:
@@ -46,6 +55,10 @@ class Message:
             self._members(value, spec)
         elif isinstance(value, (tuple, list)) and is_run_time(value):
             self._sequence(list(value), spec, "()" if isinstance(value, tuple) else "[]")
+        elif type(value) is dict and is_run_time(value):
+            self._dictionary(value, spec)
+        elif isinstance(value, _WITHOUT_TEXT):
+            self.context.fail(NotAValue(describe(value), element_of(value)), self.node)
         else:
             self.text(compile_time_evaluation.call(self.context, self.node, format, value, spec))
 
@@ -60,8 +73,23 @@ class Message:
         self.text(brackets[0])
         for position, item in enumerate(items):
             self.text(", " if position else "")
-            self.add(item, spec)
+            self._item(item, spec)
+        self.text("," if brackets == "()" and len(items) == 1 else "")
         self.text(brackets[1])
+
+    def _dictionary(self, value: dict[Any, Any], spec: str) -> None:
+        self.text("{")
+        for position, (key, item) in enumerate(value.items()):
+            self.text(f"{', ' if position else ''}{key!r}: ")
+            self._item(item, spec)
+        self.text("}")
+
+    def _item(self, item: Any, spec: str) -> None:
+        """Append an item of a container, in which Python shows strings in quotes."""
+        if isinstance(item, str):
+            self.text(repr(item))
+        else:
+            self.add(item, spec)
 
     def _members(self, value: StructValue, spec: str) -> None:
         self.text("{")
