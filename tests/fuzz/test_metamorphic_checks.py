@@ -74,6 +74,8 @@ class Off:
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         self.runs += 1
+        if self.part == "feature" and self.runs == 2:
+            return [Actual(errors={"primal": "OctantsRuntimeError: OCT450: kernel `k` needs f64"})]
         outcome = run(programs[0])
         primal = {name: estimate.value.copy() for name, estimate in outcome.primal.items()}
         gradient = {name: estimate.value.copy() for name, estimate in outcome.gradient.items()}
@@ -145,6 +147,16 @@ def test_bits_are_compared_where_they_are_promised(
 ) -> None:
     checker = Checker(arch, [name], 1)
     found = checker.check(made, Off(part, arch))  # type: ignore[arg-type]
+    checker.close()
+    assert (found.status is Status.DISAGREES) == is_noticed, found.problems
+
+
+@pytest.mark.parametrize(("name", "is_noticed"), [("features", False), ("levels", True)])
+def test_a_device_may_refuse_what_needs_a_feature_that_it_lacks(
+    name: str, is_noticed: bool
+) -> None:
+    checker = Checker("vulkan", [name], 1)
+    found = checker.check(program(), Off("feature", "vulkan"))  # type: ignore[arg-type]
     checker.close()
     assert (found.status is Status.DISAGREES) == is_noticed, found.problems
 
