@@ -425,6 +425,9 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     def decorate(given: Any) -> Kernel:
         if isinstance(given, Kernel):
             return given
+        if isinstance(given, (staticmethod, classmethod, property)):
+            outer = type(given).__name__
+            raise TypeError(f"`@qd.kernel` decorates functions: write `@{outer}` above it")
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
         if given.__code__.co_filename in WITHOUT_FILE:

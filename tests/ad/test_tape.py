@@ -612,6 +612,7 @@ def without_gradient(w: World) -> None:
 ERRORS: dict[str, Callable[[World], Any]] = {
     "OCT310_nested": nested,
     "OCT311_used_tape": enter_twice,
+    "OCT367_not_entered": lambda w: qd.ad.Tape(loss=w.loss).grad(),
     "OCT312_shape": lambda w: qd.ad.Tape(loss=w.x),
     "OCT312_no_gradient": lambda w: qd.ad.Tape(loss=qd.field(qd.f64, ())),
     "OCT312_integer": lambda w: qd.ad.Tape(loss=qd.field(qd.i32, ())),

@@ -278,6 +278,12 @@ def test_wrong_keywords_of_decorators() -> None:
         qd.kernel(fast=True)
     with pytest.raises(TypeError, match="decorates functions"):
         qd.kernel(3)
+    with pytest.raises(TypeError, match="write `@staticmethod` above it"):
+
+        class Wrong:
+            @qd.kernel
+            @staticmethod
+            def step(): ...
 
 
 # -- init -----------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ PROGRAMS: dict[str, str] = {
     "OCT135_bound": "for i in range(a):\n    x[i] = 1",
     "OCT135_ndrange": "for i, j in ndrange(3, a):\n    x[i] = j",
     "OCT136_scalar": "for i in n:\n    x[i] = 1",
+    "OCT166_comprehension": "v = [2 * i for i in range(n)]",
     "OCT136_function": "for i in half:\n    x[i] = 1",
     "OCT137_targets": "for i in points2:\n    x[i] = 1",
     "OCT137_ndrange": "for i, j in ndrange(n, 2, 3):\n    x[i] = j",
@@ -122,6 +123,9 @@ PROGRAMS: dict[str, str] = {
     "OCT150_number": "y = n(1)",
     "OCT151_function": "y = chr(n)",
     "OCT151_math": "y = math.gcd(n, 2)",
+    "OCT165_random": "x[0] = random.uniform(0.0, 1.0)",
+    "OCT165_clock": "x[0] = time.time()",
+    "OCT165_field": "y = Vector.field(3, f64, shape=4)",
     "OCT152_kernel": "other(x)",
     "OCT153_missing": "y = half()",
     "OCT153_too_many": "y = half(1, 2)",
@@ -201,6 +205,8 @@ class Other:
 
 def environment() -> dict[str, Any]:
     import math
+    import random
+    import time
     import types
 
     names: dict[str, Any] = {name: getattr(directives, name) for name in directives.__all__}
@@ -209,6 +215,9 @@ def environment() -> dict[str, Any]:
         {name: helpers[name] for name in ("plain", "half2", "sometimes", "mixed")},
         directives=directives,
         math=math,
+        random=random,
+        time=time,
+        f64=f64,
         f32=f32,
         vec3=vector(3, f32),
         Vector=Vector,

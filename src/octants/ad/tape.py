@@ -35,7 +35,12 @@ from octants.data.host_access_events import (
 from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.tape_errors import NestedTape, OverwrittenUnderTape, TapeIsUsed
+from octants.diagnostics.tape_errors import (
+    NestedTape,
+    OverwrittenUnderTape,
+    TapeIsUsed,
+    TapeNotEntered,
+)
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.internal_members import internal
 from octants.ir.core import Companion
@@ -254,7 +259,13 @@ class Tape:
 
     @shortens_tracebacks
     def grad(self) -> None:
-        """Propagate the adjoints back; the end of the body does so too, and only one call acts."""
+        """Propagate the adjoints back; the end of the body does so too, and only one call acts.
+
+        Raises:
+            OctantsRuntimeError: if the tape was not entered, so that it has recorded nothing.
+        """
+        if not self._entered:
+            raise TapeNotEntered().at(None)
         self._propagate()
 
     def _propagate(self) -> None:

@@ -505,6 +505,16 @@ class NotIterable(UserError):
     remedy = "loop over range(...), ndrange(...), a field, an array, or a static(...) sequence"
 
 
+class UnknownLength(UserError):
+    """A list, tuple or dict of as many items as a range has that is known at run time only."""
+
+    code = "OCT166"
+    exception = OctantsTypeError
+    title = "the number of items of a list, tuple or dict must be known at compile time"
+    label = "its bounds are known only when the kernel runs"
+    remedy = "write a `for` loop that stores to a field, an array or a `qd.Vector`"
+
+
 class LoopBoundTooLarge(UserError):
     """A literal bound of a loop that its counter cannot hold."""
 
@@ -662,6 +672,18 @@ class KernelInKernel(UserError):
     title = "a kernel cannot call the kernel `{name}`"
     label = "called here"
     remedy = "make the called one a `@qd.func`"
+
+
+class HostFunction(UserError):
+    """A kernel calls what has to be called on the host, or in each launch."""
+
+    name: str
+    way_out: str
+    code = "OCT165"
+    exception = OctantsSyntaxError
+    title = "`{name}` cannot be called in a kernel"
+    label = "would be called once, while the kernel is compiled"
+    remedy = "{way_out}"
 
 
 class WrongArguments(UserError):

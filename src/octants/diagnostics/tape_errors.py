@@ -32,6 +32,15 @@ class TapeIsUsed(UserError):
     remedy = "create a new `qd.ad.Tape(...)` for each pass"
 
 
+class TapeNotEntered(UserError):
+    """The gradient of a tape that has recorded nothing, since it was not entered."""
+
+    code = "OCT367"
+    exception = OctantsRuntimeError
+    title = "this tape has not been entered, so it has recorded nothing"
+    remedy = "launch the kernels in the body of `with qd.ad.Tape(loss=...) as tape:`"
+
+
 class WrongLoss(UserError):
     """Something that cannot be the loss of a tape."""
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from octants.cache.digest import target_of
 from octants.diagnostics.errors import (
+    HostFunction,
     KernelInKernel,
     NotCallable,
     PythonFunction,
@@ -25,6 +26,7 @@ from octants.frontend import (
     compile_time_evaluation,
     fill_loops,
     functions,
+    host_functions,
     language_calls,
     matrices,
     name_resolution,
@@ -391,6 +393,9 @@ def _call_python(
     """Call a Python function at compile time; its arguments must be known then."""
     if not callable(function):
         context.fail(NotCallable(describe(function)), node.func)
+    way_out = host_functions.way_out(function)
+    if way_out and not context.is_in_static:
+        context.fail(HostFunction(ast.unparse(node.func), way_out), node)
     values = [*args, *named.values()]
     if dataclasses.is_dataclass(function) and any(map(is_run_time, values)):
         return _make_struct(context, node, function, args, named)

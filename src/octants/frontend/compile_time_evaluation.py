@@ -14,6 +14,7 @@ from octants.diagnostics.errors import (
     MissingKey,
     NotCompileTime,
     NotIterable,
+    UnknownLength,
 )
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
@@ -125,6 +126,8 @@ def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
         return rows(value)
     if isinstance(value, (Value, StructValue, ArrayReference)):
         context.fail(NotIterable(describe(value)), node)
+    if isinstance(value, (RangeDomain, ProductDomain)):
+        context.fail(UnknownLength(), node)
     if context.is_repeatable:
         context.is_repeatable = is_repeatable(list, (value,))
     try:

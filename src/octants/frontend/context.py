@@ -98,6 +98,7 @@ class Context:
         self.item: Value | None = None  # the work item; None in serial code, which has one
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
+        self.is_in_static = False  # within the argument of a call of `static`
         self._conditions = 0  # how many conditions that are known, but not static, are around
         self.group = 0  # the enclosing block of `stream_parallel`, counted from 1; 0: none
         self._groups = 0
@@ -193,6 +194,15 @@ class Context:
             yield
         finally:
             self.builder.location = outer
+
+    @contextmanager
+    def in_static(self) -> Iterator[None]:
+        """Evaluate the argument of a call of ``static``."""
+        outer, self.is_in_static = self.is_in_static, True
+        try:
+            yield
+        finally:
+            self.is_in_static = outer
 
     def _dispatch(self, table: Evaluators, node: ast.AST) -> Any:
         handler = table.get(type(node)) or table.get(type(node).__base__ or ast.AST)

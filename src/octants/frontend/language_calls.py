@@ -47,7 +47,8 @@ def static(context: Context, node: ast.Call) -> StaticValue:
     """``static(x)``: the Python object that x is."""
     if not node.args or node.keywords:
         context.fail(WrongArguments("static", "takes the expressions to be evaluated"), node)
-    values = [_static_argument(context, arg) for arg in node.args]
+    with context.in_static():
+        values = [_static_argument(context, arg) for arg in node.args]
     return StaticValue(values[0] if len(values) == 1 else tuple(values))
 
 

@@ -1,0 +1,41 @@
+"""Functions that a kernel must not call while it is compiled: their effect or result would be lost.
+
+Python calls functions that take no run-time values when the kernel is compiled, and never again. A
+field made then, a number drawn, or a time read would be the same in each launch.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+
+_ON_THE_HOST = frozenset(
+    """
+    octants.api.init octants.api.reset octants.api.sync
+    octants.data.field_factories.field octants.data.ndarray.ndarray octants.data.ndarray.array
+    octants.data.ndarray.zeros octants.data.ndarray.from_numpy octants.data.tensor_factories.tensor
+    octants.data.tree_roots.FieldsBuilder octants.types.structs.StructType.field
+    octants.types.matrix_values.Vector.field octants.types.matrix_values.Vector.ndarray
+    octants.types.matrix_values.Matrix.field octants.types.matrix_values.Matrix.ndarray
+    """.split()
+)
+_CLOCKS = (time.time, time.time_ns, time.monotonic, time.perf_counter, time.perf_counter_ns)
+_GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+
+
+def way_out(function: Any) -> str:
+    """What to do instead of calling a function in a kernel; "" if a kernel may call it."""
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    if name in _ON_THE_HOST:
+        return "call it on the host, outside of the kernel"
+    if isinstance(getattr(function, "__self__", None), _GENERATORS):
+        return (
+            "`qd.random()` draws a number whenever it is called;"
+            " `qd.static(...)` around the call draws one while the kernel is compiled"
+        )
+    if any(function is clock for clock in _CLOCKS):
+        return "read the time on the host, and pass it as an argument"
+    return ""
