@@ -29,14 +29,25 @@ class Adjoints:
             return self._builder.constant(0.0, adjoint_type(primal.type))
         return known
 
-    def add(self, primal: Value, share: Value, *, is_fresh: bool = False) -> None:
-        """Add a contribution to the adjoint of a value; ``is_fresh`` if it has no other use."""
+    def add(
+        self, primal: Value, share: Value, *, is_fresh: bool = False, guard: Value | None = None
+    ) -> None:
+        """Add a contribution to the adjoint of a value.
+
+        Args:
+            primal: the value.
+            share: the contribution.
+            is_fresh: whether it has no other use.
+            guard: where this is false, the contribution is zero whatever ``share`` is.
+        """
         if primal not in self._active:
             return
-        before = self._adjoints.get(primal)
+        builder, before = self._builder, self._adjoints.get(primal)
         if before is not None:
-            add = self._builder.add_fresh if is_fresh else self._builder.add
-            share = add(before, share)
+            share = (builder.add_fresh if is_fresh else builder.add)(before, share)
+        if guard is not None:
+            nothing = builder.constant(0.0, share.type) if before is None else before
+            share = builder.select(guard, share, nothing)
         self._adjoints[primal] = share
 
     def put(self, adjoints: Iterable[tuple[Value, Value]]) -> None:

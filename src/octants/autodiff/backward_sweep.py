@@ -75,14 +75,14 @@ class Backward:
             if rule is None or operand not in facts.active:
                 continue
             incoming = self.builder.cast(adjoint, point.type)
+            is_guarded = result in facts.guarded and has_unbounded_derivative(op)
+            guard = point.is_nonzero(adjoint) if is_guarded else None
             mark = len(self.builder.block.ops)
             share = rule(point, incoming)
             self.derivative_ops.update(self.builder.block.ops[mark:])
             is_fresh = share is not incoming
-            if is_fresh and result in facts.guarded and has_unbounded_derivative(op):
-                share = point.only_if(point.is_nonzero(adjoint), share)
             moved = self.builder.cast(share, adjoint_type(operand.type))
-            self.adjoints.add(operand, moved, is_fresh=is_fresh)
+            self.adjoints.add(operand, moved, is_fresh=is_fresh, guard=guard if is_fresh else None)
 
     def _reverse_load(self, op: ops.Load) -> None:
         adjoint = self.adjoints.get(op.result)
