@@ -10,8 +10,10 @@ import pytest
 
 import octants as qd
 from octants.autodiff.narrow_counters import narrow_counters
+from octants.autodiff.reverse import reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
+from octants.target import Capabilities
 
 N, M = 5, 7
 
@@ -86,6 +88,26 @@ def test_order_and_gradient(make: Any, last_first: int) -> None:
             assert found[k] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8)
     # Two differences give the number of the iteration where the last one is first.
     assert len(re.findall(": i64 = binary<sub>", _reverse(kernel))) == 2 * last_first
+
+
+def test_counters_that_nothing_needs_are_narrow() -> None:
+    """Blocks of a recurrence that a GPU keeps in registers run with a constant trip count."""
+    capabilities = Capabilities(local_record_bytes=256)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)
+    x, w, y = (qd.field(qd.f64, shape, needs_grad=True) for shape in (N, M, N))
+
+    @qd.kernel
+    def kernel():
+        for i in y:
+            v = x[i]
+            for _ in range(100):
+                v = v * w[0] + 0.1
+            y[i] = v
+
+    module = kernel.specialise(()).module
+    text = to_text(reverse(module, capabilities).module)
+    first_sweep = text[: text.index("load<@y, adjoint>")]
+    assert re.search(r"    %\d+: f64 = for\(.*: i32, ", first_sweep)
 
 
 def test_counters_that_something_needs_in_i64_stay() -> None:

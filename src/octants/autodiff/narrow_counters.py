@@ -64,6 +64,7 @@ class _Narrower:
         self._users: dict[Value, list[Operation]] = {}
         self._constants: dict[int, Value] = {}
         self._replaced: dict[Value, Value] = {}
+        self._has_changed = False
         for op in task.body.walk():
             if isinstance(op, (ops.Constant, ops.Cast)):
                 self._makers[op.result] = op
@@ -81,16 +82,17 @@ class _Narrower:
         self._body.ops[:0] = [
             ops.Constant(number, results=[value]) for number, value in self._constants.items()
         ]
-        return bool(self._replaced)
+        return self._has_changed
 
     def _narrow_loop(self, loop: ops.For) -> None:
         wide, narrow = loop.body.args[0], Value(i32, loop.body.args[0].name)
         casts = self._users.get(wide, ())
-        upper = self._as_i32(loop.upper) if casts and all(map(_is_to_i32, casts)) else None
+        upper = self._as_i32(loop.upper) if all(map(_is_to_i32, casts)) else None
         if upper is None:
             return
         loop.lower, loop.upper, loop.body.args[0] = self._constant(0), upper, narrow
         self._replaced.update((op.results[0], narrow) for op in casts)
+        self._has_changed = True
 
     def _is_zero(self, value: Value) -> bool:
         op = self._makers.get(value)
