@@ -74,7 +74,7 @@ WANTED = {
     "graphs": """do_while; region of sections""",
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
-    "features": """sum of features""",
+    "features": """sum of features; recurrence of sums of recurrences""",
     "statics": """static operand; static in a condition""",
     "recursion": """recursion; recursion in a loop; func""",
     "layouts": """field of three axes: order; field of three axes: tree;

@@ -98,6 +98,34 @@ def features(c: Context) -> bool | None:
     return True
 
 
+def recurrences(c: Context) -> bool | None:
+    """A recurrence whose steps add up other recurrences; the loop of the sum carries nothing else.
+
+    Its reverse needs records of the outer and of the inner loops, but none of the sum's.
+    """
+    variables = c.variables("f", (), assignable=True)
+    most, length = c.integer(2, 4), c.integer(2, 4)
+    if not variables or c.loops or not c.affordable(0.5 * most * most * length):
+        return None
+    if c.depth > 3 or (c.serial and not c.run_time_loops):
+        return None
+    c.note("recurrence of sums of recurrences")
+    target = c.pick(variables).name
+    total, value, *counters = (c.shared.fresh(kind) for kind in "sskkk")
+    step, term, number = counters
+    fn = c.pick(["qd.sin", "qd.tanh", "qd.cos"])
+    steps, terms = (integers.trip_bound(c, most).text for _ in range(2))
+    with c.block(f"for {step} in range({steps}):", trips=most), _inside(c, True):
+        c.emit(f"{total} = 0.0")
+        with c.block(f"for {term} in range({terms}):", trips=most), _inside(c, True):
+            c.emit(f"{value} = {target} + 0.1 * {term}")
+            with c.block(f"for {number} in range({length}):", trips=length), _inside(c, True):
+                c.emit(f"{value} = 0.9 * {fn}({value}) + 0.02 * {number}")
+            c.emit(f"{total} += {round(1 / most, 3)} * {value}")
+        c.emit(f"{target} = 0.5 * {target} + 0.3 * qd.sin({total})")
+    return True
+
+
 def pairs(c: Context) -> bool | None:
     """A sum over the rows of an array: what a work item has, with each of them."""
     arrays = [
@@ -273,4 +301,4 @@ def unrolled(c: Context) -> bool | None:
     return True
 
 
-FEATURES = Productions(statements=((6.0, features),))
+FEATURES = Productions(statements=((6.0, features), (6.0, recurrences)))

@@ -91,7 +91,8 @@ PROFILES = {
         items=(3, 4, 5, 9, 12, 33),
     ),
     "features": Profile(
-        "short loops that compute the same functions in each iteration of the loop around them",
+        "short loops that compute the same functions in each iteration of the loop around them;"
+        " recurrences of sums of recurrences",
         (loops.FEATURES,),
     ),
     "statics": Profile(
