@@ -50,7 +50,7 @@ from octants.passes.sum_in_registers import sum_in_registers
 from octants.passes.unroll_loops import unroll_loops
 from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.simplify import simplify
-from octants.target import Capabilities, Vectors
+from octants.target import Blocks, Capabilities, Vectors
 
 Condition = Callable[[Capabilities], bool]
 
@@ -224,7 +224,7 @@ FINISH = (
     ),
     Pass(
         "split_sums",
-        lambda m, machine: split_sums(m, m.noalias, machine.fills),
+        lambda m, machine: split_sums(m, m.noalias, machine.fills, machine.blocks or Blocks()),
         "when a loop holds all its sums",
         _splits,
     ),

@@ -15,6 +15,7 @@ from octants.ir.core import Module
 from octants.ir.printer import to_text
 from octants.passes.sequence_work_items import sequence_work_items
 from octants.passes.split_sums import split_sums
+from octants.target import Blocks
 from tests.devices import on_cpu
 from tests.machines import pretend
 
@@ -24,17 +25,17 @@ TEXTS: dict[str, str] = {}
 """Kernels as they were split, by name."""
 
 
-@pytest.fixture(params=[1, 40, 300, 100_000])
+@pytest.fixture(params=[(1, 32), (40, 32), (300, 8), (100_000, 64)])
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The CPU as a GPU that so many threads fill; lanes run one after the other."""
-    fills: int = request.param
+    """The CPU as a GPU that so many threads fill, in subgroups; lanes run one after the other."""
+    fills, lanes = request.param
 
-    def split_and_serialise(module: Module, noalias: bool, fills: int) -> None:
-        split_sums(module, noalias, fills)
+    def split_and_serialise(module: Module, noalias: bool, fills: int, blocks: Blocks) -> None:
+        split_sums(module, noalias, fills, blocks)
         TEXTS[module.name] = to_text(module)
         sequence_work_items(module)
 
-    pretend(monkeypatch, CpuBackend, fills=fills, splits=True)
+    pretend(monkeypatch, CpuBackend, fills=fills, splits=True, blocks=Blocks(lanes))
     monkeypatch.setattr(pipeline, "split_sums", split_and_serialise)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield

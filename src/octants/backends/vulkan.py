@@ -24,6 +24,7 @@ else:
     physical_devices = Deferred("octants.runtime.vulkan.physical_devices")
 
 _THREADS = 1 << 16  # that record at the same time, on a GPU
+_FILLS = 1 << 18  # that fill a GPU
 _FEW_THREADS = 1 << 10  # on a CPU that stands for one
 _ESTIMATE_SUMS = 8  # additions that take as long as an estimate of a sine, on NVIDIA's GPUs
 
@@ -73,10 +74,12 @@ class VulkanBackend(Backend):
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
         found = physical_devices.choose(chosen.device, chosen.vulkan_without)
         used = physical_devices.choose(0) if device is None else getattr(device, "hardware", None)
-        workers = _FEW_THREADS if used is not None and used.is_cpu else _THREADS
+        is_cpu = used is not None and used.is_cpu
+        workers = _FEW_THREADS if is_cpu else _THREADS
         return Capabilities(
             contracts=True,
-            fills=workers,
+            fills=_FEW_THREADS if is_cpu else _FILLS,
+            splits={"lanes", "gathers"} <= found.target.names(),
             blocks=found.blocks,
             updates_64_bits="atomic64" in found.target.names(),
             unrolls="masks" not in found.target.names(),

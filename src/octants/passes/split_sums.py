@@ -104,31 +104,36 @@ from octants.ir.core import Module, Operation, Task
 from octants.passes.split_sums_over_blocks import BlockShares
 from octants.passes.split_sums_over_lanes import LaneShares
 from octants.passes.split_work_items import SharedItems, with_inner
+from octants.target import Blocks
 
 SHARERS = 64
 """So many threads can share a work item at least."""
 
 _FEW = 16  # iterations
+_BLOCKS = Blocks()
 
 
 @staged("split_sums")
-def split_sums(module: Module, noalias: bool = True, fills: int = 1 << 18) -> None:
+def split_sums(
+    module: Module, noalias: bool = True, fills: int = 1 << 18, blocks: Blocks = _BLOCKS
+) -> None:
     """Split the sums of tasks with fewer than ``fills`` work items, in place.
 
     Args:
         module: what is rewritten.
         noalias: no two arrays share memory.
         fills: how many threads fill the device.
+        blocks: what it has for threads that work together.
     """
     for task in module.tasks:
         facts = PairLoops(task, noalias)
         if not facts.is_free() or facts.fills(fills // 2 + 1):
             continue
         if loops := _loops_to_split(task, facts):
-            shared: SharedItems = LaneShares(task, facts, loops, fills)
-            blocks = BlockShares(task, facts, loops, fills)
-            if blocks.fits and _are_uniform(task, facts, loops):
-                shared = blocks
+            shared: SharedItems = LaneShares(task, facts, loops, fills, blocks)
+            in_blocks = BlockShares(task, facts, loops, fills, blocks)
+            if in_blocks.fits and _are_uniform(task, facts, loops):
+                shared = in_blocks
             shared.run()
             module.arrays += shared.arrays
 

@@ -13,7 +13,7 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import LEAST_BLOCKS
 from octants.ir.core import Array, Block, Companion, Space, Value
-from octants.passes.split_work_items import SUBGROUP, Share, SharedItems, Sizes
+from octants.passes.split_work_items import Share, SharedItems, Sizes
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, i32, i64, u1
 
@@ -21,7 +21,6 @@ BLOCK = 512  # threads, at most
 _ITEMS = 2  # of a thread, a power of two
 _SMALL = 96  # operations in loops
 _TOGETHER = 6  # sums that are added up at a time
-_SHARED_BYTES = 48 * 1024  # bytes of shared memory
 _THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
 _TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
 
@@ -35,7 +34,7 @@ class BlockShares(SharedItems):
     @property
     def block_dim(self) -> int:
         asked = int(self.task.options.get("block_dim") or BLOCK)
-        return min(max(SUBGROUP, 1 << (asked - 1).bit_length()), BLOCK)
+        return min(max(self.blocks.subgroup_size, 1 << (asked - 1).bit_length()), BLOCK)
 
     @property
     def powers(self) -> int:
@@ -69,7 +68,7 @@ class BlockShares(SharedItems):
         ]
         most = {kind: max(each.count(kind) for each in kinds) for each in kinds for kind in each}
         words = sum(kind.size * min(count, _TOGETHER) for kind, count in most.items())
-        return words * self.block_dim <= _SHARED_BYTES
+        return words * self.block_dim <= self.blocks.shared_bytes
 
     @property
     def most_threads(self) -> int:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from octants.ir.builder import Builder
 from octants.ir.core import Value
-from octants.passes.split_work_items import SUBGROUP, Share, SharedItems, Sizes
+from octants.passes.split_work_items import Share, SharedItems, Sizes
 from octants.types.scalars import i32, u1
 
-_BLOCK, _MOST = 128, 1024  # threads
-_POWERS = SUBGROUP.bit_length() - 1
+_BLOCK = 128  # threads
 
 
 class LaneShares(SharedItems):
     """Splits sums so that neighbouring lanes share a work item and interleave its iterations."""
 
     scope = "subgroup"
-    powers = _POWERS
+
+    @property
+    def powers(self) -> int:
+        return self.blocks.subgroup_size.bit_length() - 1
 
     @property
     def block_dim(self) -> int:
         asked = int(self.task.options.get("block_dim") or _BLOCK)
-        return min(-(-asked // SUBGROUP) * SUBGROUP, _MOST)
+        lanes = self.blocks.subgroup_size
+        return min(-(-asked // lanes) * lanes, self.blocks.most_items)
 
     def threads(self, builder: Builder, sizes: Sizes) -> Value:
         return builder.binary("shl", sizes.items, sizes.shift)
@@ -49,9 +52,9 @@ class LaneShares(SharedItems):
         builder = self.builder
         kind, fn = (i32, "or") if share.type is u1 else (share.type, "add")
         total = builder.cast(share, kind)
-        for power in range(_POWERS):
+        for power in range(self.powers):
             distance = builder.constant(1 << power, i32)
-            other = builder.subgroup("shuffle_xor", SUBGROUP, total, distance)
+            other = builder.subgroup("shuffle_xor", self.blocks.subgroup_size, total, distance)
             both = builder.binary(fn, total, other)
             is_own = builder.compare("gt", self.share.count, builder.offset(1 << power))
             total = builder.select(is_own, both, total)

@@ -13,10 +13,8 @@ from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.simplify.dead_code import prune_block
+from octants.target import Blocks
 from octants.types.scalars import DType, i32, i64, u1
-
-SUBGROUP = 32
-"""Lanes of a subgroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,10 @@ class SharedItems(ABC):
     shortest = 0
     """Iterations of a share, where it is known how many there are."""
 
-    def __init__(self, task: Task, facts: PairLoops, loops: set[Operation], fills: int) -> None:
-        self.task, self.facts, self.fills = task, facts, fills
+    def __init__(
+        self, task: Task, facts: PairLoops, loops: set[Operation], fills: int, blocks: Blocks
+    ) -> None:
+        self.task, self.facts, self.fills, self.blocks = task, facts, fills, blocks
         self.loops = [op for op in task.body.ops if op in loops]
         self.values: list[dict[Value, Value]] = []  # for each item of a thread
         self.builder = Builder()
@@ -107,7 +107,7 @@ class SharedItems(ABC):
             self._body(body.args[0])
         task.domain, task.body = domain.block, body
         prune_block(task.body, task.domain)
-        sizes = {"block_dim": self.block_dim, "subgroup_size": SUBGROUP}
+        sizes = {"block_dim": self.block_dim, "subgroup_size": self.blocks.subgroup_size}
         task.options = {**task.options, **sizes, **self.options, SHARED_LOOPS: True}
 
     def _sizes(self, builder: Builder) -> Sizes:

@@ -1,0 +1,69 @@
+"""Sums of work items that threads share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import octants as qd
+
+AS_A_GPU = "masks,cuts"
+"""Features without which Mesa's driver gets the code of GPUs."""
+ITEMS, TERMS = 300, 500
+
+
+def _programs() -> tuple[Any, ...]:
+    """Pairs of bodies, whose sums blocks share, and rows of a matrix, whose sums lanes share."""
+    random = np.random.default_rng(0)
+    x, y = (qd.Vector.field(3, qd.f32, ITEMS, needs_grad=True) for _ in range(2))
+    x.from_numpy(random.random((ITEMS, 3), np.float32))
+    m = qd.field(qd.f32, (ITEMS, TERMS), needs_grad=True)
+    m.from_numpy(random.random((ITEMS, TERMS), np.float32))
+    z = qd.field(qd.f32, ITEMS, needs_grad=True)
+    for array in (y, z):
+        array.grad.fill(1.0)
+
+    @qd.kernel
+    def pairs():
+        for i in x:
+            force = qd.Vector([0.0, 0.0, 0.0])
+            for j in range(ITEMS):
+                d = x[j] - x[i]
+                r2 = d.dot(d) + 0.01
+                force += d / (r2 * qd.sqrt(r2))
+            y[i] = force * force
+
+    @qd.kernel
+    def rows():
+        for i in z:
+            s = 0.0
+            for j in range(TERMS):
+                s += qd.sin(m[i, j])
+            z[i] = s
+
+    return pairs, rows, (y, z, x.grad, m.grad)
+
+
+def _results(**options: Any) -> tuple[list[Any], list[str]]:
+    qd.init(offline_cache=False, log_level="error", **options)
+    pairs, rows, arrays = _programs()
+    for kernel in (pairs, rows):
+        kernel()
+        kernel.grad()
+    texts = [kernel.inspect().stages["finish"] for kernel in (pairs, rows)]
+    return [array.to_numpy() for array in arrays], texts
+
+
+def test_threads_share_sums() -> None:
+    found, (pairs, rows) = _results(arch=qd.vulkan, vulkan_without=AS_A_GPU)
+    wanted, _ = _results(arch=qd.cpu)
+    for some, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(some, right, atol=1e-5 * np.abs(right).max())
+    assert "barrier<block>" in pairs
+    assert "subgroup<shuffle_xor" in rows
+
+
+def test_a_cpu_shares_no_sums() -> None:
+    _, (pairs, rows) = _results(arch=qd.vulkan)
+    assert "barrier" not in pairs and "subgroup" not in rows
