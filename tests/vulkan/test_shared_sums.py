@@ -1,12 +1,16 @@
-"""Sums of work items that threads share."""
+"""Sums of work items that threads share, and the blocks of work items that take long."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import octants as qd
+from octants.codegen.spirv.compile import LONG, PLAIN, SUMMING, compile_module
+from octants.runtime.vulkan import physical_devices
 
 AS_A_GPU = "masks,cuts"
 """Features without which Mesa's driver gets the code of GPUs."""
@@ -67,3 +71,29 @@ def test_threads_share_sums() -> None:
 def test_a_cpu_shares_no_sums() -> None:
     _, (pairs, rows) = _results(arch=qd.vulkan)
     assert "barrier" not in pairs and "subgroup" not in rows
+
+
+@pytest.mark.parametrize(("length", "threads"), [(4, (PLAIN, SUMMING)), (128, (LONG, LONG))])
+def test_long_work_items_are_in_small_blocks(length: int, threads: tuple[int, int]) -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without=AS_A_GPU)
+    w = qd.field(qd.f32, (length, length), needs_grad=True)
+    x, y = qd.field(qd.f32, (64, length)), qd.field(qd.f32, 64, needs_grad=True)
+
+    @qd.kernel
+    def product():
+        for n in y:
+            total = 0.0
+            for i in range(length):
+                s = 0.0
+                for j in range(length):
+                    s += w[i, j] * x[n, j]
+                total += s * s
+            y[n] = total
+
+    target = physical_devices.choose(0, AS_A_GPU).target
+    assert target.blocks is not None
+    target = replace(target, blocks=replace(target.blocks, shared_bytes=1 << 17))
+    for mode, wanted in zip(("primal", "reverse"), threads, strict=True):
+        module = product.inspect(mode=mode)._module
+        (dispatch,) = compile_module(module, target).dispatches
+        assert dispatch.block == min(wanted, target.blocks.most_items)

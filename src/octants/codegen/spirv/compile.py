@@ -28,6 +28,9 @@ PLAIN = 256
 than many small ones.
 """
 
+LONG = 128
+"""The same for tasks with long work items: few of them should run on many multiprocessors."""
+
 ENOUGH = 1 << 18
 """Threads that fill any device, for tasks where more threads mean more updates."""
 
@@ -50,9 +53,9 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
-    sizes = BlockSizes(BLOCK, SUMMING, PLAIN)
+    sizes = BlockSizes(BLOCK, SUMMING, PLAIN, LONG)
     if assembly.features.has("masks"):
-        sizes = BlockSizes(BLOCK, BLOCK, BLOCK)
+        sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK)
     written = functions(kernel, sizes, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
     return make_artifact(kernel, target.triple, assembly.finish(), dispatches)

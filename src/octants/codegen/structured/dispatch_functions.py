@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.cost_model import GRAIN, UNKNOWN, Costs
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
@@ -53,11 +54,15 @@ class DispatchEmitter:
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """The threads of a block of tasks that write records, of those that reduce, and of others."""
+    """The threads of a block of tasks that write records, of those that reduce, and of others.
+
+    Of both latter kinds, those with `long` work items have blocks of so many threads.
+    """
 
     recording: int
     reducing: int
     plain: int
+    long: int
 
 
 def functions(
@@ -75,6 +80,7 @@ def functions(
         A list with one emitter for each dispatch.
     """
     found: list[DispatchEmitter] = []
+    costs = Costs(kernel.module)
     for position, task in enumerate(kernel.module.tasks):
         name, records = f"task_{position}", record_fields(task, kernel.module, kernel.parameters)
         if task.domain is None:
@@ -90,10 +96,14 @@ def functions(
         copies = _copies(kernel, task, nbytes) if nbytes else []
         collected = _collects(kernel, task)
         sums = bool(copies or collected)
-        usual = threads.recording if has_records(task) else threads.plain
+        is_long = GRAIN <= costs.of(task.body) < UNKNOWN
+        usual = threads.long if is_long else threads.plain
         if sums:
             lanes = 1 if blocks is None else blocks.subgroup_size
-            usual = reductions.most_threads(collected, threads.reducing, lanes)
+            most_threads = threads.long if is_long else threads.reducing
+            usual = reductions.most_threads(collected, most_threads, lanes)
+        elif has_records(task):
+            usual = threads.recording
         items = _items(task, usual, blocks)
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
