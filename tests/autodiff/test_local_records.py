@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import octants as qd
 from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.interpreter import run
 from octants.ir import ops
@@ -65,3 +66,36 @@ def test_checkpoints_are_where_room_was_made_for_them() -> None:
                 _gradient(module, seed, share, 16)
             pushes += records.pushes.get(CHECKPOINT, 0)
     assert pushes > 60, pushes
+
+
+@pytest.mark.parametrize(("trips", "length"), [(16, 16), (60, 60), (70, 16)])
+def test_a_short_loop_around_others_needs_no_blocks(trips: int, length: int) -> None:
+    """To run other loops again takes longer than four times as much local memory."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    x, y = (qd.field(qd.f64, 3, needs_grad=True) for _ in "xy")
+
+    @qd.kernel
+    def nest():
+        for i in x:
+            v, w = x[i], 1.0
+            for j in range(trips):
+                for _ in range(j):
+                    v = qd.sin(v) * w
+                w *= qd.cos(v)
+            y[i] = v * w
+
+    module = nest.specialise(()).module
+    result = differentiate(module, local_record_bytes=256)
+    records = {op.record for op in result.module.walk() if isinstance(op, ops.RecordPush)}
+    around = [each.local for each in records if len(each.slots) == 2 and each.local]
+    assert around == [length]
+    values = np.random.default_rng(1).uniform(-1.0, 1.0, 3)
+    x.from_numpy(values)
+    y.grad.fill(1.0)
+    nest.grad()
+    wanted, zeros = x.grad.to_numpy(), np.zeros(3)
+    names = {array.name: array for array in result.module.arrays}
+    data: Data = {name: values.copy() for name in names}
+    adjoints = {(name, ADJOINT): zeros + (name == "y") for name in names}
+    run(result.module, {**data, **adjoints}, share=MAXIMUM_RECORD_BUFFER)
+    np.testing.assert_allclose(adjoints["x", ADJOINT], wanted, rtol=1e-12)

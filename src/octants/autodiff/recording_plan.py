@@ -30,6 +30,9 @@ MIN_BLOCK, MAX_BLOCK = 4, 16
 MAX_BLOCK_AROUND_LOOPS = 64
 """The same for a loop around others: to run these again takes longer than slower memory."""
 
+AROUND_LOOPS = 4
+"""How many times the usual bytes such a loop takes if it needs no blocks then."""
+
 MAX_SINGLE = 32
 """The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
 
@@ -118,6 +121,9 @@ def _plan_local(
         if not is_unrolled:
             most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
             length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
+            whole = min(most, AROUND_LOOPS * machine.local_record_bytes // stride)
+            if _has_loops(op) and _surely_fits(op, whole, constants):
+                length = max(length, whole)
         if isinstance(op, ops.For) and _checkpoint_bytes(op) >= length * stride:
             in_blocks.add(op)
             continue
