@@ -45,6 +45,8 @@ FREE_ORDER = {
     "for k in range(j): s += y[k]": True,
     "for k in range(j): s += y[k]; for k in range(j): s -= y[k] * t": True,
     "for k in range(j): s = s * y[k]": False,
+    "r = 0.0; for k in range(j): r = s + y[k]; s = r": False,  # without iterations, s is lost
+    "r = 0.0; for k in range(j): r = r + s; s = r": False,
     "while t < y[j]: s += 1.0; t += 1.0": False,
     "v[j] += y[j]": True,
     "v[j] = y[j] + v[j]": True,

@@ -97,8 +97,6 @@ class _Uses:
         self.users: dict[Value, list[Operation]] = {}
         for op in block.walk():
             self.makers.update((value, op) for value in op.results)
-            if isinstance(op, ops.For):
-                self.makers.update((value, op) for value in op.carried)
             for value in op.operands:
                 self.users.setdefault(value, []).append(op)
 
@@ -115,10 +113,10 @@ class _Uses:
             if op.fn == "add":
                 yield [(op.rhs, op)]
         elif isinstance(op, ops.For) and self._with_loops:
-            if value in op.results:
-                yield [(op.body.yielded[op.results.index(value)], op.body.ops[-1])]
-            else:
-                yield [(op.inits[op.carried.index(value)], op)]
+            number = op.results.index(value)
+            inner = _AdditionChain(self, op.carried[number])
+            if inner.leads_to(op.body.yielded[number], op.body.ops[-1]):
+                yield [(op.inits[number], op)]
         elif isinstance(op, ops.Insert) and self._with_loops:
             read = self._element_of_sum(op)
             if read is not None:
@@ -176,12 +174,13 @@ class _AdditionChain:
         self._steps: dict[Value, list[Operation]] = {}
         self._others: set[Value] = set()
 
-    def leads_to(self, end: Value) -> bool:
+    def leads_to(self, end: Value, user: Operation | None = None) -> bool:
         """Whether ``end`` is the first value plus terms, and nothing else uses the partial sums.
 
-        That is so if each use of a value in between is a step of the chain.
+        That is so if each use of a value in between is a step of the chain. The end of the block
+        uses the ``end``, or another ``user``.
         """
-        return self._is_sum_chain(end, self._uses.end, 0) and all(
+        return self._is_sum_chain(end, user or self._uses.end, 0) and all(
             sorted(map(id, self._uses.users[value])) == sorted(map(id, steps))
             for value, steps in self._steps.items()
         )
