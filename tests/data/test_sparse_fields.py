@@ -419,6 +419,49 @@ def test_an_index_out_of_bounds_is_that_of_the_field() -> None:
         qd.sync()
 
 
+@pytest.mark.parametrize("function", ["is_active", "activate", "deactivate"])
+@pytest.mark.parametrize(("i", "j", "axis"), [(1, 5, 1), (4, 0, 0), (-1, 4, 0), (2, -1, 1)])
+def test_a_cell_out_of_bounds_is_no_other_cell(function: str, i: int, j: int, axis: int) -> None:
+    """In row-major order, (1, 5) of 4 x 4 cells would be (2, 1)."""
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.i32)
+    block = qd.root.pointer(qd.ij, (4, 4))
+    block.dense(qd.ij, (2, 2)).place(x)
+    call = getattr(qd, function)
+
+    @qd.kernel
+    def change(i: int, j: int):
+        call(block, [i, j])
+
+    change(1, 3)
+    index = (i, j)[axis]
+    with pytest.raises(OctantsError, match=f"index {index} is out of bounds for axis {axis} of"):
+        change(i, j)
+        qd.sync()
+
+
+def test_a_list_out_of_bounds() -> None:
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.i32)
+    lists = qd.root.dense(qd.ij, (2, 3)).dynamic(qd.k, 4)
+    lists.place(x)
+
+    @qd.kernel
+    def append(i: int, j: int):
+        qd.append(lists, [i, j], 1)
+
+    @qd.kernel
+    def length(i: int, j: int) -> int:
+        return qd.length(lists, [i, j])
+
+    append(1, 2)
+    assert length(1, 2) == 1
+    for kernel in (append, length):
+        with pytest.raises(OctantsError, match="index 3 is out of bounds for axis 1 of"):
+            kernel(0, 3)
+            qd.sync()
+
+
 # -- lists -----------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any, NoReturn, cast
 
@@ -64,14 +65,32 @@ def _checked(
 
 
 def _cell(
-    context: Context, node: ast.AST, name: str, info: BlockInfo, rank: int, index: Any
+    context: Context,
+    node: ast.AST,
+    name: str,
+    info: BlockInfo,
+    extents: Sequence[int],
+    index: Any,
 ) -> list[Value]:
-    """The indices of a cell as values."""
+    """The indices of a cell as values; with `debug`, one beyond the extents is an error."""
     items = indexing._flatten(context, index)
-    if len(items) != rank or not all(map(_is_index, items)):
+    if len(items) != len(extents) or not all(map(_is_index, items)):
         given = f"{len(items)}" if all(map(_is_index, items)) else describe(index)
-        context.fail(WrongCell(name, rank, given, info.name), node)
-    return [context.builder.cast(context.value(item), i32) for item in items]
+        context.fail(WrongCell(name, len(extents), given, info.name), node)
+    cell = [context.builder.cast(context.value(item), i32) for item in items]
+    if context.debug:
+        for axis, (at, extent) in enumerate(zip(cell, extents, strict=True)):
+            _check(context, f"axis {axis} of `{info.name}`", at, extent)
+    return cell
+
+
+def _check(context: Context, axis: str, index: Value, extent: int) -> None:
+    build = context.builder
+    size = build.index(extent)
+    not_below = build.compare("ge", index, build.index(0))
+    in_range = build.binary("and", not_below, build.compare("lt", index, size))
+    message = f"index {{}} is out of bounds for {axis}, whose extent is {{}}"
+    build.assert_("bounds", message, in_range, [index, size])
 
 
 def _is_index(item: Any) -> bool:
@@ -86,7 +105,7 @@ def _is_index(item: Any) -> bool:
 def is_active(context: Context, node: ast.AST, block: Any, indices: Any) -> Value:
     """Whether a cell is active, as an i32."""
     info = _checked(context, node, "is_active", block, (*FLAGGED, "dynamic"))
-    cell = _cell(context, node, "is_active", info, len(info.sparsity.shape), indices)
+    cell = _cell(context, node, "is_active", info, info.sparsity.shape, indices)
     found = sparse_access.is_active(context, info.sparsity, cell)
     return context.builder.cast(found, i32)
 
@@ -94,7 +113,7 @@ def is_active(context: Context, node: ast.AST, block: Any, indices: Any) -> Valu
 def activate(context: Context, node: ast.AST, block: Any, indices: Any) -> None:
     """Activate a cell."""
     info = _checked(context, node, "activate", block, (*FLAGGED, "dynamic"))
-    cell = _cell(context, node, "activate", info, len(info.sparsity.shape), indices)
+    cell = _cell(context, node, "activate", info, info.sparsity.shape, indices)
     sparse_access.activate(context, info.sparsity, cell)
 
 
@@ -105,11 +124,10 @@ def deactivate(context: Context, node: ast.AST, block: Any, indices: Any) -> Non
     context.active.deactivations += 1
     level = info.sparsity.levels[-1]
     if level.is_dynamic:
-        cell = _cell(context, node, "deactivate", info, len(info.list_axes), indices)
         extents = [level.lists[axis] for axis in info.list_axes]
     else:
-        cell = _cell(context, node, "deactivate", info, len(level.cells), indices)
         extents = list(level.cells)
+    cell = _cell(context, node, "deactivate", info, extents, indices)
     values = {
         "flags": sparse_access.activity(context, level),
         "number": sparse_access.number_of(context, cell, extents),
@@ -238,7 +256,7 @@ def _list(
 ) -> tuple[SparseLevel, Value, list[Value]]:
     """The level of a dynamic block, the number of one of its lists, and its index on all axes."""
     level = info.sparsity.levels[-1]
-    cell = _cell(context, node, name, info, len(info.list_axes), indices)
+    cell = _cell(context, node, name, info, [level.lists[k] for k in info.list_axes], indices)
     lists = [context.builder.index(0)] * len(level.lists)
     for axis, index in zip(info.list_axes, cell, strict=True):
         lists[axis] = index
