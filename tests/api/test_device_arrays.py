@@ -321,3 +321,29 @@ def test_arrays_of_other_orders_are_read_back(device: Any) -> None:
         a = make(np.zeros((2, 3)))
         count(a)
         assert a.tolist() == [[0, 1, 2], [10, 11, 12]]
+
+
+@pytest.mark.parametrize("errors", ["1", "late"])
+@pytest.mark.parametrize("size", [4, 20_000])
+def test_a_launch_that_fails_leaves_what_it_wrote_in_all_arrays(
+    size: int, errors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In copies next to each other, and in large ones; where errors come late, the host reads."""
+    monkeypatch.setenv("OCTANTS_DISCRETE", errors)
+    qd.init(arch=qd.cpu, debug=True, log_level="error")
+
+    @qd.kernel
+    def add(a: qd.types.ndarray(qd.f32, 1), b: qd.types.ndarray(qd.f32, 1), most: qd.i32):
+        for i in a:
+            a[i] += 1.0
+        for i in b:
+            b[i] += 2.0
+            assert i < most, "too far"
+
+    one, other = (np.zeros(size, np.float32) for _ in range(2))
+    with pytest.raises(qd.OctantsAssertionError, match="too far"):
+        add(one, other, size - 1)
+    assert (one == 1).all()
+    assert (other == 2).all()
+    add(one, other, size)
+    assert (other == 4).all()

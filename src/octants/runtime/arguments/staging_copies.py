@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.capture import captures, refuse
 from octants.runtime.device import Allocation, Device, LoadedKernel
 from octants.runtime.memory.host import overlaps_itself, shares_memory
+from octants.runtime.memory.staging_buffer import failure_of
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 from octants.types.companions import Companion
 
@@ -186,10 +188,14 @@ class _SeparateCopies:
         run(block)
 
     def fetch(self, arrays: Sequence[NumpyArray]) -> None:
-        """Copy the arrays that were written back."""
+        """Copy the arrays that were written back, and raise the first failure of a launch."""
+        failure = None
         for piece in self._pieces:
             if piece.is_written and piece.copy is not None:
-                piece.copy.read_into(arrays[piece.number])
+                found = failure_of(partial(piece.copy.read_into, arrays[piece.number]))
+                failure = failure or found
+        if failure is not None:
+            raise failure
 
 
 @dataclass(slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
+from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.device import Allocation, Bytes, LoadedKernel
 
 
@@ -39,6 +41,23 @@ class PageableStagingBuffer:
 
     def download(self) -> None:
         """Wait for all launches, and copy what the launch may have written to `host`."""
+        failure = None
         if self._written.size:
-            self._device.read(self.memory.address, self._written)
+            failure = failure_of(lambda: self._device.read(self.memory.address, self._written))
         self.is_launched = False
+        if failure is not None:
+            raise failure
+
+
+def failure_of(read: Callable[[], None]) -> OctantsError | None:
+    """Read device memory, and give the failure of a launch that the read reports, if any.
+
+    Then it reads again, since a device may report the failure before it copies.
+    """
+    try:
+        read()
+    except OctantsError as error:
+        with contextlib.suppress(OctantsError):  # such as that of a lost device
+            read()
+        return error
+    return None
