@@ -32,16 +32,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("apis", nargs="*", default=["cuda", "vulkan"])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="+", default=[""], help="texts in the names of calls")
     parser.add_argument("--rounds", type=int, default=2, help="in which the APIs take turns")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(measured(options.measure)))
+        print(json.dumps(measured(options.measure, options.only)))
         return
     found: dict[str, dict[str, float]] = {api: {} for api in options.apis}
     device = ""
     for api in options.apis * options.rounds:
-        command = [sys.executable, __file__, "--measure", api]
+        command = [sys.executable, __file__, "--measure", api, "--only", *options.only]
         output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         device, times = json.loads(output.splitlines()[-1])
         for name, seconds in times.items():
@@ -67,13 +68,14 @@ def report(device: str, found: dict[str, dict[str, float]], folder: Path) -> Non
     (folder / f"gpu_calls-{time.strftime('%Y-%m-%d-%H%M%S')}.md").write_text(text)
 
 
-def measured(api: str) -> tuple[str, dict[str, float]]:
-    """The device, and the seconds of a call of each case."""
+def measured(api: str, only: list[str]) -> tuple[str, dict[str, float]]:
+    """The device, and the seconds of a call of each case whose name contains one of some texts."""
     import octants as qd
 
     qd.init(arch=getattr(qd, api), offline_cache=False, log_level="error")
-    cases = {**loops(qd), **sums(qd), **calls(qd), **masses(qd)}
-    return str(qd.driver.state.device), {name: timed(qd, *case) for name, case in cases.items()}
+    cases = {**loops(qd), **bodies(qd), **vectors(qd), **sums(qd), **calls(qd), **masses(qd)}
+    chosen = {name: case for name, case in cases.items() if any(text in name for text in only)}
+    return str(qd.driver.state.device), {name: timed(qd, *case) for name, case in chosen.items()}
 
 
 def timed(qd: Any, call: Callable[[], Any], count: int, *, first: int = 20, runs: int = 8) -> float:
@@ -138,6 +140,76 @@ def loops(qd: Any) -> dict[str, Case]:
         "recurrence of 64 steps: backward": (lambda: recurrence.grad(64), 20),
         "recurrence of 1024 steps: forward": (lambda: recurrence(1024), 20),
         "recurrence of 1024 steps: backward": (lambda: recurrence.grad(1024), 20),
+    }
+
+
+def bodies(qd: Any) -> dict[str, Case]:
+    """Softened gravity between all pairs of bodies."""
+    random = np.random.default_rng(0)
+    cases: dict[str, Case] = {}
+    for count in (4096, 16384):
+        x, y = (qd.Vector.field(3, qd.f32, count, needs_grad=True) for _ in range(2))
+        x.from_numpy(random.random((count, 3), np.float32))
+        y.grad.fill(1.0)
+
+        @qd.kernel
+        def pairwise(x: qd.Template, y: qd.Template):
+            for i in x:
+                force = qd.Vector([0.0, 0.0, 0.0])
+                for j in range(x.shape[0]):
+                    d = x[j] - x[i]
+                    r2 = d.dot(d) + 0.01
+                    force += d / (r2 * qd.sqrt(r2))
+                y[i] = force * force
+
+        cases[f"pairs of {count} bodies: forward"] = (partial(pairwise, x, y), 20)
+        cases[f"pairs of {count} bodies: backward"] = (partial(pairwise.grad, x, y), 20)
+    return cases
+
+
+def vectors(qd: Any) -> dict[str, Case]:
+    """A linear recurrence, and Lorenz 96 with six variables by Runge and Kutta's method."""
+    random = np.random.default_rng(0)
+    a, b, c = (qd.field(qd.f32, ITEMS, needs_grad=True) for _ in range(3))
+    x, y = (qd.Vector.field(6, qd.f32, ITEMS, needs_grad=True) for _ in range(2))
+    for array in (a, b, x):
+        array.from_numpy(random.random(array.to_numpy().shape, np.float32))
+    for array in (c, y):
+        array.grad.fill(1.0)
+
+    @qd.kernel
+    def linear():
+        for i in a:
+            v = a[i]
+            for _ in range(1024):
+                v = v * b[i] + 0.01
+            c[i] = v
+
+    @qd.func
+    def slope(v):
+        rates = qd.Vector([0.0] * 6, dt=qd.f32)
+        for k in qd.static(range(6)):
+            neighbours = v[(k + 1) % 6] - v[(k + 4) % 6]
+            rates[k] = neighbours * v[(k + 5) % 6] - v[k] + 2.0
+        return rates
+
+    @qd.kernel
+    def ode():
+        for i in x:
+            v = x[i]
+            for _ in range(64):
+                k1 = slope(v)
+                k2 = slope(v + 0.005 * k1)
+                k3 = slope(v + 0.005 * k2)
+                k4 = slope(v + 0.01 * k3)
+                v = v + (0.01 / 6.0) * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+            y[i] = v
+
+    return {
+        "linear recurrence: forward": (linear, 20),
+        "linear recurrence: backward": (linear.grad, 20),
+        "ode of six variables: forward": (ode, 20),
+        "ode of six variables: backward": (ode.grad, 20),
     }
 
 
