@@ -56,6 +56,9 @@ WORKER_PART = 48
 MAXIMUM_RECORD_BUFFER = 1 << 60
 """More bytes than any record buffer has: a larger need is refused, so no position overflows."""
 
+RECORD_BUFFER_ALIGNMENT = 64
+"""Where the record buffer of a worker begins, in bytes: with a cache line."""
+
 PART_SHARED = -1
 PARTS_LIMIT = 1 << 28
 """The most bytes of all parts of a loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from octants.ir.core import Module, Record, Value
 from octants.runtime.cpu import CpuDevice
 from octants.runtime.cpu.device import LaunchState
 from octants.runtime.cpu.native import linking as native
+from octants.runtime.cpu.native.record_buffers import SLACK
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.types.scalars import DType, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_
@@ -41,6 +43,7 @@ class FakeHeap:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
 
     def _give(self, _: int | None, nbytes: int) -> int | None:
+        nbytes -= SLACK
         self.asked.append(nbytes)
         return 0x1000 * len(self.asked) if self.grants(nbytes) else None
 
@@ -281,3 +284,39 @@ def test_who_asks_for_too_much_takes_nothing_from_others(heap: FakeHeap) -> None
     assert grown != [None]
     assert (first.capacity, second.capacity) == (16 * PAGE, 5 * PAGE)
     assert first.pool.record_buffer_bytes == 21 * PAGE
+
+
+@pytest.mark.parametrize("shift", [16, 32, 48])
+def test_it_begins_with_a_cache_line_and_keeps_its_contents(shift: int) -> None:
+    """Each allocation is somewhere else in a line than the one before."""
+    memory: list[Any] = []
+    offsets = itertools.cycle((16, 16 + shift))
+    pointer = ctypes.c_void_p
+
+    @ctypes.CFUNCTYPE(pointer, pointer, ctypes.c_int64)
+    def moved(old: int | None, nbytes: int) -> int:
+        memory.append(ctypes.create_string_buffer(nbytes + 256))
+        address = (ctypes.addressof(memory[-1]) + 63) // 64 * 64 + next(offsets) % 64
+        if old is not None:
+            ctypes.memmove(address, old, min(nbytes, len(memory[-2]) - 256))
+        return int(address)
+
+    nothing = ctypes.CFUNCTYPE(None, pointer)(lambda address: None)
+    for function in (moved, nothing):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+    functions = {"realloc": moved, "free": nothing}
+    addresses = {
+        name: ctypes.cast(function, pointer).value or 0 for name, function in functions.items()
+    }
+    pool = ThreadPool(native.Support(addresses), 1, 1 << 62)
+    heap: Any = type("Heap", (), {"support": pool._support})
+    buffer = RecordBuffer(heap, pool=pool)
+    data = bytes(range(256)) * (PAGE // 256)
+    address = buffer.grow(PAGE)
+    assert address is not None
+    ctypes.memmove(address, data, PAGE)
+    for pages in (2, 4, 8):
+        address = buffer.grow(pages * PAGE)
+        assert address is not None
+        assert address % 64 == 0
+        assert ctypes.string_at(address, PAGE) == data

@@ -10,7 +10,7 @@ from octants.ir import ops
 from octants.ir.cooperative_tasks import ON_STACK, local_arrays, nbytes
 from octants.ir.core import Companion, Task
 
-_ALIGNMENT = 16
+_ALIGNMENT = 64  # a vector that crosses the end of a cache line takes two accesses
 
 
 def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:

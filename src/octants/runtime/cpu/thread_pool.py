@@ -123,7 +123,8 @@ class ThreadPool:
         self.fields.started = -1
         for worker in self._helpers.workers:
             self.fields.record_buffer_bytes -= worker.capacity
-            worker.record_buffer, worker.capacity = None, 0
+            worker.record_memory = worker.record_buffer = None
+            worker.capacity = 0
         if self._support.has_threads:
             self._support.prepare(self.address)
 

@@ -19,6 +19,9 @@ from __future__ import annotations
 
 from octants import abi
 
+SLACK = abi.RECORD_BUFFER_ALIGNMENT - 16
+"""The most bytes of an allocation before its record buffer: allocations are at multiples of 16."""
+
 PATIENCE = 10_000  # milliseconds that a launch waits for others that hold record buffers
 
 TEXT = f"""\
@@ -64,7 +67,9 @@ refuse:
   ret ptr null
 }}
 
-; The sum of all record buffers never passes the limit.
+; The sum of all record buffers never passes the limit. A vector that crosses the end of a cache
+; line takes two accesses, so a record buffer begins with a line, and moves if its allocation moves
+; to another position in a line.
 define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
   %capacity = load i64, ptr &worker.capacity
   %growth = sub i64 %bytes, %capacity
@@ -74,11 +79,30 @@ define internal ptr @resize(ptr %pool, ptr %worker, i64 %bytes) {{
   %too_much = icmp sgt i64 %all, %most
   br i1 %too_much, label %refuse, label %ask
 ask:
-  %old = load ptr, ptr &worker.record_buffer
-  %new = call ptr @realloc(ptr %old, i64 %bytes)
-  %none = icmp eq ptr %new, null
-  br i1 %none, label %refuse, label %keep
+  %memory = load ptr, ptr &worker.record_memory
+  %before_it = ptrtoint ptr %memory to i64
+  %old = load i64, ptr &worker.record_buffer
+  %old_offset = sub i64 %old, %before_it
+  %all_bytes = add i64 %bytes, {SLACK}
+  %found = call ptr @realloc(ptr %memory, i64 %all_bytes)
+  %none = icmp eq ptr %found, null
+  br i1 %none, label %refuse, label %align
+align:
+  %found_at = ptrtoint ptr %found to i64
+  %beyond = add i64 %found_at, {abi.RECORD_BUFFER_ALIGNMENT - 1}
+  %start = and i64 %beyond, -{abi.RECORD_BUFFER_ALIGNMENT}
+  %offset = sub i64 %start, %found_at
+  %new = getelementptr i8, ptr %found, i64 %offset
+  %stays = icmp eq i64 %offset, %old_offset
+  %is_empty = icmp eq i64 %capacity, 0
+  %is_in_place = or i1 %stays, %is_empty
+  br i1 %is_in_place, label %keep, label %move
+move:
+  %contents = getelementptr i8, ptr %found, i64 %old_offset
+  call void @llvm.memmove.p0.p0.i64(ptr %new, ptr %contents, i64 %capacity, i1 false)
+  br label %keep
 keep:
+  store ptr %found, ptr &worker.record_memory
   store ptr %new, ptr &worker.record_buffer
   store i64 %bytes, ptr &worker.capacity
   %before = atomicrmw add ptr &pool.record_buffer_bytes, i64 %growth monotonic
@@ -89,11 +113,12 @@ refuse:
 
 define void @octants_free_record_buffer(ptr %pool, ptr %worker) {{
   %capacity = load i64, ptr &worker.capacity
-  %record_buffer = load ptr, ptr &worker.record_buffer
+  %memory = load ptr, ptr &worker.record_memory
+  store ptr null, ptr &worker.record_memory
   store ptr null, ptr &worker.record_buffer
   store i64 0, ptr &worker.capacity
   %before = atomicrmw sub ptr &pool.record_buffer_bytes, i64 %capacity monotonic
-  call void @free(ptr %record_buffer)
+  call void @free(ptr %memory)
   ret void
 }}
 

@@ -31,7 +31,8 @@ class Worker(Structure):
         ("left_end", c_int64),
         ("thread", c_void_p),
         ("pool", c_void_p),
-        ("_padding", c_char * (_LINE - 96)),
+        ("record_memory", c_void_p),  # the allocation that the record buffer is in
+        ("_padding", c_char * (_LINE - 104)),
     ]
 
 
