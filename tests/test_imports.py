@@ -20,6 +20,7 @@ ROOT = Path(octants.__file__).parent
 # Bottom first. Units of one layer may import each other, without a cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
+        "cached_property",
         "garbage_collection",
         "compile_profile",
         "deferred_import",

@@ -7,10 +7,10 @@ holds; code generation reads slots by their position, and a launch fills them.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any
 
+from octants.cached_property import cached_property
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.span import Span
 from octants.ir.core import Array, Companion, Module, Record, Space
@@ -52,7 +52,7 @@ class ParameterLayout:
     def position(self, slot: Slot) -> int:
         return self._positions[slot]
 
-    @functools.cached_property
+    @cached_property
     def _positions(self) -> dict[Slot, int]:
         return {slot: number for number, slot in enumerate(self.slots)}
 

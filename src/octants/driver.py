@@ -20,6 +20,7 @@ from octants import options, timeline
 from octants.artifact import Artifact, Making
 from octants.backends.table import backend_of
 from octants.cache import configured_store as cache
+from octants.cached_property import cached_property
 from octants.compile_profile import stage as timed
 from octants.data import host_access_events
 from octants.data.host_access_events import forget, observe_after_share, observe_ends, observe_reads
@@ -68,7 +69,7 @@ class LaunchableCode:
         if making is not None and making.is_done and not self._device.is_starting:
             _ = self.kernel
 
-    @functools.cached_property
+    @cached_property
     def kernel(self) -> LoadedKernel | None:
         """The artifact, in memory; None where there is none."""
         if self.making is None:

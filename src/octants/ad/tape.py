@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -26,6 +25,7 @@ from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
 from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
+from octants.cached_property import cached_property
 from octants.data.host_access_events import (
     HostWrite,
     forget,
@@ -166,7 +166,7 @@ class Tape:
 
     # A tape that repeats as a whole needs none of these.
 
-    @functools.cached_property
+    @cached_property
     def _whole_ledger(self) -> OverwriteLedger:
         return OverwriteLedger(
             saves=self.on_overwrite != "trust",
@@ -174,17 +174,17 @@ class Tape:
             budget=driver.snapshot_budget(),
         )
 
-    @functools.cached_property
+    @cached_property
     def _gradient_ends(self) -> GradientEnds:
         return GradientEnds()
 
-    @functools.cached_property
+    @cached_property
     @internal
     def untracked(self) -> UntrackedWrites:
         """Detects untracked writes to arrays with gradients."""
         return UntrackedWrites()
 
-    @functools.cached_property
+    @cached_property
     def _overlaps(self) -> MemoryOverlaps:
         return MemoryOverlaps()
 

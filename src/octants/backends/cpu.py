@@ -9,6 +9,7 @@ from octants import options
 from octants.artifact import Artifact
 from octants.backends.base import Backend, Updates
 from octants.cache import configured_store
+from octants.cached_property import cached_property
 from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.lanes.vector_capabilities import most_lanes, vectors_of
 from octants.deferred_import import Deferred
@@ -52,7 +53,7 @@ class CpuBackend(Backend):
     def target(self, chosen: Options) -> Target:
         return host_target()
 
-    @functools.cached_property
+    @cached_property
     def _version(self) -> str:
         return llvmlite_driver.version()
 

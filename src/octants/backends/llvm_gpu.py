@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from octants.backends.base import NEAR_BYTES, Backend
+from octants.cached_property import cached_property
 from octants.codegen.llvm import llvmlite_driver
 from octants.deferred_import import Deferred
 from octants.ir.core import Module
@@ -55,7 +55,7 @@ class LlvmGpuBackend(Backend):
     def device_names(self) -> tuple[str, ...]:
         return context.names_of_devices(self.library())
 
-    @functools.cached_property
+    @cached_property
     def _version(self) -> str:
         return f"{llvmlite_driver.version()}, {self.driver_name} {self.library().driver_version}"
 

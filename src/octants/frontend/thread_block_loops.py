@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Callable
 from typing import Any
 
+from octants.cached_property import cached_property
 from octants.diagnostics.cooperation_errors import Divergent
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
@@ -48,22 +48,22 @@ class BlockLoop:
         """What the loop says of its blocks."""
         return {"block_dim": self.block_dim, "subgroup_size": self.subgroup_size}
 
-    @functools.cached_property
+    @cached_property
     def number(self) -> Value:
         """The number of the work item in the loop, i32."""
         return self._builder.cast(self._from_lower(self.item), i32)
 
-    @functools.cached_property
+    @cached_property
     def thread(self) -> Value:
         """Its number in the block, i32."""
         return self._rest(self.number, self.block_dim)
 
-    @functools.cached_property
+    @cached_property
     def lane(self) -> Value:
         """Its number in the subgroup, i32."""
         return self._rest(self.thread, self.subgroup_size)
 
-    @functools.cached_property
+    @cached_property
     def count(self) -> Value:
         """How many work items its block has, i32."""
         build = self._builder

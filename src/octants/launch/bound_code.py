@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants import driver
 from octants.artifact import Artifact, ParameterLayout, layout_parameters
+from octants.cached_property import cached_property
 from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.driver import LaunchableCode
@@ -131,7 +131,7 @@ class BoundKernelCode:
         """The device that it runs on."""
         return driver.device_of(self.owner.options)
 
-    @functools.cached_property
+    @cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
         """The launch function; see `runtime.arguments.launch_function`."""
         compiled, owner = self.compiled, self.owner
@@ -168,7 +168,7 @@ class BoundKernelCode:
             run = profiled_launch.profiled(run, name, self.device)
             return make_launch(binding, run, self.device, kernel, owner)
 
-    @functools.cached_property
+    @cached_property
     def _layout(self) -> ParameterLayout:
         return layout_parameters(list(self.compiled.arrays))
 

@@ -10,12 +10,12 @@ extra.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
 from octants.analysis.index_ranges import Accessed, Regions
+from octants.cached_property import cached_property
 from octants.deferred_import import Deferred
 from octants.ir.core import Array, Companion, Module, Space
 from octants.launch.atomic_logs import LogPlan, make_plan
@@ -79,7 +79,7 @@ class ReverseStep:
     is_ordered: bool = False
     adjoints: tuple[int, ...] = ()
 
-    @functools.cached_property
+    @cached_property
     def needed_before(self) -> tuple[int, ...]:
         """The positions of the arrays whose contents from before the forward run are needed."""
         if self.state == "after":
@@ -87,7 +87,7 @@ class ReverseStep:
         changed = set(self.written) - set(self.rewritten)
         return tuple(position for position in self.needed if position not in changed)
 
-    @functools.cached_property
+    @cached_property
     def needed_after(self) -> tuple[int, ...]:
         """The positions of the arrays whose contents from after the forward run are needed."""
         return tuple(position for position in self.needed if position not in self.needed_before)

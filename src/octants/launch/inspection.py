@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 from octants import driver, pipeline
 from octants.backends.table import backend_of
+from octants.cached_property import cached_property
 from octants.diagnostics.launch_errors import WrongInspection
 from octants.internal_members import internal
 from octants.ir.core import Module
@@ -31,24 +30,24 @@ class Inspection:
         self._options = chosen
         self._backend = backend_of(chosen.arch)
 
-    @functools.cached_property
+    @cached_property
     def lanes(self) -> dict[str, str]:
         """For each task by name: how many work items run at once, and why."""
         choices = self._backend.choices(self._module, self._options)
         names = (task.name for task in self._module.tasks)
         return {name: str(choice) for name, choice in zip(names, choices, strict=True)}
 
-    @functools.cached_property
+    @cached_property
     def llvm_ir(self) -> str:
         """The LLVM IR as it is generated; empty for ``arch=python``."""
         return self._backend.llvm_text(self._module, self._options)
 
-    @functools.cached_property
+    @cached_property
     def llvm_ir_optimized(self) -> str:
         """The LLVM IR after LLVM's passes."""
         return self._backend.optimised_llvm_text(self._module, self._options)
 
-    @functools.cached_property
+    @cached_property
     def assembly(self) -> str:
         """The assembly."""
         return self._backend.assembly_text(self._module, self._options)

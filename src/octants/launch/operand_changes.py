@@ -11,7 +11,6 @@ repeated to be reversed. That is a warning; all else is an error.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ import numpy as np
 
 from octants import driver
 from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect
+from octants.cached_property import cached_property
 from octants.data.host_access_events import Clock
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
@@ -182,7 +182,7 @@ class _Last:
         self.specialisation = specialisation
         self.name = specialisation.signature.kernel
 
-    @functools.cached_property
+    @cached_property
     def _given(self) -> LastLaunch | None:
         primal = self.specialisation.__dict__.get("primal")
         return None if primal is None else primal.last_launch(self.specialisation.number)

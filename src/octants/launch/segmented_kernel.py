@@ -9,11 +9,11 @@ never does.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any
 
+from octants.cached_property import cached_property
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.function_header_spans import Definition
 from octants.diagnostics.graph_errors import (
@@ -57,7 +57,7 @@ class SegmentedKernel(Kernel):
         run.run(steps)
         return None
 
-    @functools.cached_property
+    @cached_property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the kernel; none if it stays whole."""
         try:
@@ -79,7 +79,7 @@ class SegmentedKernel(Kernel):
             )
         return self._segments[step]
 
-    @functools.cached_property
+    @cached_property
     def _segments(self) -> dict[Segment, Kernel]:
         return {}
 
@@ -126,7 +126,7 @@ class CheckpointedKernel(SegmentedKernel):
             return GraphStatus(False, None)
         return GraphStatus(not run.run(steps), run.paused_at)
 
-    @functools.cached_property
+    @cached_property
     def _steps(self) -> tuple[Step, ...]:
         if source.returns(source.find_source(self.function).tree.body):
             raise CheckpointsReturn(self.name).at(Definition(self.function).span)

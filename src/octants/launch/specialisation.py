@@ -19,6 +19,7 @@ from octants import driver, options
 from octants.analysis.index_ranges import Regions
 from octants.cache import configured_store
 from octants.cache.build_inputs import value_now
+from octants.cached_property import cached_property
 from octants.deferred_import import Deferred
 from octants.diagnostics.graph_errors import GraphReturns, HostArrayInGraph
 from octants.diagnostics.launch_errors import WrongArgument
@@ -259,7 +260,7 @@ class Specialisation:
             self._held = weakref.ref(held)
         return held
 
-    @functools.cached_property
+    @cached_property
     def _field_references(self) -> list[weakref.ref[Any]]:
         sources = [source for source in self.sources if isinstance(source, FieldSource)]
         return [source.reference for source in sources]
@@ -320,7 +321,7 @@ class Specialisation:
 
     # -- what it is -----------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def module(self) -> Module:
         """The kernel, lowered to tasks; built on demand, which launches never do."""
         return self._make_module()
@@ -355,7 +356,7 @@ class Specialisation:
         """The arguments that launches evaluate: Python numbers that keep changing."""
         return self._facts.hidden
 
-    @functools.cached_property
+    @cached_property
     def has_only_fields(self) -> bool:
         """Whether all arrays that the kernel uses are fields, which are the same at each launch."""
         pairs = zip(self.arrays, self.sources, strict=True)
@@ -367,12 +368,12 @@ class Specialisation:
             getattr(reference(), "primal", None) is array for reference in self._field_references
         )
 
-    @functools.cached_property
+    @cached_property
     def has_gradients(self) -> bool:
         """Whether an array that the kernel uses has a gradient."""
         return any(array.has(Companion.ADJOINT) for array in self.arrays)
 
-    @functools.cached_property
+    @cached_property
     def returned(self) -> tuple[int, ...]:
         """The positions of the arrays of the returned values, in order."""
         found = {
@@ -437,16 +438,16 @@ class Specialisation:
                 for positions, batched in clone._with_adjoints.items():
                     yield name + _WITH_ADJOINTS + " ".join(map(str, positions)), batched
 
-    @functools.cached_property
+    @cached_property
     def primal(self) -> BoundKernelCode:
         """The compiled kernel itself."""
         return self.remember(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
 
-    @functools.cached_property
+    @cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
         return self.primal.launch
 
-    @functools.cached_property
+    @cached_property
     def regions(self) -> Regions:
         """The elements that launches access, as a function of the arguments."""
         return self.remember(("regions",), lambda: self.make_regions(self.module))
@@ -487,7 +488,7 @@ class Specialisation:
         clone._facts = dataclasses.replace(self._facts, written=written)
         return clone
 
-    @functools.cached_property
+    @cached_property
     def with_log(self) -> Specialisation:
         """A clone with three more arguments: the arrays of a log."""
         clone = copy.copy(self)
@@ -497,7 +498,7 @@ class Specialisation:
         clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
         return clone
 
-    @functools.cached_property
+    @cached_property
     def _with_adjoints(self) -> dict[tuple[int, ...], Specialisation]:
         """The clones of `with_adjoints`, by the positions."""
         return {}
@@ -570,7 +571,7 @@ class Specialisation:
         values = [_rebuilt(kind, left) for kind in kinds]
         return tuple(values) if self.returns_tuple else values[0]
 
-    @functools.cached_property
+    @cached_property
     def _rebuilds(self) -> bool:
         """Whether a single number is only part of the returned value."""
         declared = self.signature.returns or ()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
-import functools
 import inspect
 import operator
 import re
@@ -24,6 +23,7 @@ from typing import Any
 import octants
 from octants.ad.jvp_vjp_hvp import HessianProduct
 from octants.ad.value_and_gradient import ValueAndGrad
+from octants.cached_property import cached_property
 from octants.data.tree_roots import Root
 from octants.internal_members import is_internal
 from octants.launch.explain_gradient_report import Explanation
@@ -283,7 +283,7 @@ def _members(name: str, cls: type) -> Iterator[str]:
         doc, member = inspect.getdoc(function), inspect.getattr_static(cls, member_name)
         if not doc:
             continue
-        is_read = isinstance(member, (property, functools.cached_property))
+        is_read = isinstance(member, (property, cached_property))
         call = "" if is_read else _parameters(function)
         first, _, rest = doc.partition("\n")
         if rest:

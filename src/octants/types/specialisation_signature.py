@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from octants.cached_property import cached_property
 from octants.diagnostics.exceptions import InternalError
 from octants.internal_members import internal
 from octants.lazy_dataclass import dataclass
@@ -180,7 +180,7 @@ class NdarrayHandle(ABC):
     """The extents and the address of the first element as a parameter block has them, 8 bytes each.
     The attribute is gone where the array can no longer be used."""
 
-    @functools.cached_property
+    @cached_property
     @internal
     def argument_key(self) -> int:
         """A number that stands for `argument_type`, `device`, and whether it can be written."""

@@ -6,13 +6,13 @@ looks like in LLVM, so that a subclass can make work items lanes of vectors.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
+from octants.cached_property import cached_property
 from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.instruction_writer import Code
 from octants.codegen.llvm import types_and_literals as names
@@ -143,12 +143,12 @@ class FunctionText:
         self._local_arrays: dict[Any, Any] = {}
         self._count = 0
 
-    @functools.cached_property
+    @cached_property
     def code(self) -> Code:
         """The instruction writer."""
         return self.machine.code(self)
 
-    @functools.cached_property
+    @cached_property
     def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
         return self.machine.record_buffer(self)

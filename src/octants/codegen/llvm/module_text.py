@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.lane_choice import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.cached_property import cached_property
 from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
 from octants.codegen.recording_facts import known_positions, records_in_variables
@@ -124,18 +124,18 @@ class KernelText:
         """Return the offset of an argument's first component; the others follow, 8 bytes each."""
         return self.offset(Slot("scalar", array=self._numbers[array], index=0))
 
-    @functools.cached_property
+    @cached_property
     def widened(self) -> dict[Value, Value]:
         """The value before the cast, for each i64 that is a cast."""
         casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
         return {op.result: op.x for op in casts if op.result.type is i64}
 
-    @functools.cached_property
+    @cached_property
     def positions(self) -> dict[ops.RecordPush, Value]:
         """The positions of pushes that are known without their bases."""
         return known_positions(self.module)
 
-    @functools.cached_property
+    @cached_property
     def in_variables(self) -> set[Record]:
         """The local records whose iterations are all accessed by constant numbers."""
         return records_in_variables(self.module)

@@ -6,11 +6,11 @@ with the same value.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.cached_property import cached_property
 from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
@@ -218,7 +218,7 @@ class StructuredFunction:
         """Return the first work item of the launch, i64."""
         return self.lower
 
-    @functools.cached_property
+    @cached_property
     def record_buffer(self) -> RecordBuffer:
         """The memory of records."""
         return ThreadRecordBuffer(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from octants.artifact import ParameterLayout
+from octants.cached_property import cached_property
 from octants.ir.core import Array, ArrayRef
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.conversions import (
@@ -55,7 +55,7 @@ class Binding:
     def source(self, array: Array) -> ArraySource:
         return self._source_of[array]
 
-    @functools.cached_property
+    @cached_property
     def _source_of(self) -> dict[Array, ArraySource]:
         return dict(zip(self.arrays, self.sources, strict=True))
 
@@ -74,7 +74,7 @@ class Binding:
         leaf = self.leaf(array)
         return self._struct_numbers.get((leaf.position, leaf.path), LAUNCH)
 
-    @functools.cached_property
+    @cached_property
     def _struct_numbers(self) -> dict[tuple[int, tuple[str, ...]], int]:
         return {
             (leaf.position, leaf.path): number

@@ -6,7 +6,6 @@ it: memory of arrays that outlive a device stays valid, and the driver frees it 
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -16,6 +15,7 @@ from collections import deque
 from ctypes import byref, c_char, c_int, c_size_t, c_void_p
 from typing import Any
 
+from octants.cached_property import cached_property
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda import library as cuda
@@ -99,7 +99,7 @@ class Context:
             self._handle = handle.value or 0
         return self._handle
 
-    @functools.cached_property
+    @cached_property
     def has_others(self) -> bool:
         """Whether the process has other GPUs."""
         return _count(self.library) > 1

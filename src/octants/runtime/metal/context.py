@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import deque
 
+from octants.cached_property import cached_property
 from octants.diagnostics.metal_errors import ForkedMetal, MetalDeviceLost, MissingMetal
 from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.metal.library import Library, library
@@ -39,7 +39,7 @@ class Hardware:
         self.largest = int(functions.maxBufferLength(self.handle))
         self.blocks = Blocks(shared_bytes=int(functions.maxThreadgroupMemoryLength(self.handle)))
 
-    @functools.cached_property
+    @cached_property
     def target(self) -> Target:
         """What code is made for."""
         features = ",".join(sorted(self.features))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from octants import abi
 from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
+from octants.cached_property import cached_property
 from octants.codegen.function_emitter import Lanes
 from octants.codegen.instruction_writer import ThreadCode
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
@@ -51,20 +51,20 @@ class ThreadText(FunctionText):
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`
         super().__init__(kernel, machine, table, task)
 
-    @functools.cached_property
+    @cached_property
     def code(self) -> ThreadCode:
         """The instruction writer."""
         code = self.gpu.code(self)
         assert isinstance(code, ThreadCode)
         return code
 
-    @functools.cached_property
+    @cached_property
     def constants(self) -> dict[Value, Any]:
         """The constants of the task."""
         body = self.kernel.module.tasks[self.task].body
         return {op.result: op.value for op in body.walk() if isinstance(op, Constant)}
 
-    @functools.cached_property
+    @cached_property
     def may_change_bits(self) -> bool:
         """Whether no replay needs the bits of the task's sines and cosines."""
         task = self.kernel.module.tasks[self.task]
