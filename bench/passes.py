@@ -38,8 +38,16 @@ from octants.target import Blocks, Capabilities
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PHASES = ("LOWER", "FINISH")
-GPU = Capabilities(contracts=True, fills=2 * 132 * 2048, splits=True, blocks=Blocks())
-"""As large as an H100."""
+GPU = Capabilities(
+    contracts=True,
+    fuses=True,
+    approximates_quotients=True,
+    fills=2 * 132 * 2048,
+    splits=True,
+    groups_sums=True,
+    blocks=Blocks(),
+)
+"""As large as an H100, through CUDA."""
 FIXED = Capabilities(contracts=True, serialises_blocks=True, deterministic=True)
 MACHINES = {"cpu": None, "gpu": GPU, "deterministic": FIXED}
 NEEDED = ("outline_tasks",)
