@@ -165,6 +165,31 @@ def test_dropped_graphs_leave_their_memory_to_others_when_they_are_done() -> Non
     assert len(queue._spare) + len(queue._recycled) <= known + 12
 
 
+def test_the_memory_of_a_graph_that_is_garbage_belongs_to_the_next_one() -> None:
+    x, y = field(), field()
+    y.fill(1)
+    graphs = []
+    for number in range(6):
+        cycle: list[Any] = []
+        for _ in range(3):  # in a cycle, with everything that they refer to
+            with qd.graph.capture() as graph:
+                add(x, y, 1)
+            graph()
+            cycle.append(graph)
+        cycle.append(cycle)
+        del cycle, graph
+        gc.collect()
+        with qd.graph.capture() as kept:
+            add(x, y, 10 * number)
+        graphs.append(kept)
+    arenas = [replay_of(each)._batch.arena.address for each in graphs]
+    assert len(set(arenas)) == len(arenas)
+    x.fill(0)
+    for graph in graphs:
+        graph()
+    assert x.to_numpy().tolist() == [10 * sum(range(6))] * SIZE
+
+
 def test_an_open_batch_stays_open_while_commands_are_recorded() -> None:
     x, y = field(), field()
     y.fill(1)

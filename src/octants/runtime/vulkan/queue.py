@@ -73,6 +73,8 @@ class Queue(BatchQueue):
         self._recording = byref(vk.CommandBufferBeginInfo(flags=_SIMULTANEOUS))
         self._spare: list[CommandBatch] = []
         self._recycled: deque[CommandBatch] = deque()
+        # A batch that only garbage referred to would lose its memory before its owner ends.
+        self._recorded: set[CommandBatch] = set()
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         between = vk.MemoryBarrier(source=_SHADER_WRITES, target=_SHADER_READS_AND_WRITES)
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
@@ -137,6 +139,7 @@ class Queue(BatchQueue):
             finally:
                 self.batch = before
             self._end(batch)
+            self._recorded.add(batch)
             return batch
 
     def submit_again(self, batch: CommandBatch) -> None:
@@ -155,8 +158,11 @@ class Queue(BatchQueue):
         self.context.is_idle()  # finds out what is complete
         for _ in range(len(self._recycled)):
             batch = self._recycled.popleft()
-            kept = self._spare if batch.number <= self.context.done else self._recycled
-            kept.append(batch)
+            if batch.number <= self.context.done:
+                self._recorded.discard(batch)
+                self._spare.append(batch)
+            else:
+                self._recycled.append(batch)
         for batch in self._spare:
             if nbytes <= batch.arena.nbytes:
                 self._spare.remove(batch)
