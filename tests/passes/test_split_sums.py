@@ -283,6 +283,16 @@ def test_who_shares(runtime: None, name: str, block_dim: int) -> None:
     assert ("_shares" in text) == (name != "matrix")
 
 
+def test_blocks_have_no_more_work_items_than_a_device_allows(
+    runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, CpuBackend, fills=300, splits=True, blocks=Blocks(most_items=384))
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    World().plain(3, 3)
+    text = next(text for key, text in TEXTS.items() if key.endswith("plain"))
+    assert "'block_dim': 256" in text
+
+
 @pytest.mark.parametrize(
     "name", ["plain", "matrix", "asked", "less", "branches", "triangle", "two_loops", "kinks"]
 )

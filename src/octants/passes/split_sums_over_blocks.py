@@ -34,7 +34,8 @@ class BlockShares(SharedItems):
     @property
     def block_dim(self) -> int:
         asked = int(self.task.options.get("block_dim") or BLOCK)
-        return min(max(self.blocks.subgroup_size, 1 << (asked - 1).bit_length()), BLOCK)
+        most = min(BLOCK, 1 << (self.blocks.most_items.bit_length() - 1))
+        return min(max(self.blocks.subgroup_size, 1 << (asked - 1).bit_length()), most)
 
     @property
     def powers(self) -> int:
