@@ -428,6 +428,8 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         if isinstance(given, (staticmethod, classmethod, property)):
             outer = type(given).__name__
             raise TypeError(f"`@qd.kernel` decorates functions: write `@{outer}` above it")
+        if _is_decorated_by_ad(given):
+            raise TypeError("`@qd.kernel` decorates functions: write `@qd.ad...` above it")
         if not isinstance(given, FunctionType):
             raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
         if given.__code__.co_filename in WITHOUT_FILE:
@@ -441,6 +443,15 @@ def kernel(function: Any = None, **steering: Any) -> Any:
         return kind(given, names, wants_graph=wants_graph)
 
     return decorate if function is None else decorate(function)
+
+
+def _is_decorated_by_ad(given: Any) -> bool:
+    """Whether this is what a decorator of `octants.ad` has made of a function."""
+    if isinstance(given, FunctionType):
+        maker = given.__globals__.get("__name__", "")
+    else:
+        maker = type(given).__module__
+    return hasattr(given, "__wrapped__") and str(maker).startswith("octants.ad.")
 
 
 _REPEATING = frozenset(("do_while", "graph_do_while"))

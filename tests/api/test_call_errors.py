@@ -278,6 +278,9 @@ def test_wrong_keywords_of_decorators() -> None:
         qd.kernel(fast=True)
     with pytest.raises(TypeError, match="decorates functions"):
         qd.kernel(3)
+    for decorator in (qd.ad.no_grad, qd.ad.grad_replaced):
+        with pytest.raises(TypeError, match=r"write `@qd\.ad\.\.\.` above it"):
+            qd.kernel(decorator(test_wrong_keywords_of_decorators))
     with pytest.raises(TypeError, match="write `@staticmethod` above it"):
 
         class Wrong:
