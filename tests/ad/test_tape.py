@@ -720,3 +720,29 @@ def test_no_warning_where_nothing_is_lost() -> None:
         through(w.plain)
         w.plain.fill(0)
         w.total(w.plain)
+
+
+@pytest.mark.parametrize("form", ["multiplied", "added", "filled"])
+def test_a_loss_that_the_host_writes_last_is_reported(form: str) -> None:
+    w = World()
+    with pytest.warns(qd.OctantsWarning, match="the host has written the loss"):  # noqa: SIM117
+        with qd.ad.Tape(loss=w.loss):
+            w.total(w.x)
+            if form == "multiplied":
+                w.loss[None] = 2.0 * w.loss[None]
+            elif form == "added":
+                w.loss[None] += 1.0
+            else:
+                w.loss.fill(1.0)
+    assert not w.x.grad.to_numpy().any()
+
+
+def test_a_loss_that_a_kernel_writes_last_is_not(recwarn: pytest.WarningsRecorder) -> None:
+    w = World()
+    with qd.ad.Tape(loss=w.loss):
+        w.loss[None] = 3.0
+        w.total(w.x)
+        w.loss.fill(0.0)
+        w.total(w.x)
+    assert w.x.grad.to_numpy().tolist() == [1, 1, 1]
+    assert not recwarn.list

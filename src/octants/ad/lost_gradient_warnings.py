@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
@@ -124,6 +124,26 @@ class GradientEnds:
             OctantsWarning,
             stacklevel=levels_to_the_user(),
         )
+
+
+def warn_if_replaced_last(loss: TapedMemory, entries: Sequence[Any]) -> None:
+    """Warn if a tape's last write to its loss is one of the host, such as ``loss[None] *= 2.0``.
+
+    Args:
+        loss: what the host has written.
+        entries: the events of the tape.
+    """
+    for entry in reversed(entries):
+        if getattr(entry, "write", None) is not None and entry.write.array is loss.array:
+            break
+        if getattr(entry, "writer_of", lambda _: None)(loss) is not None:
+            return
+    warnings.warn(
+        f"the host has written the loss ({loss.name}) after the kernels of the tape: no gradient"
+        " goes through a write of the host; write the loss in a kernel, or after the tape",
+        OctantsWarning,
+        stacklevel=levels_to_the_user(),
+    )
 
 
 def _is_detached(memory: TapedMemory) -> bool:

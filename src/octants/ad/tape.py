@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octants import driver, options, timeline
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
-from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
+from octants.ad.lost_gradient_warnings import GradientEnds, flow_of, warn_if_replaced_last
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
@@ -152,6 +152,7 @@ class Tape:
         self._requested = _NO_ARGUMENTS
         if argument_gradients is not False:
             self._requested = ArgumentGradients(argument_gradients)
+        self._replaced: dict[Any, TapedMemory] = {}  # losses that the host has written
         self._all_entries: list[TapeEntry] = []
         self._touched_arrays: set[Any] = set()
         self._unentered: list[PlainLaunch] = []
@@ -313,6 +314,8 @@ class Tape:
                 self._overlaps.see_loss(array)
         for loss in self.losses:
             loss.seed(self._entries)
+        for memory in self._replaced.values():
+            warn_if_replaced_last(memory, self._entries)
         self._requested.collect(self._entries)
         guard = _BackwardGuard(self._ledger)
         driver.state.recorder = guard
@@ -833,6 +836,12 @@ class Tape:
         if not write.region:
             self._gradient_ends.forget(memory)
         touched = memory.key in self._touched
+        if (
+            touched
+            and write.source is None
+            and any(each.array is write.array for each in self.losses)
+        ):
+            self._replaced[memory.key] = memory
         if touched or write.source is not None or self._check is not None:
             self._entries.append(HostEntry(write, ends=touched))
         if write.source is not None:

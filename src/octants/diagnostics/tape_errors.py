@@ -18,8 +18,8 @@ class NestedTape(UserError):
     exception = OctantsRuntimeError
     title = "a tape or forward mode is active already; they cannot be nested"
     remedy = (
-        "leave the outer one first, or wait for the thread that is in it; a tape takes several losses: `loss=[...]`; for second"
-        " derivatives, use `qd.ad.hvp` or `qd.ad.hessian`"
+        "leave the outer one first, or wait for the thread that is in it; a tape takes several"
+        " losses: `loss=[...]`; for second derivatives, use `qd.ad.hvp` or `qd.ad.hessian`"
     )
 
 
