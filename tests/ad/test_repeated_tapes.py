@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
 from octants.ad import repeated_tapes
 from octants.ad import tape as tapes
 from tests.devices import on_cpu, shares_memory
@@ -190,6 +192,25 @@ def test_the_copies_can_be_asked_for_while_a_tape_follows(arrays: Arrays) -> Non
     assert found[1] == found[2] != found[0]
 
 
+class Interruption:
+    """Numbers of launches, which lets another thread launch once while one is under way."""
+
+    def __init__(self, numbers: Iterator[int], launches: int, act: Callable[[], Any]) -> None:
+        self.numbers, self.left, self.act = numbers, launches, act
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        number = next(self.numbers)
+        self.left -= 1
+        if self.left == 0:
+            thread = threading.Thread(target=self.act)
+            thread.start()
+            thread.join()
+        return number
+
+
 def _in_a_thread(arrays: Arrays) -> None:
     thread = threading.Thread(target=lambda: turn(arrays.y, 0.5))
     thread.start()
@@ -325,6 +346,72 @@ def test_a_launch_fails_on_the_first_tape(alone: Any, followed: list[str]) -> No
         followed.clear() if body is fails else None
     assert got == expected
     assert followed
+
+
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_another_thread_launches_during_a_launch(
+    earlier: int,
+    arrays: Arrays,
+    followed: list[str],
+    alone: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It saves what the tape needs, which a later tape has to save by itself."""
+
+    def body(arrays: Arrays) -> None:
+        multiply(arrays.x, arrays.y)
+        turn(arrays.x, 0.9)
+        assign(arrays.y, arrays.x)
+
+    def interrupted(arrays: Arrays) -> None:
+        multiply(arrays.x, arrays.y)
+        numbers = driver.state.numbers
+        act = functools.partial(turn, arrays.y, 0.5)
+        with monkeypatch.context() as context:
+            context.setattr(driver.state, "numbers", Interruption(numbers, 1, act))
+            turn(arrays.x, 0.9)
+        assign(arrays.y, arrays.x)
+
+    expected = alone(arrays, body)
+    expected_if_interrupted = alone(arrays, interrupted)
+    for _ in range(earlier):
+        arrays.gradient(body)
+    assert arrays.gradient(interrupted)[0] == expected_if_interrupted
+    followed.clear()
+    for _ in range(3):
+        assert arrays.gradient(body)[0] == expected
+    assert followed
+
+
+def test_another_thread_launches_during_the_last_launch_of_a_tape(
+    arrays: Arrays, alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last launch is not taken for the whole tape, though a tape of it alone is known."""
+
+    def add_up(arrays: Arrays) -> None:
+        add(arrays.x, arrays.y)
+
+    def measure() -> list[Any]:
+        arrays.x.from_numpy(np.linspace(0.4, 1.1, SIZE))
+        with qd.ad.Tape(loss=arrays.loss):
+            total(arrays.x, arrays.loss)
+        return arrays.x.grad.to_numpy().tolist()  # type: ignore[no-any-return]
+
+    expected = alone(arrays, add_up)
+    for _ in range(6):
+        wanted = measure()
+        assert arrays.gradient(add_up)[0] == expected
+    act = functools.partial(turn, make_other(arrays), 0.5)
+    numbers = driver.state.numbers
+    with monkeypatch.context() as context:
+        context.setattr(driver.state, "numbers", Interruption(numbers, 2, act))
+        assert arrays.gradient(add_up)[0] == expected
+    assert measure() == wanted
+
+
+def make_other(arrays: Arrays) -> Any:
+    """One more array like those."""
+    return type(arrays)(MAKERS["ndarrays"]).x
 
 
 def test_returned_values(arrays: Arrays, followed: list[str]) -> None:

@@ -119,6 +119,7 @@ class Tape:
     _entered = False
     _observes = False
     _prefix: Prefix | None = None  # the launches before `_recent`
+    _stops = 0  # calls of `_stop_following`
     _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
@@ -275,7 +276,7 @@ class Tape:
         self._done = True
         if self._observes:
             self._stop()
-        if self._unentered and self._reverse_as_before():
+        if self._unentered and not self._all_entries and self._reverse_as_before():
             self._launches += len(self._unentered)
             self._unentered.clear()
             self._held.clear()
@@ -477,9 +478,9 @@ class Tape:
             self._follows = True
             return self._launch_again(path, touched, known, specialisation, arguments)
         self._stop_following()  # also if the launch fails
-        number = len(self._entries)
+        number, stops = len(self._entries), self._stops
         results = self._launch_on_slow_path(specialisation, arguments, is_tracked=True)
-        if prefix is not None:
+        if prefix is not None and self._stops == stops:  # no launch of another thread meanwhile
             launched: Any = self._entries[number:]
             self._prefix = known or prefix.add(touched, tuple(entry.copies() for entry in launched))
         self._may_follow = self._prefix is not None
@@ -504,6 +505,7 @@ class Tape:
         arguments: tuple[Any, ...],
     ) -> Any:
         """Run the last launch of a known prefix, after the same copies."""
+        stops = self._stops
         if path.freezes:
             arguments = freeze(specialisation, arguments)
         persistent = None
@@ -526,7 +528,7 @@ class Tape:
         except BaseException:
             self._stop_following()
             raise
-        self._prefix = known
+        self._prefix = known if self._stops == stops else None
         self._touched |= touched.every
         self._launches += 1
         return self._wrap(specialisation, persistent, results, len(path.steps))
@@ -555,6 +557,7 @@ class Tape:
             self._enter_launches()
         self._catch_up()
         self._may_follow, self._prefix = False, None
+        self._stops += 1
 
     def _launch_on_slow_path(
         self, given: Specialisation, arguments: tuple[Any, ...], *, is_tracked: bool = False
