@@ -8,15 +8,17 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad import repeated_reversals
+from octants.ad import packed_copies, repeated_reversals
 from octants.ad.repeated_reversals import CapturedReversal
-from tests.devices import shares_memory
+from tests.devices import ON_GPU, shares_memory
+from tests.seeds import seeds
 
 SIZE = 5
 
@@ -441,7 +443,7 @@ def test_arrays_are_not_kept_alive(make: Any, replays: Any) -> None:
 def test_only_so_many_launches_are_remembered(
     make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeated_reversals, "_sequences", {})
+    monkeypatch.setattr(repeated_reversals, "_remembered", {})
     monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 6)
     a, b = Arrays(make), Arrays(make)
 
@@ -451,7 +453,7 @@ def test_only_so_many_launches_are_remembered(
 
     for arrays in (a, a, a, b, b, b, a, a, a):  # two launches, and two of a reversal, of the last
         expect(arrays.gradient(sum_of_squares), 2 * arrays.values * WEIGHTS)
-    assert sum(each() is not None for each in repeated_reversals._sequences.values()) == 1
+    assert sum(each() is not None for each in repeated_reversals._remembered.values()) == 1
     assert replays == [2, 2, 2]
     for _ in range(4):  # three launches, and as many of a reversal
         expect(a.gradient(thrice), 4 * a.values * WEIGHTS)
@@ -526,3 +528,192 @@ def test_snapshot_bytes_and_explain(make: Any, replays: Any) -> None:
         assert tape.snapshot_bytes == 0
         assert "2 launches" in str(tape.explain())
     assert len(replays) == 2
+
+
+# -- with copies of what launches overwrite --------------------------------------------------------
+
+
+@qd.kernel
+def turn(x: qd.Tensor, factor: qd.f64):
+    for i in x:
+        x[i] = qd.sin(x[i]) * factor
+
+
+@qd.kernel
+def several(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] = x[i] * y[i]
+    for i in range(SIZE):
+        y[i] = y[i] * x[i] + x[i]
+
+
+def turned(values: Any, *factors: float) -> tuple[Any, Any]:
+    """What the array holds in the end, and the derivative of its sum."""
+    slope = np.ones(SIZE)
+    for factor in factors:
+        slope = slope * np.cos(values) * factor
+        values = np.sin(values) * factor
+    return values, slope * WEIGHTS
+
+
+def check_turns(a: Arrays, *factors: float, **given: Any) -> None:
+    def body(a: Arrays) -> None:
+        for factor in factors:
+            turn(a.x, factor)
+        total(a.x, a.loss)
+
+    found = a.gradient(body, **given)
+    values, slope = turned(a.values, *factors)
+    expect(found, slope)
+    expect(a.x.to_numpy(), values)
+
+
+def test_arrays_that_are_overwritten(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(6):
+        check_turns(a, 1.5, 2.0, 0.5)
+    assert replays == ([4] * 4 if ON_GPU else [])
+
+
+def test_other_numbers_with_copies(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for factor in (1.5, 1.5, 1.5, 0.25, 0.25, 0.25, 1.5, 0.25):
+        check_turns(a, 1.0, factor)
+    assert len(replays) == (5 if ON_GPU else 0)
+
+
+def test_kernels_of_several_tasks(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(5):
+        a.y.from_numpy(2 * WEIGHTS)
+
+        def body(a: Arrays) -> None:
+            several(a.x, a.y)
+            several(a.x, a.y)
+            total(a.x, a.loss)
+
+        found = a.gradient(body)
+        x, y = a.values, 2 * WEIGHTS  # after one step: xy, xy(y + 1); after the second the product
+        expect(a.x.to_numpy(), (x * y) ** 2 * (y + 1))
+        expect(found, 2 * x * y**2 * (y + 1) * WEIGHTS)
+
+
+def test_a_tape_that_does_something_else(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for number in range(12):
+        if number % 3 < 2:
+            check_turns(a, 1.5, 2.0, 0.5)
+        else:
+            check_turns(a, *[1.5] * (number % 5))
+    assert bool(replays) == ON_GPU
+
+
+def test_a_body_that_fails_with_copies(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    failed = []
+    for number in range(8):
+        check_turns(a, 1.5, 2.0)
+        tape = qd.ad.Tape(loss=a.loss)
+        with pytest.raises(ZeroDivisionError), tape:
+            turn(a.x, 1.5)
+            turn(a.x, 2.0)
+            _ = 1 / 0
+        failed.append(tape)  # it could still be reversed, so that its copies stay
+        if number == 3:
+            assert not replays
+            failed.clear()
+            del tape
+            gc.collect()
+        elif number > 3:
+            failed.clear()
+            del tape
+    assert len(replays) == (3 if ON_GPU else 0)
+
+
+def test_there_is_a_bound_of_the_memory_for_copies(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_copies, "MOST_ARENA_BYTES", 0)
+    a = Arrays(make)
+    for _ in range(5):
+        check_turns(a, 1.5, 2.0)
+    assert not replays
+
+
+def test_arrays_with_copies_are_not_kept_alive(make: Any, replays: Any) -> None:
+    a = Arrays(make)
+    for _ in range(5):
+        check_turns(a, 1.5, 2.0)
+    references = [weakref.ref(each) for each in (a.x, a.loss, a.x.grad)]
+    del a
+    gc.collect()
+    assert [each() for each in references] == [None] * 3
+
+
+@qd.kernel
+def multiply(x: qd.Tensor, y: qd.Tensor):
+    for i in range(SIZE):
+        x[i] = x[i] * y[i]
+
+
+@qd.kernel
+def accumulate(x: qd.Tensor, y: qd.Tensor, factor: qd.f64):
+    for i in range(SIZE):
+        x[i] += y[i] * y[(i + 1) % SIZE] * factor
+
+
+KERNELS = (
+    (square, 2, False),
+    (scale, 2, True),
+    (turn, 1, True),
+    (several, 2, False),
+    (multiply, 2, False),
+    (accumulate, 2, True),
+)
+Step = tuple[Any, tuple[int, ...], tuple[float, ...]]
+
+
+def random_steps(random: Random) -> list[Step]:
+    steps = []
+    for _ in range(random.randrange(1, 6)):
+        kernel, count, has_number = random.choice(KERNELS)
+        numbers = (random.choice((0.5, -0.75)),) if has_number else ()
+        steps.append((kernel, tuple(random.sample(range(3), count)), numbers))
+    return steps
+
+
+@pytest.mark.parametrize("seed", seeds(4, 40))
+def test_random_programs_in_turns(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random, a = Random(seed), Arrays(make)
+    arrays = a.x, a.y, a.z
+    programs = [random_steps(random) for _ in range(3)]
+
+    def results(steps: list[Step], values: list[Any], write: int) -> list[Any]:
+        for array, initial in zip(arrays, values, strict=True):
+            array.from_numpy(initial)
+        with qd.ad.Tape(loss=a.loss):
+            for number, (kernel, chosen, numbers) in enumerate(steps):
+                if number == write:
+                    a.z.fill(0.5)
+                kernel(*[arrays[k] for k in chosen], *numbers)
+            for array in arrays:
+                total(array, a.loss)
+        return [each.to_numpy() for array in arrays for each in (array, array.grad)]
+
+    for _ in range(24):
+        number = random.randrange(len(programs))
+        if random.random() < 0.1:
+            programs[number] = random_steps(random)
+        steps, write = programs[number], -1
+        if random.random() < 0.1:
+            write = random.randrange(len(steps))
+        values = [np.array([random.uniform(0.2, 1.2) for _ in range(SIZE)]) for _ in arrays]
+        found = results(steps, values, write)
+        with monkeypatch.context() as context:
+            context.setattr(qd.ad.Tape, "_uses_fast_path", False)
+            wanted = results(steps, values, write)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    assert replays or not ON_GPU

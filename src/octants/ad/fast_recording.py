@@ -54,21 +54,23 @@ def numbers({arguments}):
 class FastPath:
     """Recognises the launches of one specialisation.
 
-    If it `saves_nothing`, they have one step, which overwrites nothing that it needs. It `is_plain`
-    if besides nothing but arrays and numbers matters to launches.
+    If it `saves_nothing`, they have one step, which overwrites nothing that it needs. It
+    `can_repeat` if nothing but arrays and `numbers` matters to launches (see
+    `LaunchedArrays.numbers`), and `is_plain` if both are true.
     """
 
     __slots__ = (
         "_has_regions",
         "_identities",
         "_known",
-        "_numbers",
         "_positions",
         "_stepped",
+        "can_repeat",
         "freezes",
         "is_plain",
         "known_touched",
         "may_race",
+        "numbers",
         "persistent",
         "saves_nothing",
         "steps",
@@ -86,11 +88,13 @@ class FastPath:
             or (isinstance(annotation, ScalarType) and annotation.element_shape)
             for annotation in specialisation.signature.annotations
         )
-        self.is_plain = (
-            self.saves_nothing
-            and not (self.freezes or self.may_race or plan.persistent.size)
-            and not any(leaf.path for leaf in specialisation.leaves.values())
+        self.can_repeat = not (
+            self.freezes
+            or self.may_race
+            or plan.persistent.size
+            or any(leaf.path for leaf in specialisation.leaves.values())
         )
+        self.is_plain = self.saves_nothing and self.can_repeat
         identities = identities_of(specialisation)
         assert identities is not None
         self._identities = identities
@@ -101,7 +105,9 @@ class FastPath:
         kinds = dict(enumerate(specialisation.signature.annotations))
         self._stepped = [k for k in sorted(named) if not isinstance(kinds.get(k), _ARRAYS)]
         self._has_regions = bool(named)
-        self._numbers = _number_packer(specialisation, self._stepped) if self.is_plain else None
+        self.numbers: Callable[..., bytes] | None = None
+        if self.can_repeat:
+            self.numbers = _number_packer(specialisation, self._stepped)
         self._known: dict[tuple[int, ...], Touched] = {}
         stepped = [f"a{position}" for position in self._stepped]
         source = _SOURCE.format(
@@ -134,7 +140,7 @@ class FastPath:
         if len(self._known) >= _MAX_KEYS:
             self._known.clear()
         found = self._known[key] = self._find(identities, arguments)
-        found.is_known, found.is_plain, found.numbers = True, self.is_plain, self._numbers
+        found.is_known, found.is_plain, found.numbers = True, self.is_plain, self.numbers
         return found
 
     def _find(self, identities: tuple[int, ...], arguments: tuple[Any, ...]) -> Touched:

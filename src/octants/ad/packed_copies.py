@@ -6,6 +6,8 @@ described by itself. Here small ones share allocations.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from octants.analysis.index_ranges import ArrayRegion
@@ -18,6 +20,8 @@ from octants.runtime.memory.host import describe
 _BLOCK = 1 << 20  # bytes of an allocation for several copies
 _SMALL = 1 << 16  # bytes of the largest copy that shares one
 _ALIGNMENT = 256
+MOST_ARENA_BYTES = 1 << 28
+"""Of the memory that tapes retain for the copies of later ones alike."""
 
 
 class PackedCopy:
@@ -53,10 +57,67 @@ class PackedCopy:
         return saved if region is None else [saved]
 
 
-class PackedCopies:
-    """Makes the copies of one tape."""
+class CopyArena:
+    """Memory for the copies of tapes that begin with the same launch, of one at a time.
+
+    Tapes alike have each of their copies at the same address. So how they are reversed can be
+    replayed.
+    """
+
+    _bytes_of_all = 0
+    _nbytes = 0
 
     def __init__(self) -> None:
+        self._blocks: list[tuple[Device, int, Any]] = []
+        self._user: Callable[[], Any] = _nobody
+
+    def __del__(self) -> None:
+        CopyArena._bytes_of_all -= self._nbytes
+
+    def take(self, user: Any) -> bool:
+        """Give the memory to a tape until it ends, or is done; False if another one has it."""
+        if self._user() is not None:
+            return False
+        self._user = weakref.ref(user)
+        return True
+
+    def release(self) -> None:
+        """Note that the tape is done."""
+        self._user = _nobody
+
+    def block(self, number: int, device: Device, nbytes: int) -> Any:
+        """The allocation with a number, of so many bytes; None if there is another one, or too
+        much.
+
+        Raises:
+            MemoryError: the device is out of memory.
+        """
+        if number < len(self._blocks):
+            known, size, owner = self._blocks[number]
+            return owner if known is device and size == nbytes else None
+        if CopyArena._bytes_of_all + nbytes > MOST_ARENA_BYTES:
+            return None
+        owner = device.allocate_uninitialised(nbytes)
+        self._blocks.append((device, nbytes, owner))
+        self._nbytes += nbytes
+        CopyArena._bytes_of_all += nbytes
+        return owner
+
+
+def _nobody() -> None:
+    """The user of an arena that no tape uses."""
+
+
+class PackedCopies:
+    """Makes the copies of one tape.
+
+    It `is_stable` while all of them are in the ``arena``, where those of a tape alike would be.
+    """
+
+    def __init__(self, arena: CopyArena | None = None) -> None:
+        self.arena = arena
+        self.is_stable = arena is not None
+        self._count = 0
         self._ranges: dict[Any, tuple[Device, int, int] | None] = {}
         self._blocks: dict[Device, tuple[Any, int, int]] = {}
 
@@ -71,6 +132,7 @@ class PackedCopies:
             self._ranges[key] = memory.contiguous_range(region)
         found = self._ranges[key]
         if found is None or captures:
+            self.is_stable = False
             return None
         device, source, nbytes = found
         owner, address = self._allocate(device, nbytes)
@@ -78,12 +140,25 @@ class PackedCopies:
 
     def _allocate(self, device: Device, nbytes: int) -> tuple[Any, int]:
         """Memory for a copy: the allocation, and the address in it."""
+        if self.is_stable and not device.has_one_order:
+            self.is_stable = False  # other streams may still use the copies of an earlier tape
+            self._blocks.clear()
         if nbytes > _SMALL:
-            owner = device.allocate_uninitialised(nbytes)
+            owner = self._block(device, nbytes)
             return owner, owner.address
         owner, start, end = self._blocks.get(device, (None, 0, 0))
         if start + nbytes > end:
-            owner = device.allocate_uninitialised(_BLOCK)
+            owner = self._block(device, _BLOCK)
             start, end = owner.address, owner.address + _BLOCK
         self._blocks[device] = owner, start + -(-nbytes // _ALIGNMENT) * _ALIGNMENT, end
         return owner, start
+
+    def _block(self, device: Device, nbytes: int) -> Any:
+        """The next allocation."""
+        if self.is_stable and self.arena is not None:
+            found = self.arena.block(self._count, device, nbytes)
+            self._count += 1
+            if found is not None:
+                return found
+        self.is_stable = False
+        return device.allocate_uninitialised(nbytes)

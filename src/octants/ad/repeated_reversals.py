@@ -16,9 +16,10 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
+from octants.diagnostics.exceptions import OctantsError
 from octants.launch.derivative_variants import ReverseStep
 from octants.launch.specialisation import Specialisation
 from octants.runtime.capture import Capture, CommandReplay, HostCopy, Launch
@@ -30,9 +31,10 @@ REPEATED = 3
 MOST_LAUNCHES = 1 << 15
 """The most launches of all sequences and captured reversals; the oldest ones are forgotten."""
 _KEPT = 4  # sequences with the same first launch, and reversals of one sequence
-_MOST_KEPT_BYTES = 1 << 20
-"""Of temporaries and other memory that the launches of a reversal have for themselves."""
-_UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
+_MOST_KEPT_BYTES = 1 << 24
+"""Of temporaries, and of copies that a reversal makes, which each captured reversal has."""
+UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
+"""The errors of `LaunchedArrays.numbers` for arguments that are no such numbers."""
 
 
 class Loss(Protocol):
@@ -60,21 +62,82 @@ the arguments, the number of the launch, the seed of random numbers.
 """
 
 
-class LaunchSequence:
-    """The launches of a whole tape, and replays of how such tapes were reversed.
+class Reversals:
+    """Replays of how tapes with the same launches were reversed.
 
-    `weight` is the number of launches of all of these. ``known`` are the sequences that it is one
-    of.
+    Args:
+        launches: how many launches the tapes have.
+        forget: drops this object.
     """
 
-    __slots__ = ("__weakref__", "_known", "_numbered", "_reversals", "launches", "weight")
+    __slots__ = ("__weakref__", "_count", "_forget", "_repetitions")
+
+    def __init__(self, launches: int, forget: Callable[[], None]) -> None:
+        self._count, self._forget = launches, forget
+        self._repetitions = Repetitions[CapturedReversal](REPEATED, most=_KEPT, counted=2 * _KEPT)
+
+    def replay(self, key: Hashable) -> bool:
+        """Reverse a tape as one with the same key was; False if nothing was done."""
+        known = self._repetitions.made.get(key)
+        return known is not None and known.run()
+
+    def capture(
+        self,
+        key: Hashable,
+        reverse: Callable[[], None],
+        launches: Iterable[tuple[Specialisation, ReverseStep]],
+        losses: Sequence[Loss] = (),
+        memory: Any = None,
+    ) -> bool:
+        """Reverse a tape so that later ones with the same key can be replayed.
+
+        Args:
+            key: what the reversal depends on.
+            reverse: reverses the tape launch by launch.
+            launches: the kernels of the tape, and how they are reversed.
+            losses: those that ``reverse`` seeds.
+            memory: what copies use that ``reverse`` restores.
+
+        Returns:
+            False if nothing was done, since there were too few such tapes, or since they differ.
+        """
+        repetitions = self._repetitions
+        if key in repetitions.made or not repetitions.is_due(key):
+            return False
+        device = _device_of_all(list(launches), losses)
+        if device is None:
+            return False
+        made = _reverse_and_capture(reverse, device, memory)
+        if made is not None and _reserve_capacity(self._count, self):
+            repetitions.made[key] = made
+            _remembered[id(self)] = weakref.ref(self)
+        return True
+
+    @property
+    def weight(self) -> int:
+        """The number of launches that are remembered because of it."""
+        return self._count * len(self._repetitions.made)
+
+    def forget(self) -> None:
+        """Drop everything."""
+        self._repetitions.made.clear()
+        self._forget()
+
+
+class LaunchSequence(Reversals):
+    """The launches of a whole tape; ``known`` are the sequences that it is one of."""
+
+    __slots__ = ("_numbered", "launches")
+
+    @property
+    def weight(self) -> int:
+        return super().weight + self._count
 
     def __init__(self, launches: tuple[LaunchedArrays, ...], known: KnownSequences) -> None:
+        owner = weakref.ref(known)
+        super().__init__(len(launches), lambda: _forget(owner(), launches))
         self.launches = launches
-        self.weight = 0
-        self._known = weakref.ref(known)
         self._numbered = [(k, each.numbers) for k, each in enumerate(launches) if each.numbers]
-        self._reversals = Repetitions[CapturedReversal](REPEATED, most=_KEPT, counted=2 * _KEPT)
 
     def reverse(
         self, launches: Sequence[PlainLaunch], losses: Sequence[Loss], reverse: Callable[[], None]
@@ -87,40 +150,30 @@ class LaunchSequence:
             reverse: reverses the tape launch by launch.
 
         Returns:
-            False if nothing was done, since there were too few such tapes, or since they differ.
+            False if nothing was done.
         """
         key = self._key(launches, losses)
         if key is None:
             return False
-        known = self._reversals.made.get(key)
-        if known is not None:
-            if not known.run():
-                return False
+        if self.replay(key):
             for loss in losses:
                 loss.note_seed()
             return True
-        if not (self._reversals.is_due(key) and _may_repeat(launches, losses)):
-            return False
-        made = _reverse_and_capture(reverse, launches[0][2].device)
-        if made is not None and _reserve_capacity(len(launches), self):
-            self._reversals.made[key] = made
-            self.weight = (1 + len(self._reversals.made)) * len(launches)
-        return True
-
-    def forget(self) -> None:
-        """Let tapes follow it no longer."""
-        known = self._known()
-        if known is not None:
-            known.forget(self)
+        return self.capture(key, reverse, ((each[2], each[1]) for each in launches), losses)
 
     def _key(self, launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> Hashable:
         """What the reversal depends on besides the sequence; None if that is unknown."""
         keys = [loss.key for loss in losses]
         try:
             numbers = [numbers(*launches[k][3]) for k, numbers in self._numbered]
-        except _UNFIT:
+        except UNFIT:
             return None
         return None if None in keys else (*keys, *numbers)
+
+
+def _forget(known: KnownSequences | None, launches: tuple[LaunchedArrays, ...]) -> None:
+    if known is not None:
+        known.forget(launches)
 
 
 class KnownSequences:
@@ -139,15 +192,14 @@ class KnownSequences:
             known = LaunchSequence(launches, self)
             if not _reserve_capacity(len(launches), known):
                 return
-            known.weight = len(launches)
-            _sequences[id(known)] = weakref.ref(known)
+            _remembered[id(known)] = weakref.ref(known)
             self._repetitions.made[launches] = known
         self.latest = known or self.latest
 
-    def forget(self, sequence: LaunchSequence) -> None:
+    def forget(self, launches: tuple[Any, ...]) -> None:
         """Forget one of the sequences."""
-        self._repetitions.drop(sequence.launches)
-        if self.latest is sequence:
+        self._repetitions.drop(launches)
+        if self.latest is not None and self.latest.launches is launches:
             self.latest = None
 
     def find(self, launches: tuple[Any, ...]) -> LaunchSequence | None:
@@ -163,20 +215,19 @@ class KnownSequences:
         return None
 
 
-_sequences: dict[int, weakref.ref[LaunchSequence]] = {}
-"""By identity, the oldest one first. Sequences end with the kernel of their first launch."""
+_remembered: dict[int, weakref.ref[Reversals]] = {}
+"""By identity, the oldest one first. They end with the kernel of the first launch."""
 
 
-def _reserve_capacity(launches: int, owner: LaunchSequence) -> bool:
-    """Forget old sequences, except ``owner``, until so many launches more may be remembered."""
-    alive = {key: each for key, reference in _sequences.items() if (each := reference())}
-    for key in _sequences.keys() - alive.keys():
-        del _sequences[key]
+def _reserve_capacity(launches: int, owner: Reversals) -> bool:
+    """Forget old reversals, except ``owner``, until so many launches more may be remembered."""
+    alive = {key: each for key, reference in _remembered.items() if (each := reference())}
+    for key in _remembered.keys() - alive.keys():
+        del _remembered[key]
     total = launches + sum(each.weight for each in alive.values())
     for each in alive.values():
         if total > MOST_LAUNCHES and each is not owner:
             total -= each.weight
-            each.weight = 0
             each.forget()
     return total <= MOST_LAUNCHES
 
@@ -203,20 +254,25 @@ class CapturedReversal:
         return True
 
 
-def _may_repeat(launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> bool:
-    """Whether the reverse kernels do the same each time, on one device.
+def _device_of_all(
+    launches: Sequence[tuple[Specialisation, ReverseStep]], losses: Sequence[Loss]
+) -> Device | None:
+    """The device of launches whose reverse does the same each time; None if they may differ.
 
     Random numbers depend on the number of the launch, and messages are about the launch.
     """
-    numbers = {specialisation.device.number for _, _, specialisation, *_ in launches}
+    device = launches[0][0].device
+    numbers = {specialisation.device.number for specialisation, _ in launches}
     numbers |= {loss.array.device for loss in losses if loss.array is not None}
-    programs = [step.backward for _, step, *_ in launches if step.backward is not None]
+    programs = [step.backward for _, step in launches if step.backward is not None]
     codes = [program.code.artifact for program in programs]
     is_silent = all(code and not (code.draws or code.messages) for code in codes)
-    return len(numbers) == 1 and is_silent
+    return device if is_silent and numbers == {device.number} else None
 
 
-def _reverse_and_capture(reverse: Callable[[], None], device: Device) -> CapturedReversal | None:
+def _reverse_and_capture(
+    reverse: Callable[[], None], device: Device, memory: Any
+) -> CapturedReversal | None:
     """Capture how a tape is reversed; None if it cannot be replayed."""
     capture = Capture(keeps_arrays=False)
     capture.begin()
@@ -227,7 +283,10 @@ def _reverse_and_capture(reverse: Callable[[], None], device: Device) -> Capture
     is_small = sum(map(_kept_bytes, capture.kept)) <= _MOST_KEPT_BYTES
     if capture.failure is not None or not (is_small and all(map(_is_lasting, capture.commands))):
         return None
-    replay = device.make_graph(capture.commands, capture.kept)
+    try:
+        replay = device.make_graph(capture.commands, [*capture.kept, memory])
+    except OctantsError:  # of the driver; the tape has been reversed
+        return None
     if replay.may_be_resumed:
         return None
     return CapturedReversal(replay, sum(isinstance(each, Launch) for each in capture.commands))

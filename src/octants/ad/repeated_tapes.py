@@ -10,12 +10,13 @@ anything else, its ledger catches up with the launches so far, and is given the 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants.ad.needed_contents import MemoryRows
-from octants.ad.packed_copies import PackedCopy
-from octants.ad.repeated_reversals import KnownSequences
+from octants.ad.packed_copies import CopyArena, PackedCopies, PackedCopy
+from octants.ad.repeated_reversals import KnownSequences, Reversals
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
@@ -93,16 +94,20 @@ class Prefix:
     """The launches with which some tapes began.
 
     `longer` are those with one more launch. `copies` were made before the last launch, for each of
-    its steps. `reversal` is how a tape without further launches was reversed. The root counts all
-    prefixes, and the launches in all reversals; it `is_full` if there were too many.
+    its steps. `reversal` is how a tape without further launches was reversed, and `replays` does
+    the same. The root counts all prefixes, and the launches in all reversals; it `is_full` if there
+    were too many. It has the `arena` of the copies.
     """
 
     __slots__ = (
+        "__weakref__",
+        "arena",
         "copies",
         "is_full",
         "longer",
         "nbytes",
         "prefixes",
+        "replays",
         "reversal",
         "reversed",
         "root",
@@ -118,6 +123,8 @@ class Prefix:
         self.copies = copies
         self.nbytes = sum(copy.nbytes for each in copies for copy in each)
         self.reversal: Reversal | None = None
+        self.replays: Reversals | None = None
+        self.arena: CopyArena | None = None
         self.prefixes = self.reversed = 0
         self.is_full = False
 
@@ -143,6 +150,19 @@ class Prefix:
             self.root.reversed += reversal.launches
             self.reversal = reversal
 
+    def replays_of(self, launches: int) -> Reversals:
+        """The replays of how tapes of these launches were reversed."""
+        if self.replays is None:
+            owner = weakref.ref(self)
+            self.replays = Reversals(launches, lambda: _forget_replays(owner()))
+        return self.replays
+
+    def copies_of(self, tape: Any) -> PackedCopies:
+        """What makes the copies of a tape: in the arena, if no other tape uses it."""
+        root = self.root
+        root.arena = root.arena or CopyArena()
+        return PackedCopies(root.arena if root.arena.take(tape) else None)
+
     def note_copies(self, account: Account) -> None:
         """Count the copies of a tape that recorded these launches."""
         prefixes = []
@@ -153,6 +173,11 @@ class Prefix:
         for each in reversed(prefixes):
             for copy in (copy for copies in each.copies for copy in copies):
                 account.note(copy.array, copy.writer, copy.reader, copy.region, copy.nbytes)
+
+
+def _forget_replays(prefix: Prefix | None) -> None:
+    if prefix is not None:
+        prefix.replays = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,10 @@ class Device(Protocol):
     def is_starting(self) -> bool:
         """Whether using it now would wait for its start, so that work should be deferred."""
 
+    @property
+    def has_one_order(self) -> bool:
+        """Whether work that is queued now comes after all earlier work of the process."""
+
     def become_one_of_several(self) -> None:
         """Take notice that the process uses another device, too."""
 

@@ -57,6 +57,10 @@ class CudaDevice(LaunchContext):
     def is_starting(self) -> bool:
         return self.context.is_starting
 
+    @property
+    def has_one_order(self) -> bool:
+        return not self.streams.is_busy
+
     # -- kernels --------------------------------------------------------------------------------
 
     def load(self, artifact: Artifact) -> CudaKernel:

@@ -51,6 +51,7 @@ class SerialLaunches:
     """
 
     is_starting = False
+    has_one_order = True
     number = 0
     dlpack_device = (1, 0)
 
