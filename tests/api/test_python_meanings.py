@@ -121,3 +121,20 @@ def test_what_peers_pass_over_is_an_error() -> None:
         call()
     with pytest.raises(qd.OctantsValueError, match="OCT513"):
         qd.root.dense(qd.ijk, (4, 4))
+
+
+def test_lambdas_have_defaults_and_keywords() -> None:
+    def run(a, b):
+        scale = 1.0
+        add = lambda u, v=2.0, *, w=scale + a: u * v + w  # noqa: E731
+        only = lambda u, /: u * scale  # noqa: E731
+        scale = 10.0
+        return add(a) + 100.0 * add(b, 3.0) + add(v=a, u=b, w=b) + only(a)
+
+    call = qd.func(run)
+
+    @qd.kernel
+    def in_kernel(a: qd.f64, b: qd.f64) -> qd.f64:
+        return call(a, b)
+
+    assert in_kernel(0.3, 0.7) == pytest.approx(run(0.3, 0.7), rel=1e-6)

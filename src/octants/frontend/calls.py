@@ -65,6 +65,7 @@ class LocalFunction:
 
     node: ast.Lambda
     frame: FunctionScope
+    defaults: dict[str, Any]
 
 
 def call(context: Context, node: ast.Call) -> Any:
@@ -362,18 +363,29 @@ def _argument(context: Context, parameter: functions.Parameter, node: ast.expr) 
 
 def lambda_(context: Context, node: ast.Lambda) -> LocalFunction:
     """A lambda stands for itself until it is called."""
-    return LocalFunction(node, context.scopes.frame)
+    given = node.args
+    named = [each.arg for each in (*given.posonlyargs, *given.args)]
+    pairs = [
+        *zip(reversed(named), reversed(given.defaults), strict=False),
+        *zip((each.arg for each in given.kwonlyargs), given.kw_defaults, strict=True),
+    ]
+    defaults = {name: context.evaluate(value) for name, value in pairs if value is not None}
+    return LocalFunction(node, context.scopes.frame, defaults)
 
 
 def _call_lambda(
     context: Context, node: ast.Call, function: LocalFunction, args: list[Any], named: Keywords
 ) -> Any:
-    parameters = [parameter.arg for parameter in function.node.args.args]
-    values = dict(zip(parameters, args, strict=False))
-    if len(args) > len(parameters) or set(named) & set(values):
-        context.fail(WrongArguments("lambda", f"takes {len(parameters)} arguments"), node)
-    values.update(named)
-    if set(values) != set(parameters):
+    given = function.node.args
+    if given.vararg is not None or given.kwarg is not None:
+        way_out = "name each parameter, or pass a tuple"
+        context.fail(UnsupportedSyntax("a lambda of any number of arguments", way_out), node)
+    by_position = [each.arg for each in (*given.posonlyargs, *given.args)]
+    parameters = {*by_position, *(each.arg for each in given.kwonlyargs)}
+    values = dict(zip(by_position, args, strict=False))
+    is_twice = len(args) > len(by_position) or bool(set(named) & set(values))
+    values = {**function.defaults, **values, **named}
+    if is_twice or set(values) != parameters:
         context.fail(WrongArguments("lambda", f"takes {len(parameters)} arguments"), node)
     with context.scopes.within(function.frame):
         for name, value in values.items():
