@@ -464,6 +464,24 @@ def test_no_more_is_kept_than_the_limit(
     assert not followed
 
 
+def test_tapes_of_new_arrays_are_forgotten(
+    followed: list[str], alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest first; what they remember does not grow without bound."""
+    monkeypatch.setattr(repeated_tapes, "MOST_REMEMBERED", 80)
+    monkeypatch.setattr(repeated_tapes, "_trees", trees := repeated_tapes._Trees())
+    arrays = [Arrays(MAKERS["ndarrays"]) for _ in range(5)]
+    expected = alone(arrays[0], program)
+    for each in arrays:
+        assert each.gradient(program)[0] == expected
+        assert trees._total == sum(trees._launches.values()) <= 80
+    assert len(trees._launches) == 2
+    for each, does_follow in ((arrays[4], True), (arrays[0], False), (arrays[0], True)):
+        followed.clear()
+        assert each.gradient(program)[0] == expected
+        assert bool(followed) == does_follow
+
+
 def test_arrays_are_not_kept_alive() -> None:
     for _ in range(2):
         other = Arrays(MAKERS["ndarrays"])

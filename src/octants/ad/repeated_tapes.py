@@ -28,6 +28,8 @@ MOST_PREFIXES = 1 << 16
 """Of tapes that begin with the same launch; if there are more, such tapes are not remembered."""
 MOST_REVERSED = 1 << 17
 """Launches in the reversals of tapes that begin with the same launch."""
+MOST_REMEMBERED = 1 << 17
+"""The same of all tapes, with their prefixes; the trees that began first are forgotten first."""
 
 
 class RecordedLaunch(Protocol):
@@ -137,6 +139,7 @@ class Prefix:
             root.longer.clear()
             root.is_full = True
             return None
+        _trees.count(root, 1)
         root.prefixes += 1
         if touched.copies != copies:
             touched.copies = copies
@@ -144,9 +147,16 @@ class Prefix:
         found = self.longer[touched] = Prefix(self, copies)
         return found
 
+    def forget(self) -> None:
+        """Forget all launches after these, of which there are none: it is a root."""
+        self.longer.clear()
+        self.prefixes = self.reversed = 0
+        self.arena = None
+
     def remember(self, reversal: Reversal) -> None:
         """Keep how a tape was reversed, unless there are very many."""
         if self.root.reversed + reversal.launches <= MOST_REVERSED:
+            _trees.count(self.root, reversal.launches)
             self.root.reversed += reversal.launches
             self.reversal = reversal
 
@@ -173,6 +183,26 @@ class Prefix:
         for each in reversed(prefixes):
             for copy in (copy for copies in each.copies for copy in copies):
                 account.note(copy.array, copy.writer, copy.reader, copy.region, copy.nbytes)
+
+
+class _Trees:
+    """Bounds what all trees remember together, since each tape of a program may have new arrays."""
+
+    def __init__(self) -> None:
+        self._launches: dict[Prefix, int] = {}  # by root, the oldest one first
+        self._total = 0
+
+    def count(self, root: Prefix, launches: int) -> None:
+        """Count launches of a tree, and forget the oldest others if these are too many."""
+        self._launches[root] = self._launches.get(root, 0) + launches
+        self._total += launches
+        while self._total > MOST_REMEMBERED and len(self._launches) > 1:
+            oldest = next(each for each in self._launches if each is not root)
+            self._total -= self._launches.pop(oldest)
+            oldest.forget()
+
+
+_trees = _Trees()
 
 
 def _forget_replays(prefix: Prefix | None) -> None:
