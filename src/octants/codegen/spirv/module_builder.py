@@ -48,7 +48,11 @@ class Assembly:
     def __init__(self, features: Features, *, fast_math: bool = False) -> None:
         self.features = features
         self.legal = legal(
-            features.has("float64"), fast_math, features.has("waves"), extremes=fast_math
+            features.has("float64"),
+            fast_math,
+            features.has("waves"),
+            extremes=fast_math,
+            roots=fast_math and features.has("gathers"),
         )
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by result

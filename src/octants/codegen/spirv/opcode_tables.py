@@ -43,6 +43,7 @@ EXTENDED = {
     "round": Ext.ROUND_EVEN,
     "trunc": Ext.TRUNC,
     "sqrt": Ext.SQRT,
+    "rsqrt": Ext.INVERSE_SQRT,
     "sin_estimate": Ext.SIN,
     "cos_estimate": Ext.COS,
     "fma": Ext.FMA,

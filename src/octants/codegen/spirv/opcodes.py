@@ -204,6 +204,7 @@ class Ext(enum.IntEnum):
     SIN = 13
     COS = 14
     SQRT = 31
+    INVERSE_SQRT = 32
     FMA = 50
     N_MIN = 79
     N_MAX = 80

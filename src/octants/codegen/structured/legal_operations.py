@@ -23,11 +23,18 @@ _ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
 
 
 @functools.cache
-def legal(has_f64: bool, fast_math: bool, estimates: bool = False, extremes: bool = False) -> Legal:
+def legal(
+    has_f64: bool,
+    fast_math: bool,
+    estimates: bool = False,
+    extremes: bool = False,
+    roots: bool = False,
+) -> Legal:
     """Return the operations that every device supports, given its types and ``estimates``.
 
     Only ``fast_math`` lets a machine round a product before adding to it. With ``extremes`` it has
-    the minimum and maximum of f32, which choose any of two zeros.
+    the minimum and maximum of f32, which choose any of two zeros; with ``roots``, 1 / sqrt(x) of
+    f32 to two ulp.
     """
     functions = table(
         (INTEGERS, _ON_INTEGERS),
@@ -38,6 +45,7 @@ def legal(has_f64: bool, fast_math: bool, estimates: bool = False, extremes: boo
         ((f16,), EXACT),
         ((f32,) * estimates, ESTIMATES),
         ((f32,) * extremes, ("min", "max")),
+        ((f32,) * roots, ("rsqrt",)),
         ((u1,), (*BITWISE, "not", "eq", "ne")),
         ((*INTEGERS, *FLOATS, f16), COMPARE),
     )
