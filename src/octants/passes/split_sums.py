@@ -43,37 +43,35 @@ After::
       %11: f32 = constant<0.0>()
       %12: i64 = cast(%10)
       %13: i64 = binary<sub>(%12, %5)
-      %14: i64 = constant<15>()
-      %15: i64 = binary<add>(%13, %14)
-      %16: i64 = binary<shr>(%15, %3)
-      %17: f32 = constant<-0.0>()
-      %18: f32 = select(%7, %11, %17)
-      %19: i32 = constant<0>()
-      %20: i32 = cast(%16)
-      %21: f32 = for(%19, %20, %18) { (%22: i32, %23: f32):
-        %24: i32 = constant<4>()
-        %25: i32 = binary<shl>(%22, %24)
-        %26: i32 = cast(%5)
-        %27: i32 = binary<add>(%26, %25)
-        %28: f32 = load<@x, primal>(%9, %27)
-        %29: f32 = binary<add>(%23, %28)
-        yield(%29)
+      %14: i64 = binary<add>(%13, %4)
+      %15: i64 = binary<shr>(%14, %3)
+      %16: f32 = constant<-0.0>()
+      %17: f32 = select(%7, %11, %16)
+      %18: i32 = constant<0>()
+      %19: i32 = cast(%15)
+      %20: i32 = constant<4>()
+      %21: i32 = cast(%5)
+      %22: f32 = for(%18, %19, %17) { (%23: i32, %24: f32):
+        %25: i32 = binary<shl>(%23, %20)
+        %26: i32 = binary<add>(%21, %25)
+        %27: f32 = load<@x, primal>(%9, %26)
+        %28: f32 = binary<add>(%24, %27)
+        yield(%28)
       }
-      %30: i32 = constant<1>()
-      %31: f32 = subgroup<shuffle_xor, 32>(%21, %30)
-      %32: f32 = binary<add>(%21, %31)
-      %33: i32 = constant<2>()
-      %34: f32 = subgroup<shuffle_xor, 32>(%32, %33)
-      %35: f32 = binary<add>(%32, %34)
-      %36: i32 = constant<4>()
-      %37: f32 = subgroup<shuffle_xor, 32>(%35, %36)
-      %38: f32 = binary<add>(%35, %37)
-      %39: i32 = constant<8>()
-      %40: f32 = subgroup<shuffle_xor, 32>(%38, %39)
-      %41: f32 = binary<add>(%38, %40)
+      %29: i32 = constant<1>()
+      %30: f32 = subgroup<shuffle_xor, 32>(%22, %29)
+      %31: f32 = binary<add>(%22, %30)
+      %32: i32 = constant<2>()
+      %33: f32 = subgroup<shuffle_xor, 32>(%31, %32)
+      %34: f32 = binary<add>(%31, %33)
+      %35: f32 = subgroup<shuffle_xor, 32>(%34, %20)
+      %36: f32 = binary<add>(%34, %35)
+      %37: i32 = constant<8>()
+      %38: f32 = subgroup<shuffle_xor, 32>(%36, %37)
+      %39: f32 = binary<add>(%36, %38)
       barrier<subgroup>()
       if(%7) {
-        store<@y, primal>(%41, %9)
+        store<@y, primal>(%39, %9)
         yield()
       } {
         yield()
@@ -104,6 +102,7 @@ from octants.ir.core import Module, Operation, Task
 from octants.passes.split_sums_over_blocks import BlockShares
 from octants.passes.split_sums_over_lanes import LaneShares
 from octants.passes.split_work_items import SharedItems, with_inner
+from octants.simplify import simplify
 from octants.target import Blocks
 
 SHARERS = 64
@@ -125,6 +124,7 @@ def split_sums(
         fills: how many threads fill the device.
         blocks: what it has for threads that work together.
     """
+    has_changed = False
     for task in module.tasks:
         facts = PairLoops(task, noalias)
         if not facts.is_free() or facts.fills(fills // 2 + 1):
@@ -136,6 +136,9 @@ def split_sums(
                 shared = in_blocks
             shared.run()
             module.arrays += shared.arrays
+            has_changed = True
+    if has_changed:  # items of a thread compute some values several times
+        simplify(module)
 
 
 # -- which -----------------------------------------------------------------------------------------
