@@ -68,7 +68,9 @@ from octants.simplify import simplify
 _TOGETHER = 32
 """The updates that are made together: as many as a subgroup has threads, on most machines."""
 _MOST_TRIPS = 16
-"""The most iterations of a chunk, unless the trip count is a constant: then as many as above."""
+"""The most iterations of a chunk, unless the trip count is a constant of which chunks of as many as
+above leave no rest.
+"""
 _MOST_WORK = 500
 """The most operations of a chunk."""
 
@@ -121,9 +123,10 @@ class _Unroller:
         work = sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in inner)
         most = min(_TOGETHER // together, _MOST_WORK // work)
         trips = self._loops.trips(op)
-        if trips is None or trips > most:
-            most = min(most, _MOST_TRIPS)
-        return 1 << (most.bit_length() - 1) if most else 0
+        length = 1 << (most.bit_length() - 1) if most else 0
+        if trips is None or (trips > length and trips % length):
+            length = min(length, _MOST_TRIPS)
+        return length
 
     def _sums_of(self, loop: ops.For) -> list[ops.Atomic]:
         """The updates that reach another element in each iteration, and can wait for several."""
