@@ -2,8 +2,8 @@
 
 Each loop with a reverse is recorded whole or in blocks (`checkpoints`). Blocks whose records are
 local, in memory of the work item, may all have one length (`fixed_length_blocks`). They are not
-local if a checkpoint would take as much memory as the records of a block: a loop that changes one
-element of a long vector in each iteration carries more than it records. An inner loop
+local if a checkpoint would take half as much memory as the records of a block: a loop that changes
+one element of a long vector in each iteration carries more than it records. An inner loop
 either stores the records of all its executions while the loop around it is recorded
 (`stored_nests`), or is run again and recorded when an iteration around it is reversed: in the
 replay of the iteration, or late, when its turn to be reversed comes.
@@ -32,6 +32,16 @@ MAX_BLOCK_AROUND_LOOPS = 64
 
 AROUND_LOOPS = 4
 """How many times the usual bytes such a loop takes if it needs no blocks then."""
+
+WHOLE = 2
+"""How many times the bytes of a checkpoint those of the records of a block may take that are all in
+the record buffer: nothing runs again then, and records may yet hold functions of what they hold.
+"""
+
+MAX_WHOLE = 1 << 12
+"""The most bytes of a constant number of iterations that are in the record buffer without blocks:
+so few that a launch of fewer threads at a time always has the space.
+"""
 
 MAX_SINGLE = 32
 """The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
@@ -124,8 +134,9 @@ def _plan_local(
             whole = min(most, AROUND_LOOPS * machine.local_record_bytes // stride)
             if _has_loops(op) and _surely_fits(op, whole, constants):
                 length = max(length, whole)
-        if isinstance(op, ops.For) and _checkpoint_bytes(op) >= length * stride:
-            in_blocks.add(op)
+        if isinstance(op, ops.For) and WHOLE * _checkpoint_bytes(op) >= length * stride:
+            if not _surely_fits(op, MAX_WHOLE // stride, constants):
+                in_blocks.add(op)
             continue
         if is_unrolled:
             unrolled.add(op)
