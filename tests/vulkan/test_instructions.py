@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import octants as qd
+from octants.codegen import memory
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.opcodes import Ext, Op
 from octants.runtime.vulkan import physical_devices
@@ -45,3 +47,40 @@ def test_reciprocal_roots() -> None:
     assert _extended(_text(roots, ""), Ext.INVERSE_SQRT) == 0
     roots()
     np.testing.assert_allclose(y.to_numpy(), values**-0.5, rtol=1e-6)
+
+
+def test_offsets_in_short_fields_are_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in longer fields are i64."""
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    x, n = qd.field(qd.f32, (10, 37)), qd.field(qd.i32, ())
+
+    @qd.kernel
+    def copy():
+        for i in range(10):
+            x[i, n[None]] = x[i, n[None] + 1] + 1.0
+
+    def wide_products() -> int:
+        text = _text(copy, "")
+        (wide,) = re.findall(r"(\d+) = type_int 64 0", text)
+        return len(re.findall(rf"= i_mul {wide} ", text))
+
+    narrow = wide_products()
+    monkeypatch.setattr(memory, "_SHORT", 1000)
+    assert wide_products() == narrow + 2 * 2
+
+
+def test_narrow_offsets_find_the_elements() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    x, at = qd.Vector.field(3, qd.f32, (7, 5)), qd.field(qd.i64, 7)
+    x.from_numpy(values := np.arange(105, dtype=np.float32).reshape(7, 5, 3))
+    at.from_numpy(np.arange(6, -1, -1))
+    y = qd.Vector.field(3, qd.f32, (7, 5))
+
+    @qd.kernel
+    def reverse():
+        for i, j in y:
+            for k in qd.static(range(3)):
+                y[i, j][k] = x[at[i], 4 - j][2 - k]
+
+    reverse()
+    assert np.array_equal(y.to_numpy(), values[::-1, ::-1, ::-1])

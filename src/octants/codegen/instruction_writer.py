@@ -66,6 +66,8 @@ class Code(ABC):
     """The operations that have instructions, or are functions of `mathlib`."""
     votes = False
     """Whether it is a `ThreadCode` with `any_here`."""
+    has_narrow_offsets = False
+    """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:

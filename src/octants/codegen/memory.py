@@ -19,7 +19,12 @@ from octants.ir import ops
 from octants.ir.cooperative_tasks import words
 from octants.ir.core import Array, ArrayRef, Companion, Operation, Space, Value
 from octants.types.layouts import Layout, Strided, Term
-from octants.types.scalars import DType, f16, i64, u1, u8, u16, u32, u64
+from octants.types.scalars import DType, f16, i32, i64, u1, u8, u16, u32, u64
+
+_SHORT = 1 << 30
+"""The bytes of arrays whose offsets are computed in i32, so that indices a little out of range do
+not wrap.
+"""
 
 
 class Offset:
@@ -32,6 +37,7 @@ class Offset:
         self._code = f.code
         self._known = 0
         self._parts: list[Operand] = []
+        self._narrow: list[Operand] = []  # i32, whose sum does not wrap either
         self._is_signed = False
 
     def add(self, index: Operand, stride: int) -> None:
@@ -44,6 +50,11 @@ class Offset:
         else:
             self._parts.append(self._code.index("mul", index, self._code.constant(stride, i64)))
 
+    def add_narrow(self, index: Operand, stride: int) -> None:
+        """Add ``index`` (i32) times ``stride``, in an array of less than 2**31 bytes."""
+        code = self._code
+        self._narrow.append(code.apply("mul", i32, index, code.constant(stride, i32)))
+
     def add_unknown(self, index: Operand, stride: Operand) -> None:
         """Add ``index`` (i64) times the operand ``stride``, of either sign."""
         if self._code.known(index) != 0:
@@ -52,14 +63,24 @@ class Offset:
 
     def apply(self, base: Pointer) -> Pointer:
         """Return the address at this offset from ``base``."""
-        if self._parts:
-            base = self._moved(base, self._total(self._parts))
+        if parts := self._all_parts():
+            base = self._moved(base, self._total(parts))
         return self._moved(base, self._code.constant(self._known, i64)) if self._known else base
 
     def number(self) -> Operand:
         """Return the offset, i64."""
-        known = [self._code.constant(self._known, i64)] if self._known or not self._parts else []
-        return self._total([*self._parts, *known])
+        parts = self._all_parts()
+        known = [self._code.constant(self._known, i64)] if self._known or not parts else []
+        return self._total([*parts, *known])
+
+    def _all_parts(self) -> list[Operand]:
+        """The parts known at run time, i64."""
+        if not self._narrow:
+            return self._parts
+        code, (total, *others) = self._code, self._narrow
+        for part in others:
+            total = code.apply("add", i32, total, part)
+        return [*self._parts, code.convert(total, i32, i64)]
 
     def _total(self, parts: list[Operand]) -> Operand:
         total = parts[0]
@@ -152,10 +173,13 @@ def _add_terms(
     f: FunctionEmitter, offset: Offset, layout: Layout, indices: Sequence[Value]
 ) -> None:
     """Add the terms of a layout to an offset; those of constant indices as constants."""
+    is_short = f.code.has_narrow_offsets and _greatest_offset(layout) < _SHORT
     for term in layout.terms:
         index = indices[term.axis]
         number = f.code.known(f.use(index))
-        if number is None:
+        if number is None and is_short and index.type.bits == 32:
+            offset.add_narrow(_part(f, term, index), term.stride)
+        elif number is None:
             offset.add(_term(f, term, index), term.stride)
         else:
             part = number // term.divisor
@@ -163,15 +187,30 @@ def _add_terms(
             offset.add(f.code.constant(part, i64), term.stride)
 
 
+def _greatest_offset(layout: Layout) -> int:
+    """Return the greatest byte offset of an element from the first one."""
+    total = 0
+    for term in layout.terms:
+        most = (layout.shape[term.axis] - 1) // term.divisor
+        total += (min(most, term.modulus - 1) if term.modulus else most) * term.stride
+    return total
+
+
 def _term(f: FunctionEmitter, term: Term, index: Value) -> Operand:
-    """Return one term of an index, i64; its division is done in the index's own width."""
+    """Return one term of an index, i64."""
+    operand = _part(f, term, index)
+    return operand if index.type.bits == 64 else f.widen(operand)
+
+
+def _part(f: FunctionEmitter, term: Term, index: Value) -> Operand:
+    """Return one term of an index, in the index's own width."""
     code, operand = f.code, f.use(index)
     dtype = u64 if index.type.bits == 64 else u32
     if term.divisor != 1:
         operand = code.apply("quotient", dtype, operand, code.constant(term.divisor, dtype))
     if term.modulus:
         operand = code.apply("remainder", dtype, operand, code.constant(term.modulus, dtype))
-    return operand if index.type.bits == 64 else f.widen(operand)
+    return operand
 
 
 # -- memory and register formats ----------------------------------------------------------------

@@ -42,6 +42,8 @@ _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SC
 class SpirvCode(ControlFlowCode):
     """The instructions of a function of an entry point."""
 
+    has_narrow_offsets = True
+
     # -- values ---------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: DType) -> int:
