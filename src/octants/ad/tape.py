@@ -29,7 +29,8 @@ from octants.analysis.index_ranges import ArrayRegion
 from octants.cached_property import cached_property
 from octants.data.host_access_events import (
     HostWrite,
-    forget,
+    forget_shares,
+    forget_writes,
     observe_shares,
     observe_writes,
 )
@@ -69,6 +70,7 @@ else:
 
 ON_OVERWRITE = ("save", "error", "trust")
 _NO_ARGUMENTS = ArgumentGradients(requested=False)
+_USUAL_OPTIONS = False, False, 1
 
 
 class Tape:
@@ -258,7 +260,8 @@ class Tape:
             driver.state.recorder = None
         if self._observes:
             self._observes = False
-            forget(self.before_write, self.before_share)
+            forget_writes(self.before_write)
+            forget_shares(self.before_share)
 
     @shortens_tracebacks
     def grad(self) -> None:
@@ -330,7 +333,7 @@ class Tape:
                 self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
-            forget(guard.before_write)
+            forget_writes(guard.before_write)
             self._ledger.finish()
             self._entries.clear()
             self._held.clear()
@@ -673,6 +676,8 @@ class Tape:
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
         """The options of a tape on which the fast path of a kernel depends."""
+        if self._may_follow and self._requested is _NO_ARGUMENTS and self._adjoints == 1:
+            return _USUAL_OPTIONS
         wants = self._requested is not _NO_ARGUMENTS and self.wants_arguments_of(specialisation)
         return wants, self.on_overwrite == "trust", self._adjoints
 

@@ -111,6 +111,11 @@ class LaunchContext(GpuDevice):
             self._graph_record_buffers = self.memory.allocate(nbytes, "record buffers of graphs")
         return self._graph_record_buffers
 
+    @property
+    def has_graphs_in_default_stream(self) -> bool:
+        """Whether graphs, the last one included, are launched in the default stream alone."""
+        return not self.streams.is_busy and self._graph_stream is self.streams.default
+
     def begin_graph(self) -> None:
         """Make the thread's stream wait for the last graph, which uses the same record buffers."""
         last, self._graph_stream = self._graph_stream, self.streams.current.stream

@@ -16,6 +16,7 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import Command, Launch
 from octants.runtime.cuda.graphs.instantiated_graph import InstantiatedGraph, Unplanned
+from octants.runtime.cuda.memory import DEFAULT_STREAM
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -64,6 +65,12 @@ class CudaGraph:
         if graph is None:
             self._run_commands(later)
             self._build(later)
+            return
+        is_plain = not (graph.unsure or graph.buffers) and later == graph.later
+        if is_plain and machine.has_graphs_in_default_stream:  # in fewer steps
+            graph.will_write()
+            machine.context.launched.extend(graph.names)
+            graph.graph.launch_here(DEFAULT_STREAM)
             return
         with machine.context.active():
             stream = machine.streams.ready() if graph.unsure else machine.streams.here()
