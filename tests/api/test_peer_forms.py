@@ -506,7 +506,7 @@ def test_structs_of_the_wrong_kind_say_so() -> None:
     def total(p: _Pair) -> qd.f32:
         return p.a + p.b[0]
 
-    with pytest.raises(qd.OctantsArgumentError, match="has no member `a`\n.*make a struct"):
+    with pytest.raises(qd.OctantsArgumentError, match="needed, not a `dict`\n.*make a struct"):
         total({"a": 1.0, "b": [1.0, 2.0]})
     with pytest.raises(qd.OctantsRuntimeTypeError, match="member `x` cannot be of ndarray"):
         qd.types.struct(x=qd.types.ndarray())

@@ -73,6 +73,7 @@ class Leaf:
         problem = f"the `{type(value).__name__}` that is given has no member `{member}`"
         advice = ""
         if isinstance(value, Mapping):
+            problem = f"a struct or a dataclass is needed, not a `{type(value).__name__}`"
             advice = "make a struct or a dataclass of it: `S(**values)`"
         elif isinstance(value, NdarrayHandle):
             advice = f"a view of all elements of an ndarray `{self.parameter}` is"
