@@ -20,7 +20,7 @@ class cached_property(Generic[T]):  # noqa: N801  # read like an attribute of th
     """A method whose result replaces it in the object; threads may compute it twice at a time."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
-        self.function = function
+        self.func = function  # as of `functools.cached_property`
         self.__doc__ = function.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -37,6 +37,6 @@ class cached_property(Generic[T]):  # noqa: N801  # read like an attribute of th
             return self
         values = instance.__dict__
         if self.name not in values:
-            values.setdefault(self.name, self.function(instance))
+            values.setdefault(self.name, self.func(instance))
         found: T = values[self.name]
         return found
