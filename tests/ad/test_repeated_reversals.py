@@ -84,6 +84,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(CapturedReversal, "run", count)
     monkeypatch.setattr(repeated_reversals, "REPEATED", 1)
+    most = packed_copies.CopyArena._bytes_of_all + (1 << 28)
+    monkeypatch.setattr(packed_copies, "MOST_ARENA_BYTES", most)
     return found
 
 

@@ -148,17 +148,19 @@ class PackedCopies:
             return owner, owner.address
         owner, start, end = self._blocks.get(device, (None, 0, 0))
         if start + nbytes > end:
-            owner = self._block(device, _BLOCK)
-            start, end = owner.address, owner.address + _BLOCK
+            size = _BLOCK if self._count else _SMALL  # most programs need little of an arena
+            owner = self._block(device, size)
+            start, end = owner.address, owner.address + size
         self._blocks[device] = owner, start + -(-nbytes // _ALIGNMENT) * _ALIGNMENT, end
         return owner, start
 
     def _block(self, device: Device, nbytes: int) -> Any:
         """The next allocation."""
+        number, self._count = self._count, self._count + 1
+        found = None
         if self.is_stable and self.arena is not None:
-            found = self.arena.block(self._count, device, nbytes)
-            self._count += 1
-            if found is not None:
-                return found
-        self.is_stable = False
-        return device.allocate_uninitialised(nbytes)
+            found = self.arena.block(number, device, nbytes)
+        if found is None:
+            self.is_stable = False
+            found = device.allocate_uninitialised(nbytes)
+        return found
