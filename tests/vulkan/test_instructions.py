@@ -44,7 +44,8 @@ def test_reciprocal_roots() -> None:
 
     assert _extended(_text(roots, AS_A_GPU), Ext.INVERSE_SQRT) == 1
     assert _extended(_text(roots, AS_A_GPU, fast_math=False), Ext.INVERSE_SQRT) == 0
-    assert _extended(_text(roots, ""), Ext.INVERSE_SQRT) == 0
+    is_cpu = "masks" in physical_devices.choose(0).features
+    assert _extended(_text(roots, ""), Ext.INVERSE_SQRT) == (0 if is_cpu else 1)
     roots()
     np.testing.assert_allclose(y.to_numpy(), values**-0.5, rtol=1e-6)
 

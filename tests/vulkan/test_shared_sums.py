@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants.codegen.spirv.compile import LONG, PLAIN, SUMMING, compile_module
 from octants.runtime.vulkan import physical_devices
+from tests.devices import on_vulkan_cpu
 
 AS_A_GPU = "masks,cuts"
 """Features without which Mesa's driver gets the code of GPUs."""
@@ -68,6 +69,7 @@ def test_threads_share_sums() -> None:
     assert "subgroup<shuffle_xor" in rows
 
 
+@on_vulkan_cpu
 def test_a_cpu_shares_no_sums() -> None:
     _, (pairs, rows) = _results(arch=qd.vulkan)
     assert "barrier" not in pairs and "subgroup" not in rows
