@@ -254,7 +254,8 @@ def compare(source: Path, arch: str, folder: Path) -> str:
                 break
         else:
             left_out = ROUNDED.get(source.stem, set())
-            found = differences(*(folder / f"{system}.npz" for system in SYSTEMS), floats, left_out)
+            one, other = (folder / f"{system}.npz" for system in SYSTEMS)
+            found = differences(one, other, floats, left_out)
             times = ", ".join(f"{system} {seconds[system]:.1f} s" for system in SYSTEMS)
             return f"{floats}, {times}: {'DIFFERENT ' + '; '.join(found) if found else 'the same'}"
         if system == "octants":

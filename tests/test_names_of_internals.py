@@ -98,10 +98,10 @@ def wrong_names(path: Path, text: str) -> Iterator[str]:
             owner = looked_up(first, known)
             if owner is not None and attribute(owner, second.value) is MISSING:
                 if not has_field(owner, second.value):
-                    yield f"{where}: {ast.unparse(first)}.{second.value}"
+                    yield f"{where}: {ast.unparse(first)}.{second.value!s}"
         if node.func.attr == "setattr" and isinstance(first, ast.Constant):
             if first.value.startswith("octants.") and not exists(first.value):
-                yield f"{where}: {first.value}"
+                yield f"{where}: {first.value!s}"
         if node.func.attr == "setitem":
             table, key = looked_up(first, known), looked_up(second, known)
             if isinstance(table, dict) and isinstance(key, type) and key not in table:

@@ -234,8 +234,8 @@ def test_programs_on_shared_memory_are_right_or_an_error(kind: Callable[..., Any
         w, loss = made(needs_grad=True)
         try:
             with qd.ad.Tape(loss=loss):
-                for step in steps:
-                    launch(*step, w, loss)
+                for name, a, b in steps:
+                    launch(name, a, b, w, loss)
         except qd.OctantsRuntimeError as error:
             assert count == 2, "one array shares memory with none"
             assert str(error)[:6] in CODES
@@ -259,8 +259,8 @@ def test_programs_in_forward_mode_are_right_or_an_error(kind: Callable[..., Any]
         w, loss = made(needs_dual=True)
         try:
             with qd.ad.FwdMode(loss=loss, param=w, seed=seed):
-                for step in steps:
-                    launch(*step, w, loss)
+                for name, a, b in steps:
+                    launch(name, a, b, w, loss)
         except qd.OctantsRuntimeError as error:
             assert count == 2, "one array shares memory with none"
             assert str(error)[:6] in CODES

@@ -106,6 +106,12 @@ def gather(grid: qd.Tensor, x: qd.Tensor, v: qd.Tensor):
         x[i] = x[i] + 0.1 * v[i]
 
 
+@qd.kernel
+def clear(grid: qd.Tensor):
+    for i in range(N):
+        grid[i] = 0.0
+
+
 CLEARINGS: dict[str, Callable[[World], Any]] = {
     "fill": lambda w: w.y.fill(0),
     "from_numpy": lambda w: w.y.from_numpy(np.zeros(N)),
@@ -113,12 +119,6 @@ CLEARINGS: dict[str, Callable[[World], Any]] = {
     "elements": lambda w: [w.y.__setitem__(i, 0) for i in range(N)],
     "kernel": lambda w: clear(w.y),
 }
-
-
-@qd.kernel
-def clear(grid: qd.Tensor):
-    for i in range(N):
-        grid[i] = 0.0
 
 
 @pytest.mark.parametrize("how", ["fill", "from_numpy", "copy_from", "elements", "kernel"])

@@ -234,6 +234,12 @@ def test_who_catches_it_may_go_on() -> None:
     assert w.state.grad.to_numpy() == pytest.approx(8 * twice * slope)
 
 
+@qd.kernel
+def large(weights: qd.types.ndarray(), state: qd.Tensor, loss: qd.Tensor):
+    for i in range(N):
+        loss[None] += weights[i] * state[i]
+
+
 HOST: dict[str, Callable[[World], Any]] = {
     "fill": lambda w: w.state.fill(0),
     "element": lambda w: w.state.__setitem__(2, 9.0),
@@ -241,12 +247,6 @@ HOST: dict[str, Callable[[World], Any]] = {
     "no_grad": lambda w: qd.ad.no_grad(w.linear)(2.0),
     "numpy": lambda w: large(np.ones(N), w.state, w.loss),
 }
-
-
-@qd.kernel
-def large(weights: qd.types.ndarray(), state: qd.Tensor, loss: qd.Tensor):
-    for i in range(N):
-        loss[None] += weights[i] * state[i]
 
 
 @pytest.mark.parametrize("how", HOST)
