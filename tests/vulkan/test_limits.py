@@ -147,3 +147,21 @@ def test_functions_count_where_they_are_called() -> None:
     nest(code, MOST)
     with pytest.raises(OctantsRuntimeError, match="OCT449"):
         nest(code, MOST - 29, call)
+
+
+def test_code_behind_a_return_is_one_branch_deeper() -> None:
+    """Mesa removes returns so. No device is needed."""
+    target = Target("vulkan", "spirv", "a device", "int64,cuts")
+    code = SpirvCode(Assembly(Features(target)), EntryPoint())
+    truth = code.constant(True, u1)
+
+    def returns(count: int) -> None:
+        for _ in range(count):
+            code.branch(truth, code.leave)
+
+    code.branch(truth, lambda: returns(MOST - 2))  # counts once behind this branch
+    code.branch(truth, lambda: returns(MOST - 3))
+    returns(MOST - 2)
+    assert code.nesting.deepest == MOST
+    with pytest.raises(OctantsRuntimeError, match="OCT449"):
+        returns(1)

@@ -160,4 +160,7 @@ class TooDeepForDriver(UserError):
     exception = OctantsRuntimeError
     title = "kernel `{kernel}` nests more than {most} branches and loops"
     notes = ("the driver of `{device}` silently miscompiles deeper ones",)
-    remedy = "use fewer `elif`, another device, or `qd.init(arch=qd.cpu)`"
+    remedy = (
+        "use fewer `elif` and, with `debug=True`, fewer checks, such as those of unrolled loops;"
+        " another device; or `qd.init(arch=qd.cpu)`"
+    )

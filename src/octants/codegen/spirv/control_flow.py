@@ -244,6 +244,7 @@ class ControlFlowCode(ThreadCode):
         if self._loops and self.assembly.features.has("cuts"):
             self._cuts()  # of later loops, in earlier iterations
         self.tell_cuts()
+        self.nesting.leave()
         self._jump(Op.RETURN)
 
     def hoisted(self, key: Any, make: Callable[[], int]) -> int:
