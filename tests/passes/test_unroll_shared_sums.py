@@ -136,6 +136,11 @@ STAYS = {
         f"{UPDATE}\nfor(%3, %4) {{ (%15: i32):\nstore<@y, primal>(%7, %2)\nyield()\n}}",
     ),
     "messages": (0, 16, f"{UPDATE}\nprint<('x',)>()"),
+    "iterations of more work than a chunk may have": (
+        0,
+        16,
+        "\n".join([UPDATE, *(f"%{k}: f32 = load<@y, primal>(%2)" for k in range(100, 601))]),
+    ),
 }
 
 

@@ -122,8 +122,10 @@ class _Unroller:
         together = max(Counter(map(self._families.family, sums)).values())
         work = sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in inner)
         most = min(_TOGETHER // together, _MOST_WORK // work)
+        if not most:
+            return 0
         trips = self._loops.trips(op)
-        length = 1 << (most.bit_length() - 1) if most else 0
+        length = 1 << (most.bit_length() - 1)
         if trips is None or (trips > length and trips % length):
             length = min(length, _MOST_TRIPS)
         return length
