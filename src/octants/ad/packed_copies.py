@@ -69,7 +69,7 @@ class CopyArena:
 
     def __init__(self) -> None:
         self._blocks: list[tuple[Device, int, Any]] = []
-        self._user: Callable[[], Any] = _nobody
+        self._user: Callable[[], Any] = _no_user
 
     def __del__(self) -> None:
         CopyArena._bytes_of_all -= self._nbytes
@@ -83,7 +83,7 @@ class CopyArena:
 
     def release(self) -> None:
         """Note that the tape is done."""
-        self._user = _nobody
+        self._user = _no_user
 
     def block(self, number: int, device: Device, nbytes: int) -> Any:
         """The allocation with a number, of so many bytes; None if there is another one, or too
@@ -104,7 +104,7 @@ class CopyArena:
         return owner
 
 
-def _nobody() -> None:
+def _no_user() -> None:
     """The user of an arena that no tape uses."""
 
 

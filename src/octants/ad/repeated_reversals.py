@@ -6,9 +6,10 @@ the reverse kernels with the same arguments. Once a tape has repeated `REPEATED`
 captured, and replayed from then on: by one graph of the driver on CUDA, by one native call on the
 CPU. While a tape records what an earlier one did, it need not ask its ledger either.
 
-This is for tapes without copies, on fields and ndarrays of Octants, each passed once: arrays with
-numbers of their own, whose memory stays where it is until they end. Numbers are compared bit by
-bit. A tape that does anything else is reversed launch by launch.
+This is for tapes on fields and ndarrays of Octants, each passed once: arrays with numbers of their
+own, whose memory stays where it is until they end. Copies must be in a `packed_copies.CopyArena`,
+which only GPUs have. Numbers are compared bit by bit. A tape that does anything else is reversed
+launch by launch.
 """
 
 from __future__ import annotations

@@ -126,9 +126,7 @@ class Tape:
     _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
-    _followed: LaunchSequence | None = (
-        None  # which an earlier tape recorded, and this one has so far
-    )
+    _followed: LaunchSequence | None = None  # that of an earlier tape, and of this one so far
 
     @shortens_tracebacks
     def __init__(
