@@ -20,6 +20,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+COPIES = "source/"  # the folder of the site that holds copies of files of the checkout
 LINK = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?!https?://|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)"
 )
@@ -28,19 +29,21 @@ SOURCE = re.compile(r'src="(?!https?://)([^"]+)"')
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the root, and the files that pages link to."""
+    """Add the pages of the root, and the files that pages link to, and that those link to."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text()
         files.append(File.generated(config, page, content=_moved_to_docs(text)))
-    for file in list(files.documentation_pages()):
-        if config.repo_url:
-            break
+    pages = [] if config.repo_url else list(files.documentation_pages())
+    for file in pages:  # grows: a copied page may have links, too
         for _, path, _ in LINK.findall(file.content_string):
-            target = ROOT / "docs" / path
-            name = f"source/{path.removeprefix('../')}"
-            is_elsewhere = path.startswith("../") and path[3:] not in PAGES
-            if is_elsewhere and target.is_file() and files.get_file_from_path(name) is None:
-                files.append(File.generated(config, name, abs_src_path=str(target.resolve())))
+            target = _linked(path, file)
+            place = _place(target)
+            is_copied = place is not None and place.startswith(COPIES)
+            if is_copied and files.get_file_from_path(place) is None:
+                copy = File.generated(config, place, abs_src_path=str(ROOT / target))
+                files.append(copy)
+                if copy.is_documentation_page():
+                    pages.append(copy)
     return files
 
 
@@ -49,21 +52,38 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
     What the tests of the pages read behind the language of a block is left out.
     """
+    here = posixpath.dirname(page.file.src_uri)
 
     def link(match: re.Match[str]) -> str:
         text, path, anchor = match[1], match[2], match[3] or ""
-        if not path.startswith("../") or "/" in page.file.src_uri:  # `..` of a tutorial is docs/
-            return match[0]
-        inside = path[3:]
-        if inside in PAGES:
-            return f"{text}({PAGES[inside]}{anchor})"
-        if config.repo_url:
-            return f"{text}({config.repo_url.rstrip('/')}/blob/main/{inside}{anchor})"
-        if (ROOT / inside).is_dir():
-            return text[1:-1]
-        return f"{text}(source/{inside})"
+        target = _linked(path, page.file)
+        place = _place(target)
+        if target.startswith("docs/") and not page.file.src_uri.startswith(COPIES):
+            return match[0]  # mkdocs follows it, and checks it
+        if config.repo_url and target not in PAGES:
+            return f"{text}({config.repo_url.rstrip('/')}/blob/main/{target}{anchor})"
+        if place is None:
+            return text[1:-1] if (ROOT / target).is_dir() else match[0]
+        anchor = "" if place.startswith(COPIES) and not place.endswith(".md") else anchor
+        return f"{text}({posixpath.relpath(place, here or '.')}{anchor})"
 
     return LINK.sub(link, FENCE.sub(r"\1", markdown))
+
+
+def _linked(path: str, file: File) -> str:
+    """The path in the checkout of what a page of the site links to by a relative path."""
+    uri = file.src_uri
+    source = uri.removeprefix(COPIES) if uri.startswith(COPIES) else f"docs/{uri}"
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+
+
+def _place(target: str) -> str | None:
+    """Where the site has a file of the checkout; None for folders, and for what is not there."""
+    if target in PAGES:
+        return PAGES[target]
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    return COPIES + target if (ROOT / target).is_file() else None
 
 
 def _moved_to_docs(text: str) -> str:
