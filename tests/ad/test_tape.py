@@ -746,3 +746,56 @@ def test_a_loss_that_a_kernel_writes_last_is_not(recwarn: pytest.WarningsRecorde
         w.total(w.x)
     assert w.x.grad.to_numpy().tolist() == [1, 1, 1]
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("form", ["custom", "copied"])
+def test_a_loss_that_another_event_writes_last_is_not(
+    form: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    w = World()
+    other = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def total(array: qd.template()):
+        for i in w.x:
+            array[None] += w.x[i]
+
+    @qd.ad.grad_replaced
+    def custom():
+        total(w.loss)
+
+    @qd.ad.grad_for(custom)
+    def custom_gradient():
+        total.grad(w.loss)
+
+    with qd.ad.Tape(loss=w.loss):
+        total(w.loss)
+        w.loss.fill(0.0)
+        if form == "custom":
+            custom()
+        else:
+            total(other)
+            w.loss.copy_from(other)
+    assert w.x.grad.to_numpy().tolist() == [1, 1, 1]
+    assert not recwarn.list
+
+
+def test_a_loss_that_the_host_writes_within_a_custom_call_is_not(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    w = World()
+
+    @qd.ad.grad_replaced
+    def custom():
+        w.loss.fill(2.0)
+
+    @qd.ad.grad_for(custom)
+    def custom_gradient():
+        w.loss.grad.fill(0.0)
+
+    with qd.ad.Tape(loss=w.loss):
+        w.total(w.x)
+        w.loss.fill(0.0)
+        custom()
+    assert not w.x.grad.to_numpy().any()
+    assert not recwarn.list

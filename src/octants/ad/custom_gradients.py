@@ -81,12 +81,12 @@ class ReplacedFunction:
             return self.function(*args, **named)
         if self.grad is None:
             raise NoGradientGiven(self.function.__name__).at(None)
-        with tape.custom_call() as touched:
+        with tape.custom_call() as call:
             result = self.function(*args, **named)
         gradient = functools.partial(self.grad, *args, **named)
         name = self.function.__name__
-        needed = [tape.need(memory, reader=name) for memory in touched.values()]
-        tape.append(CustomEntry(name, gradient, needed))
+        needed = [tape.need(memory, reader=name) for memory in call.memories.values()]
+        tape.append(CustomEntry(name, gradient, needed, call.written))
         return result
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,14 +69,16 @@ class Implicit:
             if isinstance(tape, Tangents) and tape.tape is not None:
                 raise NoSecondDerivative(f"the solution of `{self.name}`").at(None)
             raise NoTangents(f"the solution of `{self.name}`").at(None)
-        with tape.custom_call():
+        with tape.custom_call() as call:
             result = self._solve(unknown, *parameters)
         arguments = dict(zip(self._residual.inputs, (unknown, *parameters), strict=True))
         memories = {name: memory_of(a, name) for name, a in arguments.items() if _is_array(a)}
         for memory in memories.values():
             tape.touch(memory)
         contents = [tape.need(memory, reader=self.name) for memory in memories.values()]
-        tape.append(CustomEntry(self.name, lambda: self._propagate(arguments, memories), contents))
+        written = {*call.written, *(memory.key for memory in list(memories.values())[:1])}
+        propagate = partial(self._propagate, arguments, memories)
+        tape.append(CustomEntry(self.name, propagate, contents, written))
         return result
 
     def _propagate(self, arguments: dict[str, Any], memories: dict[str, TapedMemory]) -> None:

@@ -134,7 +134,10 @@ def warn_if_replaced_last(loss: TapedMemory, entries: Sequence[Any]) -> None:
         entries: the events of the tape.
     """
     for entry in reversed(entries):
-        if getattr(entry, "write", None) is not None and entry.write.array is loss.array:
+        write = getattr(entry, "write", None)
+        if write is not None and write.array is loss.array:
+            if write.source is not None:  # a copy of another array, to which the gradient goes
+                return
             break
         if getattr(entry, "writer_of", lambda _: None)(loss) is not None:
             return

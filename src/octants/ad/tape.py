@@ -22,7 +22,7 @@ from octants.ad.repeated_tapes import Observation, Prefix, Reversal, Touched
 from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
-from octants.ad.tape_entries import HostEntry, LaunchEntry, TapeEntry
+from octants.ad.tape_entries import CustomCall, HostEntry, LaunchEntry, TapeEntry
 from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
@@ -116,7 +116,7 @@ class Tape:
     _adjoints = 1
     # The state of a tape that has recorded nothing.
     paused = 0
-    _custom: dict[Any, TapedMemory] | None = None
+    _custom: CustomCall | None = None
     _launches = 0
     _done = False
     _entered = False
@@ -726,23 +726,22 @@ class Tape:
         for memory, region in writes:
             self.overwrite(memory, region, specialisation.signature.kernel)
         if self._custom is not None:
-            self._custom.update((memory.key, memory) for memory in memories.values())
+            self._custom.add(memories.values(), (memory for memory, _ in writes))
         return specialisation.run(arguments)
 
     @contextmanager
     @internal
-    def custom_call(self) -> Iterator[dict[Any, TapedMemory]]:
+    def custom_call(self) -> Iterator[CustomCall]:
         """Run launches unrecorded inside the context, and collect the arrays that they access."""
         self._stop_following()
         self.paused += 1
-        touched: dict[Any, TapedMemory] = {}
-        self._custom = touched
+        call = self._custom = CustomCall()
         try:
-            yield touched
+            yield call
         finally:
             self._custom = None
             self.paused -= 1
-            self._touched.update(touched)
+            self._touched.update(call.memories)
 
     @internal
     def overwrite(
@@ -873,6 +872,8 @@ class Tape:
             self.check_budget(f"a host write to `{memory.name}`", [(memory, region)])
             self._ledger.overwrite_by_host(memory, region)
         if self.paused:
+            if self._custom is not None:
+                self._custom.written.add(memory.key)
             return
         if not write.region:
             self._gradient_ends.forget(memory)

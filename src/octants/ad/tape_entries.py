@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -344,13 +344,46 @@ class HostEntry:
         return self._active.reshape(self._active.shape + (1,) * (values.ndim - self._active.ndim))
 
 
-class CustomEntry:
-    """A call of a function with a custom gradient, which runs on memory as the call left it."""
+class CustomCall:
+    """The `memories` of the arrays that a call accesses, by key, and the keys of the `written`."""
 
-    def __init__(self, name: str, gradient: Callable[[], Any], contents: list[Content]) -> None:
+    __slots__ = ("memories", "written")
+
+    def __init__(self) -> None:
+        self.memories: dict[Any, TapedMemory] = {}
+        self.written: set[Any] = set()
+
+    def add(self, accessed: Iterable[TapedMemory], written: Iterable[TapedMemory]) -> None:
+        """Add the arrays of a launch, and those that it writes."""
+        self.memories.update((memory.key, memory) for memory in accessed)
+        self.written.update(memory.key for memory in written)
+
+
+class CustomEntry:
+    """A call of a function with a custom gradient, which runs on memory as the call left it.
+
+    Args:
+        name: of the function.
+        gradient: propagates adjoints through the call.
+        contents: what it reads.
+        written: the keys of the arrays that the call wrote.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        gradient: Callable[[], Any],
+        contents: list[Content],
+        written: Collection[Any],
+    ) -> None:
         self._name = name
         self._gradient = gradient
         self._contents = contents
+        self._written = written
+
+    def writer_of(self, memory: TapedMemory) -> str | None:
+        """The function, in words, if it has written an array."""
+        return f"`{self._name}`" if memory.key in self._written else None
 
     def reverse(self, ledger: OverwriteLedger) -> None:
         ledger.restore(self._contents, self._name)
