@@ -642,6 +642,52 @@ def test_there_is_a_bound_of_the_memory_for_copies(
     assert not replays
 
 
+def test_arenas_that_no_tape_uses_any_more_are_freed(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may make new arrays again and again: the last ones get memory for copies, too."""
+    monkeypatch.setattr(packed_copies, "MOST_ARENA_BYTES", 3 << 16)  # three arenas
+    monkeypatch.setattr(packed_copies, "_IDLE", 8)
+    monkeypatch.setattr(packed_copies.CopyArena, "_bytes_of_all", 0)
+    for _ in range(6):
+        a = Arrays(make)
+        replays.clear()
+        for _ in range(5):
+            check_turns(a, 1.5, 2.0)
+        assert len(replays) == (3 if ON_GPU else 0)
+    both = Arrays(make), Arrays(make), Arrays(make), Arrays(make)
+    replays.clear()
+    for _ in range(8):  # in turns: the first ones stay
+        for each in both:
+            check_turns(each, 1.5, 2.0)
+    assert bool(replays) == ON_GPU
+
+
+def test_captured_reversals_take_so_many_bytes_together(
+    make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest ones are forgotten: those of arrays that are gone would keep their memory."""
+    made: list[weakref.ref[Any]] = []
+    usual = repeated_reversals._reverse_and_capture
+
+    def capture(*given: Any) -> Any:
+        found = usual(*given)
+        if found is not None:
+            made.append(weakref.ref(found))
+            found.nbytes = 1000
+        return found
+
+    monkeypatch.setattr(repeated_reversals, "_reverse_and_capture", capture)
+    monkeypatch.setattr(repeated_reversals, "MOST_BYTES", 2500)
+    monkeypatch.setattr(repeated_reversals, "_remembered", {})
+    for _ in range(5):
+        a = Arrays(make)
+        for _ in range(6):
+            a.gradient(sum_of_squares)
+    assert len(made) == 5
+    assert [each() is not None for each in made] == [False] * 3 + [True] * 2
+
+
 def test_arrays_with_copies_are_not_kept_alive(make: Any, replays: Any) -> None:
     a = Arrays(make)
     for _ in range(5):

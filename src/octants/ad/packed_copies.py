@@ -20,8 +20,9 @@ from octants.runtime.memory.host import describe
 _BLOCK = 1 << 20  # bytes of an allocation for several copies
 _SMALL = 1 << 16  # bytes of the largest copy that shares one
 _ALIGNMENT = 256
+_IDLE = 32  # tapes in other arenas, after which an arena may be freed for them
 MOST_ARENA_BYTES = 1 << 28
-"""Of the memory that tapes retain for the copies of later ones alike."""
+"""Of the memory that tapes retain for the copies of later ones alike; what is idle is freed."""
 
 
 class PackedCopy:
@@ -62,24 +63,36 @@ class CopyArena:
 
     Tapes alike have each of their copies at the same address. So how they are reversed can be
     replayed.
+
+    Args:
+        free: frees so many bytes of idle arenas, if they have as many.
     """
 
     _bytes_of_all = 0
-    _nbytes = 0
+    _tapes = 0
+    nbytes = 0
+    _latest = 0  # the number of the last tape that used it
 
-    def __init__(self) -> None:
+    def __init__(self, free: Callable[[int], None]) -> None:
         self._blocks: list[tuple[Device, int, Any]] = []
+        self._free = free
         self._user: Callable[[], Any] = _no_user
 
     def __del__(self) -> None:
-        CopyArena._bytes_of_all -= self._nbytes
+        CopyArena._bytes_of_all -= self.nbytes
 
     def take(self, user: Any) -> bool:
         """Give the memory to a tape until it ends, or is done; False if another one has it."""
         if self._user() is not None:
             return False
         self._user = weakref.ref(user)
+        self._latest = CopyArena._tapes = CopyArena._tapes + 1
         return True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no tape uses it, nor has for long."""
+        return self._user() is None and CopyArena._tapes - self._latest >= _IDLE
 
     def release(self) -> None:
         """Note that the tape is done."""
@@ -95,11 +108,16 @@ class CopyArena:
         if number < len(self._blocks):
             known, size, owner = self._blocks[number]
             return owner if known is device and size == nbytes else None
-        if CopyArena._bytes_of_all + nbytes > MOST_ARENA_BYTES:
+        if self.nbytes + nbytes > MOST_ARENA_BYTES:
             return None
+        beyond = CopyArena._bytes_of_all + nbytes - MOST_ARENA_BYTES
+        if beyond > 0:
+            self._free(beyond)
+            if CopyArena._bytes_of_all + nbytes > MOST_ARENA_BYTES:
+                return None
         owner = device.allocate_uninitialised(nbytes)
         self._blocks.append((device, nbytes, owner))
-        self._nbytes += nbytes
+        self.nbytes += nbytes
         CopyArena._bytes_of_all += nbytes
         return owner
 

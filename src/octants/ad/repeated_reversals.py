@@ -34,6 +34,8 @@ MOST_LAUNCHES = 1 << 15
 _KEPT = 4  # sequences with the same first launch, and reversals of one sequence
 _MOST_KEPT_BYTES = 1 << 24
 """Of temporaries, and of copies that a reversal makes, which each captured reversal has."""
+MOST_BYTES = 1 << 28
+"""The same of all captured reversals; the oldest ones are forgotten."""
 UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
 """The errors of `LaunchedArrays.numbers` for arguments that are no such numbers."""
 
@@ -109,7 +111,7 @@ class Reversals:
         if device is None:
             return False
         made = _reverse_and_capture(reverse, device, memory)
-        if made is not None and _reserve_capacity(self._count, self):
+        if made is not None and _reserve_capacity(self._count, self, made.nbytes):
             repetitions.made[key] = made
             _remembered[id(self)] = weakref.ref(self)
         return True
@@ -118,6 +120,11 @@ class Reversals:
     def weight(self) -> int:
         """The number of launches that are remembered because of it."""
         return self._count * len(self._repetitions.made)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the captured reversals have for themselves."""
+        return sum(each.nbytes for each in self._repetitions.made.values())
 
     def forget(self) -> None:
         """Drop everything."""
@@ -220,17 +227,21 @@ _remembered: dict[int, weakref.ref[Reversals]] = {}
 """By identity, the oldest one first. They end with the kernel of the first launch."""
 
 
-def _reserve_capacity(launches: int, owner: Reversals) -> bool:
-    """Forget old reversals, except ``owner``, until so many launches more may be remembered."""
+def _reserve_capacity(launches: int, owner: Reversals, nbytes: int = 0) -> bool:
+    """Forget old reversals, except ``owner``, until so many launches and bytes more may be
+    remembered.
+    """
     alive = {key: each for key, reference in _remembered.items() if (each := reference())}
     for key in _remembered.keys() - alive.keys():
         del _remembered[key]
-    total = launches + sum(each.weight for each in alive.values())
+    launches += sum(each.weight for each in alive.values())
+    nbytes += sum(each.nbytes for each in alive.values())
     for each in alive.values():
-        if total > MOST_LAUNCHES and each is not owner:
-            total -= each.weight
+        if (launches > MOST_LAUNCHES or nbytes > MOST_BYTES) and each is not owner:
+            launches -= each.weight
+            nbytes -= each.nbytes
             each.forget()
-    return total <= MOST_LAUNCHES
+    return launches <= MOST_LAUNCHES and nbytes <= MOST_BYTES
 
 
 class CapturedReversal:
@@ -239,10 +250,11 @@ class CapturedReversal:
     It keeps no array alive. A tape that has recorded the same launches has the same arrays.
     """
 
-    def __init__(self, replay: CommandReplay, count: int) -> None:
+    def __init__(self, replay: CommandReplay, count: int, nbytes: int) -> None:
         self._replay = replay
         self._lock = threading.Lock()
         self.launches = count
+        self.nbytes = nbytes
 
     def run(self) -> bool:
         """Reverse a tape; False if another thread does so now, with the same memory."""
@@ -281,8 +293,9 @@ def _reverse_and_capture(
         reverse()
     finally:
         capture.end()
-    is_small = sum(map(_kept_bytes, capture.kept)) <= _MOST_KEPT_BYTES
-    if capture.failure is not None or not (is_small and all(map(_is_lasting, capture.commands))):
+    nbytes = sum(map(_kept_bytes, capture.kept))
+    is_lasting = nbytes <= _MOST_KEPT_BYTES and all(map(_is_lasting, capture.commands))
+    if capture.failure is not None or not is_lasting:
         return None
     try:
         replay = device.make_graph(capture.commands, [*capture.kept, memory])
@@ -290,7 +303,8 @@ def _reverse_and_capture(
         return None
     if replay.may_be_resumed:
         return None
-    return CapturedReversal(replay, sum(isinstance(each, Launch) for each in capture.commands))
+    launches = sum(isinstance(each, Launch) for each in capture.commands)
+    return CapturedReversal(replay, launches, nbytes)
 
 
 def _kept_bytes(kept: Any) -> int:

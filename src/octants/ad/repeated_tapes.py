@@ -149,9 +149,18 @@ class Prefix:
 
     def forget(self) -> None:
         """Forget all launches after these, of which there are none: it is a root."""
+        self.free_arena()
         self.longer.clear()
         self.prefixes = self.reversed = 0
+
+    def free_arena(self) -> None:
+        """Free the arena of a root, and the replays that restore copies in it."""
         self.arena = None
+        left: list[Prefix] = [self]
+        while left:
+            each = left.pop()
+            each.replays = None
+            left += each.longer.values()
 
     def remember(self, reversal: Reversal) -> None:
         """Keep how a tape was reversed, unless there are very many."""
@@ -170,7 +179,7 @@ class Prefix:
     def copies_of(self, tape: Any) -> PackedCopies:
         """What makes the copies of a tape: in the arena, if no other tape uses it."""
         root = self.root
-        root.arena = root.arena or CopyArena()
+        root.arena = root.arena or CopyArena(_trees.free_arenas)
         return PackedCopies(root.arena if root.arena.take(tape) else None)
 
     def note_copies(self, account: Account) -> None:
@@ -200,6 +209,13 @@ class _Trees:
             oldest = next(each for each in self._launches if each is not root)
             self._total -= self._launches.pop(oldest)
             oldest.forget()
+
+    def free_arenas(self, nbytes: int) -> None:
+        """Free so many bytes of arenas, if those that no tape uses any more have as many."""
+        for root in self._launches:
+            if nbytes > 0 and root.arena is not None and root.arena.is_idle:
+                nbytes -= root.arena.nbytes
+                root.free_arena()
 
 
 _trees = _Trees()
