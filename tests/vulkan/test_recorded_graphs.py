@@ -211,5 +211,10 @@ def test_a_command_that_cannot_be_recorded() -> None:
     queue = driver.device().queue
     assert queue.record(lambda: x.to_numpy(), 64) is None
     assert queue.record(queue.flush, 64) is None
+    spare = len(queue._spare)
+    with pytest.raises(ZeroDivisionError):
+        queue.record(lambda: 1 / 0, 64)
+    assert queue.record(queue.flush, 64) is None
+    assert len(queue._spare) == spare  # the same batch takes commands again
     x.fill(4)
     assert x.to_numpy().tolist() == [4] * SIZE

@@ -47,6 +47,17 @@ def test_programs_are_valid(device: VulkanDevice) -> None:
     qd.sync()
 
 
+def test_commands_that_cannot_be_recorded_are_valid(device: VulkanDevice) -> None:
+    for _ in range(2):
+        assert device.queue.record(device.queue.flush, 64) is None
+    made = device.queue.record(lambda: None, 64)
+    assert made is not None
+    for _ in range(2):
+        device.queue.submit_again(made)
+    qd.sync()
+    device.queue.recycle(made)
+
+
 @pytest.mark.usefixtures("device")
 def test_a_kernel_that_does_nothing_is_valid() -> None:
     @qd.kernel

@@ -133,14 +133,15 @@ class Queue(BatchQueue):
             before, self.batch = self.batch, batch
             try:
                 run()
+                self._recorded.add(batch)
             except batches.NotRecordable:
-                self._spare.append(batch)
-                return None
+                pass
             finally:
                 self.batch = before
-            self._end(batch)
-            self._recorded.add(batch)
-            return batch
+                self._end(batch)
+                if batch not in self._recorded:
+                    self._spare.append(batch)
+            return batch if batch in self._recorded else None
 
     def submit_again(self, batch: CommandBatch) -> None:
         """Submit a recorded batch, after everything that is queued."""
