@@ -97,11 +97,29 @@ def test_few_work_items() -> None:
     assert chosen(RECURRENCE, "constant<8>()").lanes == 8
 
 
+SINES = """\
+  %3: i32 = constant<0>()
+  %4: i32 = constant<{trips}>()
+  %5: f32 = load<@x, primal>(%2)
+  %6: f32 = for(%3, %4, %5) {{ (%7: i32, %8: f32):
+    %9: f32 = unary<sin>(%8)
+    yield(%9)
+  }}
+  store<@y, primal>(%6, %2)"""
+
+
+def test_short_work_items_are_compiled_for_tiles_only() -> None:
+    """A tile of a few work items takes little time. One of long work items may take much."""
+    assert chosen(SINE).fewest == 0
+    assert chosen(SINES.format(trips=10)).fewest == 0
+    assert chosen(SINES.format(trips=10_000)).fewest > 0
+
+
 def test_a_very_long_body_is_compiled_once() -> None:
     """Few work items run in the lanes of a tile, too."""
     steps = "\n".join(f"  %{k + 1}: f32 = unary<sin>(%{k})" for k in range(3, 3100))
     body = f"  %3: f32 = load<@x, primal>(%2)\n{steps}\n  store<@y, primal>(%3100, %2)"
-    assert chosen(SINE).fewest > 0
+    assert chosen(RECURRENCE).fewest > 0
     choice = chosen(body)
     assert choice.lanes > 0
     assert choice.fewest == 0

@@ -72,6 +72,39 @@ def test_bits_do_not_depend_on_the_size_of_a_module(
     assert large == small
 
 
+LOOP = """\
+kernel @waves
+array @x: f32, 1, ndarray, () [primal]
+parallel @waves_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: f32 = load<@x, primal>(%2)
+  %4: f32 = unary<sin>(%3)
+  %9: i32 = constant<0>()
+  %5: f32 = for(%9, %2, %4) { (%6: i32, %7: f32):
+    %8: f32 = unary<cos>(%7)
+    yield(%8)
+  }
+  store<@x, primal>(%5, %2)
+  yield()
+}
+"""
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+def test_large_modules_inline_functions_in_loops_only(
+    simd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beside loops runs seldom, and takes as long to compile."""
+    monkeypatch.setattr(llvmlite_driver, "LARGE", 0)
+    text = cpu.optimised_llvm_text(parse(LOOP), cpu.host_target(), simd=simd)
+    calls = [line for line in text.splitlines() if " call " in line]
+    assert any("@octants.math.sin" in line for line in calls)
+    assert not any("@octants.math.cos" in line for line in calls)
+
+
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_large_modules_inline_their_first_sines_unless_the_level_is_0(
     level: int, monkeypatch: pytest.MonkeyPatch

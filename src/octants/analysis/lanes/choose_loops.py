@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from octants.analysis.cost_model import GRAIN, Costs
 from octants.analysis.lanes.lane_choice import LaneChoice as LaneChoice
 from octants.analysis.lanes.row_major_loops import ContiguousRows, find_rows
-from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
+from octants.analysis.lanes.time_estimate import CheapUpdates, Cost, LaneCost
 from octants.analysis.privatisation import find_sums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.uniformity import Uniformity
@@ -27,6 +28,7 @@ _HUGE = 3000  # operations: a body of more is not compiled once more for few wor
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _NEAR = 1 << 16  # bytes: more of the local arrays of a tile of several vectors are far from a core
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
+_MOST_OF_ITEM = 2.5  # times of a work item that a tile may take in each row of one work item
 
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
 """The share of lanes with a work item, in rows of unknown length."""
@@ -62,26 +64,39 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     if wanted is not None and wanted is not True:
         lanes = _on_stack(task, int(wanted))
     updates = _updates(task, noalias)
-    gain, rows = LaneCost(task, facts, lanes, vectors, updates).gain, find_rows(task)
+    estimate, rows = LaneCost(task, facts, lanes, vectors, updates), find_rows(task)
+    gain = estimate.gain
     if rows is not None:
         of_rows = Uniformity(task.body, rows.numbers)
-        in_rows = LaneCost(task, of_rows, lanes, vectors, updates, rows).gain
-        in_rows *= _filled(rows, lanes)
-        found = (gain, None, facts), (in_rows, rows, of_rows)
-        gain, rows, facts = max(found, key=lambda each: each[0])
+        in_rows = LaneCost(task, of_rows, lanes, vectors, updates, rows)
+        gain_in_rows = in_rows.gain * _filled(rows, lanes)
+        found = (gain, estimate, None, facts), (gain_in_rows, in_rows, rows, of_rows)
+        gain, estimate, rows, facts = max(found, key=lambda each: each[0])
     if gain < _PAYS and simd != ALWAYS and not is_forced:
         return LaneChoice(f"lanes would gain a factor of {gain:.1f}")
     is_open = count is None and simd != ALWAYS and not is_forced
+    is_twofold = is_open and size <= _HUGE and not _suits_few(task, estimate.cost, rows)
     return LaneChoice(
         f"lanes gain a factor of {gain:.1f}",
         lanes,
-        fewest=max(2, lanes // _FEWEST) if is_open and size <= _HUGE else 0,
+        fewest=max(2, lanes // _FEWEST) if is_twofold else 0,
         splits=size <= _SMALL and rows is None,
         even=count is not None and count % lanes == 0 and rows is None,
         gain=max(1.0, gain),
         rows=rows,
         facts=facts,
     )
+
+
+def _suits_few(task: Task, cost: Cost, rows: ContiguousRows | None) -> bool:
+    """Whether few work items may take the time of a tile.
+
+    Then nothing is compiled for single work items, which takes as long as to compile the tiles. All
+    tiles of short rows have few work items, so that these must not take much less than a tile.
+    """
+    if rows is not None and cost.tile > _MOST_OF_ITEM * cost.item:
+        return False
+    return max(cost.tile, Costs(task.body).of(task.body)) <= GRAIN
 
 
 def may_run(task: Task, vectors: Vectors) -> bool:

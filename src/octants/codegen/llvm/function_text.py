@@ -7,7 +7,7 @@ looks like in LLVM, so that a subclass can make work items lanes of vectors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from octants.analysis.privatisation import PrivatisedSums
@@ -134,6 +134,8 @@ class FunctionText:
         self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
         self.shared = "true"  # whether it must add atomically after all
         self.in_unrolled_loop = False  # whether the loop being written will be unrolled
+        self.outside_loops: Collection[Block] = ()  # see `work_item_loop.outside_loops`
+        self.is_outside_loops = False  # whether one of these blocks is being written
         self.interleaved_loops: set[Operation] = set()  # four iterations run at a time
         self.guards: list[str] | None = None  # guards, while slow paths are left out
         self.series: Any = None  # the series that replaces instructions for functions, if any
@@ -340,12 +342,14 @@ class FunctionText:
     def block(self, block: Block) -> list[str]:
         """Write the operations of a block, and return the operands that it yields."""
         table, filled = self.table, self.chains.filled
+        outer, self.is_outside_loops = self.is_outside_loops, block in self.outside_loops
         for each in filled.get(block, ()):
             table[type(each)](self, each)
         for op in block.ops:
             table[type(op)](self, op)
             for each in filled.get(op, ()):
                 table[type(each)](self, each)
+        self.is_outside_loops = outer
         return [self._names[value] for value in block.yielded]
 
     def inlined(self, block: Block, operands: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Write the mathematical functions as LLVM functions, from their code in `mathlib`.
 
-LLVM may inline the first few calls of a module. All others stay calls, as do those in unrolled
-loops, so that compile time grows with the number of functions and not with their calls.
+LLVM may inline the first few calls of a module; in a large module it inlines those in loops. All
+others stay calls, as do those in unrolled loops, so that compile time grows with the number of
+functions and not with their calls.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
     f.text.mathematics += 1
     is_inlinable = f.text.mathematics <= _INLINED and not f.in_unrolled_loop
     attribute = f" {INLINABLE}" if is_inlinable else " noinline"
+    if is_inlinable and f.is_outside_loops:
+        attribute = ""  # it runs seldom
     wanted = lower_function(f.code.legal, function(fn, dtype, f.text.fast_math))
     result: str = f.table[MathCall](f, MathCall(wanted, operands, attribute))
     return result

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from octants.analysis.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.function_text import FunctionText
 from octants.ir import ops
-from octants.ir.core import Task
+from octants.ir.core import Block, Task
 
 
 def write_items(
@@ -41,6 +41,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     item.incoming.append((begin, before))
     f.item, f.exit = item.name, "done"
     f.begin_item(index, end)
+    f.outside_loops = outside_loops(task.body)
     f.block(task.body)
     if f.kernel.costs.grain(task.body) == 1:
         f.exit = after
@@ -51,6 +52,20 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     item.incoming.append((following, "done"))
     f.close_phi(item)
     f.branch_if(goes_on, "item", after)
+
+
+def outside_loops(body: Block) -> set[Block]:
+    """Return the blocks outside of all loops, in a body that has loops."""
+    found, pending, has_loops = set(), [body], False
+    while pending:
+        block = pending.pop()
+        found.add(block)
+        for op in block.ops:
+            if isinstance(op, ops.Loop):
+                has_loops = True
+            else:
+                pending.extend(op.regions)
+    return found if has_loops else set()
 
 
 def assume_natural(f: FunctionText, register: str, number: str) -> None:
