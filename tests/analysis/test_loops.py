@@ -36,6 +36,26 @@ def test_loops_that_only_sum(body: str) -> None:
     assert only_sums(loop) is SUMS[body]
 
 
+FLAG = "if y[j] > 0.0:;   s += qd.sin(y[j]);   b = True"
+FLAGS = {
+    FLAG: True,
+    f"{FLAG}; if b:;   t += y[j]": False,  # whether an iteration before this one has set it
+    f"if b:;   t += y[j]; {FLAG}": False,
+}
+
+
+@pytest.mark.parametrize("body", FLAGS)
+def test_flags_are_sums_unless_an_iteration_reads_them(body: str) -> None:
+    inner = "; ".join(f"    {line}" for line in body.split("; "))
+    start = "s = 0.0; t = 0.0; b = False; for j in range(n):"
+    task = task_of(f"{start}; {inner}; x[i] = s + t + qd.f32(b)")
+    loop = next(op for op in task.body.walk() if isinstance(op, ops.For))
+    true = {op.result for op in task.body.ops if isinstance(op, ops.Constant) and op.value is True}
+    assert len(loop.carried) == (3 if "t +=" in body else 2)
+    assert only_sums(loop, true) is FLAGS[body]
+    assert not only_sums(loop)
+
+
 FREE_ORDER = {
     "s += y[j]": True,
     "s += t * y[j]": True,

@@ -196,6 +196,18 @@ class World:
             self.y[i] = total
 
     @qd.kernel
+    def looks_at_a_flag(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total, other, found = 0.0, 0.0, False
+            for j in range(m):
+                if self.x[j] > 1.0:
+                    found = True
+                    other += qd.sin(self.x[j]) * qd.exp(self.x[i])
+                if found:
+                    total += self.x[j]
+            self.y[i] = total + other
+
+    @qd.kernel
     def prefix(self, n: qd.i32, m: qd.i32):
         for i in range(n):
             total = 0.0
@@ -241,7 +253,9 @@ class World:
 
 
 SPLIT = "plain matrix asked many less branches triangle two_loops of_an_offset narrow kinks".split()
-LEFT = "recurrence scatter_too looks prefix decides places overwrites prints".split()
+LEFT = """
+    recurrence scatter_too looks looks_at_a_flag prefix decides places overwrites prints
+""".split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
 

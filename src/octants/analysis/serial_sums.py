@@ -26,7 +26,7 @@ def only_sums(loop: ops.For, true: Container[Value] = ()) -> bool:
     uses = _Uses(loop.body)
     pairs = zip(loop.body.args[1:], loop.body.yielded, strict=True)
     return all(
-        uses.is_flag(arg, end, true) if arg.type is u1 else _AdditionChain(uses, arg).leads_to(end)
+        _AdditionChain(uses, arg, true if arg.type is u1 else ()).leads_to(end)
         for arg, end in pairs
     )
 
@@ -150,27 +150,15 @@ class _Uses:
             op = self.makers.get(value)
         return value
 
-    def is_flag(self, start: Value, end: Value, true: Container[Value]) -> bool:
-        """Whether a flag keeps its value, or becomes true."""
-        if any(not isinstance(op, ops.Yield) for op in self.users.get(start, ())):
-            return False
-        wanted = [end]
-        while wanted:
-            value = wanted.pop()
-            op = self.makers.get(value)
-            if isinstance(op, ops.If):
-                number = op.results.index(value)
-                wanted += [region.yielded[number] for region in op.regions]
-            elif value is not start and value not in true:
-                return False
-        return True
-
 
 class _AdditionChain:
-    """The additions that lead from a value to others."""
+    """The additions that lead from a value to others.
 
-    def __init__(self, uses: _Uses, start: Value) -> None:
-        self._uses, self._start = uses, start
+    A flag is such a sum, too: a branch yields it as it is, or one of the values that are ``true``.
+    """
+
+    def __init__(self, uses: _Uses, start: Value, true: Container[Value] = ()) -> None:
+        self._uses, self._start, self._true = uses, start, true
         self._steps: dict[Value, list[Operation]] = {}
         self._others: set[Value] = set()
 
@@ -187,6 +175,8 @@ class _AdditionChain:
 
     def _is_sum_chain(self, value: Value, user: Operation, depth: int) -> bool:
         """Whether additions lead to a value; if so, notes its user."""
+        if value in self._true:
+            return True
         if value in self._others or depth > _DEEPEST:
             return False
         if value is not self._start and value not in self._steps:
