@@ -75,6 +75,9 @@ WANTED = {
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences""",
+    "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
+        reduction: product; reduction: vector; reduction: sum of a stated type;
+        reduction: in an inner loop""",
     "statics": """static operand; static in a condition""",
     "recursion": """recursion; recursion in a loop; func""",
     "layouts": """field of three axes: order; field of three axes: tree;

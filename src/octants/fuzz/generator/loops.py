@@ -26,7 +26,7 @@ def counted(c: Context) -> bool | None:
         c.emit("qd.loop_config(serialize=True)")
     if c.chance(0.08):
         return _over_points(c)
-    with c.block(f"for {variable.name} in {header}:", trips=limit * 0.7), _inside(c, True):
+    with c.block(f"for {variable.name} in {header}:", trips=limit * 0.7), inside(c, True):
         c.scopes[-1].append(variable)
         _body(c)
     return True
@@ -45,7 +45,7 @@ def _over_points(c: Context) -> bool:
         over, extents = array.name, array.shape
         c.note("serial struct-for")
     header = f"for {first}, {second} in {over}:"
-    with c.block(header, trips=4.0), _inside(c, True):
+    with c.block(header, trips=4.0), inside(c, True):
         for name, extent in zip((first, second), extents, strict=True):
             c.scopes[-1].append(_counter(name, 0, extent - 1))
         _body(c)
@@ -64,7 +64,7 @@ def long(c: Context) -> bool | None:
         return None
     c.note("long loop")
     name = c.shared.fresh("k")
-    with c.block(f"for {name} in range({trips}):", trips=trips * 0.2), _inside(c, True):
+    with c.block(f"for {name} in range({trips}):", trips=trips * 0.2), inside(c, True):
         for variable in c.rng.sample(variables, min(2, len(variables))):
             form = c.pick(["0.9 * {0} + 0.1 * qd.sin({1})", "qd.sin({0} + 0.05 * {1})"])
             other = c.pick([*(v.name for v in variables), f"(0.01 * {name})"])
@@ -87,9 +87,9 @@ def features(c: Context) -> bool | None:
     c.emit(f"{place.name} = {value}")
     total, unit, wave = (c.shared.fresh(kind) for kind in "skk")
     fn = c.pick(["qd.sin", "qd.cos", "qd.tanh"])
-    with c.block(f"for {unit} in range({units}):", trips=units), _inside(c, True):
+    with c.block(f"for {unit} in range({units}):", trips=units), inside(c, True):
         c.emit(f"{total} = {target if c.chance(0.5) else '0.1'}")
-        with c.block(f"for {wave} in range({waves}):", trips=waves), _inside(c, True):
+        with c.block(f"for {wave} in range({waves}):", trips=waves), inside(c, True):
             c.emit(f"{total} += 0.2 * ({unit} + 1) * {fn}(0.4 * ({wave} + 1) * {place.name})")
             if c.chance(0.3):
                 with c.block(f"if {c.truth(1)}:", trips=0.5):
@@ -115,11 +115,11 @@ def recurrences(c: Context) -> bool | None:
     step, term, number = counters
     fn = c.pick(["qd.sin", "qd.tanh", "qd.cos"])
     steps, terms = (integers.trip_bound(c, most).text for _ in range(2))
-    with c.block(f"for {step} in range({steps}):", trips=most), _inside(c, True):
+    with c.block(f"for {step} in range({steps}):", trips=most), inside(c, True):
         c.emit(f"{total} = 0.0")
-        with c.block(f"for {term} in range({terms}):", trips=most), _inside(c, True):
+        with c.block(f"for {term} in range({terms}):", trips=most), inside(c, True):
             c.emit(f"{value} = {target} + 0.1 * {term}")
-            with c.block(f"for {number} in range({length}):", trips=length), _inside(c, True):
+            with c.block(f"for {number} in range({length}):", trips=length), inside(c, True):
                 c.emit(f"{value} = 0.9 * {fn}({value}) + 0.02 * {number}")
             c.emit(f"{total} += {round(1 / most, 3)} * {value}")
         c.emit(f"{target} = 0.5 * {target} + 0.3 * qd.sin({total})")
@@ -141,7 +141,7 @@ def pairs(c: Context) -> bool | None:
     total, name = c.shared.fresh("s"), c.shared.fresh("k")
     c.emit(f"{total} = {fitting(c, 1.0, 1).text}")
     bounds = [str(rows), f"{array.name}.shape[0]", f"qd.min({c.whole(0).text}, {rows})"]
-    with c.block(f"for {name} in range({c.pick(bounds)}):", trips=rows), _inside(c, True):
+    with c.block(f"for {name} in range({c.pick(bounds)}):", trips=rows), inside(c, True):
         c.scopes[-1].append(_counter(name, 0, rows - 1))
         _pair(c, array, name, total)
     c.scopes[-1].append(Variable(total, "f", -3.0, 3.0))
@@ -208,7 +208,8 @@ def _counter(name: str, low: float, high: float) -> Variable:
 
 
 @contextmanager
-def _inside(c: Context, may_continue: bool) -> Iterator[None]:
+def inside(c: Context, may_continue: bool) -> Iterator[None]:
+    """The context of the body of a loop at run time; it may skip an iteration by `continue`."""
     c.loops.append(may_continue)
     c.run_time_loops += 1
     try:
@@ -252,7 +253,7 @@ def _counting(c: Context, limit: int) -> None:
         extra = c.truth(1)
         condition = f"{condition} and ({extra})"
     first = c.chance(0.5)
-    with c.block(f"while {condition}:", trips=limit * 0.7), _inside(c, first):
+    with c.block(f"while {condition}:", trips=limit * 0.7), inside(c, first):
         if first:
             c.emit(f"{counter.name} += 1")
         _body(c)
@@ -267,7 +268,7 @@ def _decaying(c: Context, limit: int) -> None:
     c.note("while on data")
     c.emit(f"{variable.name} = 0.3 + qd.abs({start.text})")
     ratio = {5: 0.55, 4: 0.5, 3: 0.4}.get(limit, 0.3)
-    with c.block(f"while {variable.name} > 0.15:", trips=limit * 0.7), _inside(c, True):
+    with c.block(f"while {variable.name} > 0.15:", trips=limit * 0.7), inside(c, True):
         c.emit(f"{variable.name} *= {ratio}")
         _body(c)
 
@@ -276,7 +277,7 @@ def _breaking(c: Context, limit: int) -> None:
     counter = c.declare("w", "i", 0, limit + 1, frozen=True)
     c.emit(f"{counter.name} = 0")
     c.note("while True with break")
-    with c.block("while True:", trips=limit * 0.7), _inside(c, True):
+    with c.block("while True:", trips=limit * 0.7), inside(c, True):
         c.emit(f"{counter.name} += 1")
         with c.block(f"if {counter.name} > {limit} or {c.truth(0)}:"):
             c.emit("break")

@@ -19,6 +19,7 @@ from octants.fuzz.generator import (
     ndarray_views,
     quantised_fields,
     racy_loops,
+    reductions,
     shared_memory,
     sparse_fields,
     static_expressions,
@@ -94,6 +95,13 @@ PROFILES = {
         "short loops that compute the same functions in each iteration of the loop around them;"
         " recurrences of sums of recurrences",
         (loops.FEATURES,),
+    ),
+    "reductions": Profile(
+        "loops with several sums, counts, flags and extrema, which later statements read",
+        (reductions.PRODUCTIONS,),
+        (0, 0, 1),
+        sizes=(0.1, 0.2),
+        items=(1, 2, 3, 3, 4, 5, 8, 17),
     ),
     "statics": Profile(
         "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)
