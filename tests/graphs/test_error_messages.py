@@ -177,6 +177,19 @@ def gradient_of_checkpoints() -> None:
     step.grad(qd.ndarray(qd.f32, 3, needs_grad=True), qd.ndarray(qd.i32, ()))
 
 
+@case
+def gradient_of_a_maximum_in_segments() -> None:
+    @qd.kernel
+    def step(x: qd.types.ndarray(), most: qd.types.ndarray(), left: qd.types.ndarray()):
+        while qd.graph.do_while(left):
+            for i in x:
+                qd.atomic_max(most[None], 0.5 * x[i] + 1.0)
+            left[None] -= 1
+
+    arrays = [qd.ndarray(qd.f32, shape, needs_grad=True) for shape in (3, ())]
+    step.grad(*arrays, qd.ndarray(qd.i32, ()))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(OctantsError) as caught:

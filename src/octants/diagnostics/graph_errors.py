@@ -1,4 +1,4 @@
-"""The mistakes with graphs: OCT46x, and with checkpoints: OCT482 to OCT487."""
+"""The mistakes with graphs: OCT46x, and with checkpoints: OCT482 to OCT487, OCT491."""
 
 from __future__ import annotations
 
@@ -169,6 +169,22 @@ class NotResumable(UserError):
         "decorate it with `@qd.kernel(graph=True, checkpoints=True)`, and pass the `checkpoint` of"
         " the `GraphStatus` that its last launch returned"
     )
+
+
+class ExtremumInSegments(UserError):
+    """The bare gradient of a minimum or maximum in a kernel that ran as several launches."""
+
+    kernel: str
+    fn: str
+    code = "OCT491"
+    exception = OctantsCompilationError
+    title = "`{kernel}.grad` cannot find the value that became the {fn}imum"
+    label = "this update"
+    notes = (
+        "a kernel with `graph.do_while` ran as several launches",
+        "with `fast_math` its reverse may round differently, so that no value equals the result",
+    )
+    remedy = "launch the kernel under `qd.ad.Tape`, or use `qd.init(fast_math=False)`"
 
 
 class WholeCheckpoints(UserError):

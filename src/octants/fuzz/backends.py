@@ -19,11 +19,11 @@ from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OneByOne")
+REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OCT491", "OneByOne")
 """Codes of documented errors of autodiff: an overwritten value, an operation without a rule, a
 write to memory that a kernel knows as two arrays, a kernel without an array that has a gradient,
-and a record of a forced size that is too small; and what says that several adjoints must be
-propagated one after the other."""
+a record of a forced size that is too small, and a maximum in a kernel of several launches; and what
+says that several adjoints must be propagated one after the other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"

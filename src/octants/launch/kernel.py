@@ -43,6 +43,7 @@ from octants.types.compile_time_reads import ReadKey
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
+    from octants.ir.core import Module
     from octants.launch import inspection, pickling
     from octants.launch.inspection import Inspection
 else:
@@ -165,6 +166,10 @@ class Kernel(Generic[P, R_co]):
         if found is None or (found.is_valid is not None and not found.is_valid()):
             return self.specialise(arguments)
         return found
+
+    @internal
+    def check_gradient(self, module: Module) -> None:
+        """Raise an error if ``grad`` cannot reverse the launches of the kernel by its module."""
 
     @property
     def grad(self) -> Gradient[P]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from octants import options
 from octants.cached_property import cached_property
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.function_header_spans import Definition
 from octants.diagnostics.graph_errors import (
     CheckpointsReturn,
+    ExtremumInSegments,
     NotResumable,
     UncutVariable,
     WholeCheckpoints,
@@ -42,6 +45,12 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
 from octants.runtime import capture
 
+if TYPE_CHECKING:
+    from octants.ir import ops
+    from octants.ir.core import Module
+else:
+    ops = Deferred("octants.ir.ops")
+
 
 class SegmentedKernel(Kernel):
     """A kernel that mentions `graph.do_while`."""
@@ -56,6 +65,18 @@ class SegmentedKernel(Kernel):
             return super()._launch(*arguments)
         run.run(steps)
         return None
+
+    def check_gradient(self, module: Module) -> None:
+        """Refuse minima and maxima of floats, whose winners a reverse kernel finds by their bits.
+
+        With `fast_math` those of the whole may differ from those of the segments that were run:
+        what is a product and a sum of one segment may be in different loops of the whole.
+        """
+        if not self._steps or not options.current().fast_math:
+            return
+        for op in module.walk():
+            if isinstance(op, ops.Atomic) and op.fn in ("min", "max") and op.array.dtype.is_float:
+                raise ExtremumInSegments(self.name, op.fn).at(op.location)
 
     @cached_property
     def _steps(self) -> tuple[Step, ...]:
