@@ -175,6 +175,17 @@ class WrongLoopConfig(UserError):
     )
 
 
+class LateLoopConfig(UserError):
+    """A warning: an option for a loop in a parallel loop, where all loops run in order."""
+
+    name: str
+    code = "OCT167"
+    exception = OctantsCallError
+    title = "the option `{name}` does nothing in a parallel loop"
+    label = "the loops in a parallel loop run in order"
+    remedy = "put it before the parallel loop if that is what you mean, or remove it"
+
+
 class WrongStreamBlock(UserError):
     """A block of concurrent loops that stands where it cannot, or that is given something."""
 

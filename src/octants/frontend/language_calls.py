@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.errors import (
+    LateLoopConfig,
     NotCompileTime,
     StaticAssertion,
     WrongArguments,
@@ -233,8 +234,11 @@ def _set_option(context: Context, name: str, node: ast.expr) -> None:
     if name == "simd" and not isinstance(value, bool) and value not in LANES:
         lanes = "a number of lanes is a power of 2 between 2 and 64"
         context.fail(WrongLoopConfig(lanes), node)
-    if name not in IGNORED_OPTIONS:
-        context.scopes.frame.loop_options[name] = value
+    if name in IGNORED_OPTIONS:
+        return
+    context.scopes.frame.loop_options[name] = value
+    if value and context.item is not None and context.scopes.frame.is_kernel:
+        context.warn(LateLoopConfig(name), node)
 
 
 def _makes_blocks(name: str, value: Any) -> bool:

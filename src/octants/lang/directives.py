@@ -159,7 +159,8 @@ def loop_config(
 ) -> None:
     """Configure the next loop.
 
-    On the host, where all loops run in order, this does nothing.
+    On the host, where all loops run in order, this does nothing. So it does in a parallel loop of
+    a kernel, and gives a warning there.
 
     Example::
 
