@@ -37,6 +37,7 @@ from octants.internal_members import internal
 from octants.runtime.device import Device
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
+from octants.types.masked_arrays import refuse_masked
 from octants.types.parameter_annotations import AnyTensor
 from octants.types.scalars import DType
 
@@ -373,6 +374,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             OctantsRuntimeTypeError: it is no numpy array of numbers.
             OctantsValueError: it has another shape.
         """
+        refuse_masked("from_numpy()", arr)
         if (
             isinstance(arr, np.ndarray)
             and arr.dtype == self.dtype.numpy

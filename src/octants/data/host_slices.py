@@ -14,6 +14,7 @@ import numpy as np
 from octants.data import host_access_events
 from octants.data.errors import WrongArrayShape, WrongIndex, WrongNumberOfIndices, describe
 from octants.data.host_value_conversion import convert_array, convert_element
+from octants.types.masked_arrays import refuse_masked
 from octants.types.matrix_values import Matrix
 
 Array = np.ndarray[Any, Any]
@@ -96,6 +97,7 @@ def _indices(key: int | slice, extent: int) -> range:
 def _values(array: Any, value: Any, shape: tuple[int, ...]) -> Array:
     """The values to store, broadcast to ``shape``."""
     what = f"a slice of {array.describe()}"
+    refuse_masked(what, value)
     if np.ndim(value) == 0 or isinstance(value, Matrix):
         converted = convert_element(what, value, array.dtype, array.element_shape)
         given = np.asarray(converted, array.dtype.numpy)

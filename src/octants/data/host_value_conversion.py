@@ -15,6 +15,7 @@ from octants.data.errors import (
 )
 from octants.diagnostics.user_frames import warn_at_caller
 from octants.types import scalars
+from octants.types.masked_arrays import refuse_masked
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 
@@ -83,6 +84,7 @@ def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...])
 
 def _components(what: str, value: Any, shape: tuple[int, ...]) -> Array:
     needed = f"numbers of shape {shape}"
+    refuse_masked(what, value)
     try:
         given = np.asarray(value.to_list() if isinstance(value, Matrix) else value)
     except (ValueError, TypeError, RuntimeError):

@@ -31,6 +31,7 @@ from octants.runtime.device import Device
 from octants.types import enums
 from octants.types.companions import Companion
 from octants.types.layouts import Layout, Term, row_major
+from octants.types.masked_arrays import refuse_masked
 from octants.types.matrix_types import matrix, vector
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import NdarrayHandle, NdarrayType
@@ -407,6 +408,7 @@ def array(
     Raises:
         OctantsRuntimeTypeError: for anything but an array of numbers.
     """
+    refuse_masked("array()", values)
     found = np.asarray(values)
     if dtype is None and not isinstance(values, (np.ndarray, np.generic)):
         dtype = {"f": float, "i": int}.get(found.dtype.kind)
@@ -421,6 +423,7 @@ def from_numpy(values: Any, needs_grad: bool = False, device: int | None = None)
 
     `needs_grad` allocates `x.grad`, of the same shape. `device` is the number of the GPU.
     """
+    refuse_masked("from_numpy()", values)
     return array(np.asarray(values), needs_grad=needs_grad, device=device)
 
 

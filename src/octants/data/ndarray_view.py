@@ -10,6 +10,7 @@ import numpy as np
 from octants.data import host_access_events
 from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
 from octants.data.host_value_conversion import check_shape, convert_array, convert_element
+from octants.types.masked_arrays import refuse_masked
 from octants.types.parameter_annotations import AnyBufferView, BufferViewAnnotation
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import NdarrayHandle
@@ -115,6 +116,7 @@ class BufferView(AnyBufferView):
             OctantsValueError: for an array of another shape.
         """
         what = "from_numpy() of a BufferView"
+        refuse_masked(what, arr)
         if not isinstance(arr, np.ndarray):
             raise WrongArray(what, describe(arr), "a numpy array").at(None)
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))

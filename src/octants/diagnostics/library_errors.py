@@ -219,6 +219,16 @@ class WrongHostValue(UserError):
     title = "{what}: {problem}"
 
 
+class MaskedArrayGiven(UserError):
+    """An array of ``numpy.ma``, whose mask nothing would take into account."""
+
+    what: str
+    code = "OCT232"
+    exception = OctantsRuntimeTypeError
+    title = "{what}: there are no masked arrays here"
+    remedy = "pass `a.filled(number)`, or `a.data` for all elements, masked or not"
+
+
 # -- algorithms ------------------------------------------------------------------------------------
 
 

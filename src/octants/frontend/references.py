@@ -16,6 +16,7 @@ from octants.diagnostics.errors import (
     ShapeMismatch,
     TypeChange,
 )
+from octants.diagnostics.library_errors import MaskedArrayGiven
 from octants.frontend import debug_overflow_checks, flattening, quantised_fields
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
@@ -36,6 +37,7 @@ from octants.frontend.quantised_fields import PackedArray
 from octants.ir import component_access
 from octants.ir.core import Array, Value
 from octants.types import scalars
+from octants.types.masked_arrays import is_masked
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 
@@ -57,6 +59,8 @@ def value(context: Context, x: Any) -> Any:
 
 def _constants(context: Context, x: Any) -> Any:
     """A host vector or matrix as constants."""
+    if is_masked(x):
+        context.fail(MaskedArrayGiven("a constant of a kernel"))
     array = x.to_numpy() if isinstance(x, Matrix) else x
     if array.ndim == 0 and array.dtype.kind in "biuf":
         return context.constant(array.item())

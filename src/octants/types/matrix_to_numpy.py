@@ -8,6 +8,7 @@ import numpy as np
 
 from octants.diagnostics.library_errors import WrongHostValue
 from octants.types.default_types import resolve
+from octants.types.masked_arrays import refuse_masked
 from octants.types.scalars import DType, from_numpy
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +24,7 @@ def fail(what: str, problem: str) -> NoReturn:
 
 def to_array(what: str, elements: Any, dt: Any) -> Array:
     """An array of one or two axes from nested sequences, arrays and matrices."""
+    refuse_masked(what, elements)
     if isinstance(elements, (list, tuple)):
         elements = [np.asarray(item) if np.ndim(item) else item for item in elements]
     try:

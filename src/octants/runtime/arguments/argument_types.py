@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from octants.diagnostics.library_errors import MaskedArrayGiven
 from octants.runtime.arguments.conversions import (
     describe,
     interface,
@@ -25,6 +26,7 @@ from octants.runtime.arguments.parameters import (
 from octants.runtime.device import Device
 from octants.types import scalars
 from octants.types.companions import Companion
+from octants.types.masked_arrays import is_masked
 from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import (
@@ -129,6 +131,8 @@ def array_type(
 def _numpy_type(
     leaf: Leaf, value: np.ndarray[Any, Any], device: Device, element_dim: int
 ) -> NdarrayType:
+    if is_masked(value):
+        raise leaf.error("kernels have no masked arrays", MaskedArrayGiven.remedy)
     dtype = _dtype(leaf, value.dtype)
     is_copied = needs_copy(value) or not device.shares_memory
     strided = not value.flags.c_contiguous and not is_copied

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.library_errors import MaskedArrayGiven
 from octants.runtime.arguments.parameters import Leaf, has_interface, is_torch
 from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
 from octants.types import scalars
 from octants.types.companions import Companion
+from octants.types.masked_arrays import is_masked
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import NdarrayHandle, ScalarType
@@ -81,7 +83,7 @@ def components(
     numbers. ``strict`` converts the others.
     """
     shape = kind.element_shape
-    if isinstance(value, (Matrix, np.ndarray)):
+    if isinstance(value, (Matrix, np.ndarray)) and not is_masked(value):
         if value.shape == shape:
             array = value.to_numpy() if isinstance(value, Matrix) else value
             numbers: list[Any] = array.ravel().tolist()
@@ -93,6 +95,8 @@ def components(
 
 def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
     """The components of a vector or matrix argument, in row-major order, checked."""
+    if is_masked(value):
+        raise leaf.error("kernels have no masked arrays", MaskedArrayGiven.remedy)
     try:
         array = to_array(value)
     except (ValueError, TypeError):

@@ -19,6 +19,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
+from octants.types.masked_arrays import is_masked_type
 from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.specialisation_signature import (
     FieldHandle,
@@ -156,6 +157,11 @@ def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
     return value.dtype, value.ndim, value.flags.num & NUMPY_FLAGS
 
 
+def _masked_key(value: Any) -> Any:  # noqa: ARG001
+    """The key of what no specialisation takes."""
+    return "masked"
+
+
 def _torch_key(value: Any) -> Any:
     with_grad = value.requires_grad or value.grad is not None
     layout = value.is_contiguous(), value.is_neg()
@@ -185,6 +191,8 @@ def _learn(kind: type) -> Callable[[Any], Any]:
     handler = _other_key
     if issubclass(kind, NdarrayHandle):
         handler = _ndarray_key
+    elif is_masked_type(kind):
+        handler = _masked_key
     elif issubclass(kind, np.ndarray):
         handler = _numpy_key
     elif is_torch(kind):
