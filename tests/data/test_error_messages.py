@@ -55,6 +55,12 @@ def wrong_view() -> None:
 
 
 @case
+def gradient_assigned() -> None:
+    x = ndarray(f32, 3, needs_grad=True)
+    x.grad = np.ones(3, np.float32)  # type: ignore[misc]
+
+
+@case
 def wrong_element_shape() -> None:
     Vector.field(0, f32, 3)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 import numpy as np
 
 from octants.data import current_runtime, host_access_events, torch_and_dlpack_conversion
+from octants.data.companion_assignment import refuses_assignment
 from octants.data.element_proxies import make_element
 from octants.data.errors import (
     CannotCopy,
@@ -69,6 +70,7 @@ class _TensorClass(ABCMeta):
         return make(*args, **named)
 
 
+@refuses_assignment
 class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     """A field or an ndarray: an array that kernels and the host share.
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from octants.data.array_base import Array, Tensor
 from octants.data.axes import is_integer
+from octants.data.companion_assignment import refuses_assignment
 from octants.data.errors import WrongArrayOption
 from octants.types.scalars import DType
 
 
+@refuses_assignment
 class ComponentField:
     """One component of a field of vectors or matrices: a part of it that can be placed alone."""
 

@@ -7,6 +7,7 @@ import enum
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
+    OctantsAttributeError,
     OctantsHostIndexError,
     OctantsMemoryError,
     OctantsRuntimeError,
@@ -339,6 +340,20 @@ class WrongView(UserError):
     exception = OctantsValueError
     title = "a BufferView cannot be {problem}"
     remedy = "{advice}"
+
+
+class GradientAssigned(UserError):
+    """An assignment to the gradient, or the dual, of an array, which is an array of its own."""
+
+    name: str
+    code = "OCT543"
+    exception = OctantsAttributeError
+    title = "`x.{name}` cannot be another array: it is a part of `x`"
+    notes = ("an array has a gradient if it is made with `needs_grad=True`",)
+    remedy = (
+        "write to its elements: `x.{name}.copy_from(y)`, `x.{name}.from_numpy(values)`,"
+        " `x.{name}.fill(0)`, or `x.{name}[i] = value`"
+    )
 
 
 class WrongValue(UserError):

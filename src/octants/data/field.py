@@ -10,6 +10,7 @@ import numpy as np
 from octants.data import current_runtime, torch_and_dlpack_conversion, tree
 from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
+from octants.data.companion_assignment import refuses_assignment
 from octants.data.component_views import ComponentField, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_element_access import ElementRange, HostWindow
@@ -41,6 +42,7 @@ _COMPOSED = {
 }
 
 
+@refuses_assignment
 class Field(Tensor[E], FieldHandle):
     """An array that is placed in a tree of blocks: made by `field`, ``Vector.field``, ...
 

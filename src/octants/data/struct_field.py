@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from octants.data import current_runtime
 from octants.data.array_base import E
 from octants.data.axes import check_offset, check_shape
+from octants.data.companion_assignment import refuses_assignment
 from octants.data.element_types import check_device, needed_companions
 from octants.data.errors import WrongArray, WrongArrayOption, WrongValue, describe
 from octants.data.field import Field
@@ -38,6 +39,7 @@ _OF_ALL_MEMBERS: dict[str, Callable[[StructField[Any]], int]] = {
 """Attributes that a member of the same name hides."""
 
 
+@refuses_assignment
 class StructField(StructHandle, Generic[E]):
     """A field of structs: made by ``Struct.field({...}, shape)`` or the `field` of a struct type.
 
