@@ -15,7 +15,7 @@ from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vect
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module
-from octants.ir.core import Array, Companion, Module, Space, Value
+from octants.ir.core import Array, Companion, Module, Record, Space, Value
 from octants.ir.ops import arithmetic
 from octants.ir.verifier import verify
 from octants.target import ALWAYS, NEVER, Target
@@ -485,6 +485,42 @@ def test_facts() -> None:
     varying = {name for name, value in seen.items() if facts.varies(value)}
     assert varying == {"own", "left"}
     assert [type(op) for op in block.walk() if facts.diverges(op)] == [ops.For]
+
+
+def test_records_of_what_all_lanes_share() -> None:
+    """Popped values are uniform if they were, and if all lanes pushed them together."""
+    x, n, out = ndarray("x", f32), ndarray("n", i32), ndarray("out", f32)
+    seen: dict[str, list[Value]] = {}
+
+    def body(b: Builder, i: Value) -> None:
+        zero = b.offset(0)
+        counts = {"together": b.index(3), "apart": b.load(n, [i])}
+        for name, count in counts.items():
+            record = Record(name, [i32, f32, i32])
+
+            def write(b: Builder, k: Value, _: list[Value], record: Record = record) -> list[Value]:
+                values = [b.load(n, [k]), b.load(x, [i]), k]
+                b.append(ops.RecordPush(record, zero, b.cast(k, i64), values))
+                return []
+
+            def read(
+                b: Builder, k: Value, sums: list[Value], record: Record = record
+            ) -> list[Value]:
+                results = [Value(slot) for slot in record.slots]
+                b.append(ops.RecordPop(record, zero, b.cast(k, i64), results=results))
+                seen[record.name] = results
+                product = b.binary("mul", results[1], b.cast(results[0], f32))
+                return [b.binary("add", sums[0], b.binary("add", product, b.cast(results[2], f32)))]
+
+            for_(b, b.index(0), count, [], write)
+            (total,) = for_(b, b.index(0), count, [b.constant(0.5, f32)], read)
+            b.atomic("add", out, [i], total)
+
+    kernel = module([x, n, out], body)
+    facts = Uniformity(kernel.tasks[0].body)
+    assert [facts.varies(value) for value in seen["together"]] == [False, True, False]
+    assert [facts.varies(value) for value in seen["apart"]] == [True, True, True]
+    check(kernel, {"n": integers(0, 9), "x": floats(), "out": floats(seed=1)})
 
 
 # -- which, and for what --------------------------------------------------------------------------

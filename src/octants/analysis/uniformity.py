@@ -15,6 +15,8 @@ The bases of records are uniform whatever is recorded: a record ends behind that
 lane, and if the branches of a diverging `if` end at different positions, the further one counts. So
 lanes agree on the position of a record, though not on the iteration. A base that a loop carries is
 the same for the lanes in the loop, and stays right when some have left.
+
+A value that is popped is uniform if what is pushed is, and if all lanes push and pop together.
 """
 
 from __future__ import annotations
@@ -62,9 +64,10 @@ class Uniformity:
         self._negative: set[Value] = set()
         self._backwards: list[Value] = []  # counts of records before an end
         self._ends: set[Value] = set()
-        self._visit(block)
+        self._pushes: dict[Record, list[tuple[ops.RecordPush, list[Value]]]] = {}
+        self._visit(block, [])
         self._find_bases(block)
-        roots = list(block.args)
+        roots = [*block.args, *self._link_records(block)]
         roots += [v for op in block.walk() if _is_varying(op) for v in op.results]
         self._spread(roots)
         chosen = (self._choices[value] for value in self.bases if value in self._choices)
@@ -96,8 +99,11 @@ class Uniformity:
     def _edge(self, source: Value, target: Value) -> None:
         self._follow.setdefault(source, []).append(target)
 
-    def _visit(self, block: Block) -> None:
-        """Add the edges along which values vary, for all operations of a block."""
+    def _visit(self, block: Block, control: list[Value]) -> None:
+        """Add the edges along which values vary, for all operations of a block.
+
+        ``control`` are the values on which it depends how often the block runs.
+        """
         for op in block.ops:
             if isinstance(op, ops.If):
                 self._if(op)
@@ -117,8 +123,24 @@ class Uniformity:
                 for operand in op.operands:
                     for result in op.results:
                         self._edge(operand, result)
+            if isinstance(op, ops.RecordPush):
+                self._pushes.setdefault(op.record, []).append((op, [op.index, *control]))
             for region in op.regions:
-                self._visit(region)
+                self._visit(region, [*control, *_control(op)])
+
+    def _link_records(self, block: Block) -> list[Value]:
+        """Add the edges from pushes to pops; gives what records hold that others have pushed."""
+        others = []
+        for op in block.walk():
+            if not isinstance(op, ops.RecordPop):
+                continue
+            if op.record not in self._pushes:
+                others += op.results
+            for push, control in self._pushes.get(op.record, ()):
+                for value, result in zip(push.values, op.results, strict=True):
+                    for source in (value, *control):
+                        self._edge(source, result)
+        return others
 
     def _note(self, op: Operation) -> None:
         if isinstance(op, ops.Constant):
@@ -248,7 +270,18 @@ class Uniformity:
 
 def _is_varying(op: Operation) -> bool:
     """Whether the results of an operation vary by themselves: each work item has its own arrays."""
+    if isinstance(op, ops.RecordPop):
+        return False
     return op.is_varying or (isinstance(op, ops.Load) and op.array.space is Space.LOCAL)
+
+
+def _control(op: Operation) -> list[Value]:
+    """The values on which it depends whether an operation runs its regions, and how often."""
+    if isinstance(op, ops.For):
+        return [op.lower, op.upper]
+    if isinstance(op, ops.While):
+        return op.condition.yielded
+    return [op.condition] if isinstance(op, ops.If) else []
 
 
 def _both_branches_push(op: Operation) -> bool:

@@ -58,7 +58,10 @@ def pop(f: LaneText, op: ops.RecordPop) -> None:
         stored_as = scalar_memory.memory_type(f, dtype)
         stored = memory.load_from(f, address, stored_as, dtype.size, suffix, private=True)
         for slot, operand in zip(slots, unpack(f, dtype, len(slots), stored), strict=True):
-            f.bind(op.results[slot], operand)
+            result = op.results[slot]
+            if f.is_vector(operand) and not f.varies(result):
+                operand = f.element(f.type(dtype), operand, "0")
+            f.bind(result, operand)
 
 
 def _start(f: LaneText, position: str) -> str:
