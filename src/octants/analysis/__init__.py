@@ -6,9 +6,9 @@ derivative needs to know of a task is in `octants.autodiff`. The files by subjec
 * Indices and aliasing: `affine_arithmetic`, `affine_analysis`, `facts_from_valid_indices`,
   `equal_indices` (each builds on the one before), `access_aliasing`.
 * What a launch accesses: `index_ranges`, `accessed_regions`. Races: `races`, `index_enumeration`.
-* Serial loops: `serial_sums`, `strip_mined_loops`. Parallel loops: `uniformity`, `reductions`,
-  `privatisation`, `gatherable_sums`, `concurrent_tasks`; `lanes` decides which loops run in vector
-  lanes.
+* Serial loops: `serial_sums`, `strip_mined_loops`, `repeated_reads`. Parallel loops: `uniformity`,
+  `reductions`, `privatisation`, `gatherable_sums`, `concurrent_tasks`; `lanes` decides which loops
+  run in vector lanes.
 * Values: `float_magnitudes`, `subnormals`, `replay_strictness`. Run time: `cost_model`. Graphs:
   `reachability`.
 """

@@ -136,7 +136,8 @@ class Backward:
                 adjoints.restore(end)
                 self.builder.yield_([adjoints.of(value) for value in touched])
         adjoints.restore(before)
-        new = self.builder.if_(self.values[op.condition], *blocks)
+        condition = self.values.get((op, "taken"), self.values[op.condition])
+        new = self.builder.if_(condition, *blocks)
         adjoints.put(zip(touched, new.results, strict=True))
 
     def _reverse_loop(self, op: ForOrWhile) -> None:

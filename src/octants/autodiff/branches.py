@@ -85,9 +85,12 @@ class Branches:
             ]
             with sweep.builder.into(branch.block):
                 sweep.builder.yield_([*branch.results, *given, *branch.ends])
-        new = sweep.builder.if_(values[op.condition], then.block, orelse.block)
+        condition = self._stores.condition_of(op)
+        new = sweep.builder.if_(condition, then.block, orelse.block)
         if is_deep:
             self._drop_from_journal(mark, then.block, orelse.block)
+        if condition is not values[op.condition]:
+            values.note(op, taken=condition)
         keys: list[Hashable] = [*op.results, *exports]
         values.bind_all(keys, new.results)
         stack.position = new.results[len(keys)]

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from octants.analysis.repeated_reads import RepeatedReads
+from octants.autodiff.hazardous_reads import ReadLog
 from octants.autodiff.primal_values import PrimalValues
 from octants.autodiff.reverse_task_builder import EntryBuilder
+from octants.autodiff.stored_nests import outermost_loops
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Operation, Record, Space, Value, rebuild
@@ -30,7 +33,8 @@ class PrimalMemory:
     """Emits the copies, and reports what they read.
 
     `arrays` maps primal arrays to those of the reverse kernel, `origins` the copies of scalar
-    operations to these. ``log`` is the record of logged reads.
+    operations to these. ``log`` is the record of logged reads. `varying_positions` are positions in
+    it that may differ in a replay (`analysis.repeated_reads`); none goes beyond `last_logged`.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class PrimalMemory:
         self._values = values
         self._on_read = on_read
         self._log = log
+        self.varying_positions = _varying_positions(facts.log)
+        self.last_logged: Value | None = None
         self._stored: frozenset[Array] = frozenset()
         self._shares = False
 
@@ -114,6 +120,9 @@ class PrimalMemory:
             self._values.bind(result, value)
             builder.append(ops.RecordPush(self._log, base, position, [builder.word(value)]))
             return
+        if log.positions[op] in self.varying_positions:
+            assert self.last_logged is not None
+            position = builder.binary("min", position, self.last_logged)
         pop = ops.RecordPop(self._log, base, position, results=[Value(u64)])
         word = builder.append(pop).result
         if array in log.shared and not isinstance(op, ops.Load):
@@ -162,6 +171,15 @@ class PrimalMemory:
 
     def _nothing(self, op: Operation) -> None:
         """Leave prints and assertions out."""
+
+
+def _varying_positions(log: ReadLog | None) -> set[Value]:
+    """The positions in a log that depend on memory that is read again, and not from the log."""
+    if log is None:
+        return set()
+    return RepeatedReads(outermost_loops(log.body), log.positions).values.intersection(
+        log.positions.values()
+    )
 
 
 _EMIT: dict[type[Operation], Callable[[PrimalMemory, Any], None]] = {

@@ -102,18 +102,19 @@ def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> Recordi
     strides = uses.strides
     if machine.local_record_bytes:
         return _plan_local(body, strides, machine)
-    around = {} if machine.nests == REPLAY else find_stored_nests(body, uses)
-    for op, outer in around.items():
+    nests = StoredNests()
+    if machine.nests != REPLAY:
+        nests = find_stored_nests(body, uses, 0 if machine.nests == STORE else IN_CACHE)
+    for op, outer in nests.around.items():
         strides.setdefault(outer, max(1, sum(value.type.size for value in op.results)))
-    weights = {op: 1 + (op in around.values()) for op in strides}
+    weights = {op: 1 + nests.has_frames(op) for op in strides}
     partitions = max(1, _most_at_once(body, weights)[0])
     found = (
         _in_blocks(body, strides, partitions, machine)
         if machine.whole_record_bytes
         else frozenset()
     )
-    stored = StoredNests(around, 0 if machine.nests == STORE else IN_CACHE)
-    return RecordingPlan(partitions, in_blocks=found, nests=stored)
+    return RecordingPlan(partitions, in_blocks=found, nests=nests)
 
 
 def _plan_local(

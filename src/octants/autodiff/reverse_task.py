@@ -15,6 +15,7 @@ from octants.autodiff.replay import Replay
 from octants.autodiff.reverse_task_builder import EntryBuilder
 from octants.autodiff.stored_nests import LoopUses
 from octants.autodiff.task_facts import TaskFacts
+from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
 from octants.target import Capabilities
@@ -111,7 +112,13 @@ def _rerun_stores(sweep: Sweep, stack: RecordStack, overwritten: frozenset[Array
     """Run the task forward with its stores, and log what hazardous loads read."""
     log = sweep.facts.log
     assert log is not None and log.end is not None
+    builder, record = sweep.builder, sweep.records.log
     with sweep.memory.storing(overwritten):
         sweep.emit_block(log.body)
-    base = sweep.builder.constant(0, i64)
-    stack.position = sweep.records.end(sweep.records.log, base, sweep.values[log.end])
+    base, end = builder.constant(0, i64), sweep.values[log.end]
+    if sweep.memory.varying_positions:
+        one = builder.constant(1, i64)
+        end = builder.binary("max", end, one)
+        builder.append(ops.RecordReserve(record, sweep.records.end(record, base, end)))
+        sweep.memory.last_logged = builder.binary("sub", end, one)
+    stack.position = sweep.records.end(record, base, end)

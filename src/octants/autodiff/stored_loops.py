@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from octants.autodiff.primal_sweep import Sweep
 from octants.autodiff.recording_strategy import Strategy
 from octants.autodiff.records import RecordStack
-from octants.autodiff.stored_nests import ForOrWhile
+from octants.autodiff.stored_nests import ForOrWhile, trips_type
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
@@ -175,6 +175,8 @@ class StoredLoops:
         sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
         lower, upper, *inits = sweep.values.mapped(op.operands)
         count, frames = builder.trips(lower, upper), self._first_frame(op, begin)
+        if op in self._nests.varying:
+            sweep.values.note(op, trips=builder.cast(count, trips_type(op)))
         end = records.end(records.of(op), begin, builder.binary("min", count, cursor.most))
         fits = None if frames else builder.compare("le", end, cursor.limit)
         own = len(inits)
@@ -249,6 +251,7 @@ class StoredLoops:
     def _store_if(self, op: ops.If, cursor: Cursor) -> None:
         """Emit an if with stored loops; both branches yield the exports of either."""
         keys, start = self._nests.exports(Block([], [op])), cursor.position
+        own = keys.pop((op, "taken"), None)
 
         def emit(branch: Block) -> list[Value]:
             cursor.position = start
@@ -257,6 +260,8 @@ class StoredLoops:
 
         *exports, cursor.position = self._sweep.if_(op, emit)
         self._sweep.values.bind_all(keys, exports)
+        if own is not None:
+            self._sweep.values.note(op, taken=self._sweep.values[op.condition])
 
     def _values_or_zeros(
         self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]
@@ -275,10 +280,12 @@ class StoredLoops:
         frame, sweep = self._frame, self._sweep
         assert frame is not None
         builder, values = sweep.builder, sweep.values
-        if isinstance(op, ops.For):
-            count = builder.trips(*values.mapped([op.lower, op.upper]))
+        is_repeated = isinstance(op, ops.For) and op not in self._nests.varying
+        if is_repeated:
+            count = builder.trips(*values.mapped(op.operands[:2]))
         else:
-            count = frame.exports[op, "count"]
+            fact = "count" if isinstance(op, ops.While) else "trips"
+            count = builder.cast(frame.exports[op, fact], i64)
         facts = {"count": count, "base": stack.position, "end": stack.position}
         facts |= loop.facts_if_stored(count, stack)
         if self._nests.has_frames(op):
@@ -293,10 +300,17 @@ class StoredLoops:
         new = builder.if_(frame.is_stored, stored, replayed)
         values.bind_all(op.results, new.results)
         values.note(op, **dict(zip(facts, new.results[len(op.results) :], strict=True)))
-        if isinstance(op, ops.For):
+        if is_repeated:
             values.note(op, count=count)
         stack.position = values[op, "end"]
         self._pass_stored(op, frame)
+
+    def condition_of(self, op: ops.If) -> Value:
+        """The condition of an if; the stored one where loops in it are stored that may differ."""
+        condition, frame = self._sweep.values[op.condition], self._frame
+        if frame is None or (op, "taken") not in frame.exports:
+            return condition
+        return self._sweep.builder.select(frame.is_stored, frame.exports[op, "taken"], condition)
 
     def passed_in(self, op: ops.If) -> Value | None:
         """The size of the stored loops before an if that may contain more; None if it does not."""

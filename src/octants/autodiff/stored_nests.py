@@ -15,10 +15,11 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import field
 
 from octants.analysis.cost_model import Costs
+from octants.analysis.repeated_reads import RepeatedReads
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, i64
+from octants.types.scalars import DType, i64, u1, u32
 
 IN_CACHE = 1 << 22
 """The most bytes that are stored with a loop, so that they stay in the cache of a core."""
@@ -35,11 +36,13 @@ class StoredNests:
     """The stored loops of a task.
 
     `around` maps each stored loop to the loop around it, which has a record then. The loops that
-    are stored with one loop take no more than ``most`` bytes; 0 for no limit.
+    are stored with one loop take no more than ``most`` bytes; 0 for no limit. `varying` are loops
+    and ifs whose trip counts and conditions depend on memory that is read again.
     """
 
     around: Mapping[Operation, Operation] = field(default_factory=dict)
     most: int = 0
+    varying: Collection[Operation] = ()
 
     def has_frames(self, op: Operation | None) -> bool:
         """Whether there are loops that are stored with a loop."""
@@ -65,15 +68,35 @@ class StoredNests:
         return found
 
     def exports(self, block: Block) -> dict[Hashable, DType]:
-        """What the reverse of a block needs of stored loops: keys of `PrimalValues`, and types."""
-        keys: dict[Hashable, DType] = {}
+        """What the reverse of a block needs of stored loops: keys of `PrimalValues`, and types.
+
+        The trip counts and branches tell where their records are, so they are not computed again
+        if they may differ then.
+        """
+        keys: dict[Hashable, DType] = {(op, "taken"): u1 for op in self._varying_ifs(block)}
         for op in self.stored_in(block):
             if isinstance(op, ops.While):
                 keys[op, "count"] = i64
+            elif op in self.varying:
+                keys[op, "trips"] = trips_type(op)
             if self.has_frames(op):
                 keys[op, "size"] = i64
             keys.update((result, result.type) for result in op.results)
         return keys
+
+    def _varying_ifs(self, block: Block) -> Iterator[Operation]:
+        """The varying ifs of a block, including its branches, with stored loops in them."""
+        for op in block.ops:
+            if isinstance(op, ops.If) and self.stored_in(Block([], [op])):
+                if op in self.varying:
+                    yield op
+                for region in op.regions:
+                    yield from self._varying_ifs(region)
+
+
+def trips_type(op: ops.For) -> DType:
+    """The type of the trip count of a loop in a record."""
+    return i64 if op.lower.type.size > u32.size else u32
 
 
 @dataclass(frozen=True)
@@ -97,19 +120,18 @@ class LoopUses:
         return {op: size for op, size in sizes if size}
 
 
-def find_stored_nests(body: Block, uses: LoopUses) -> dict[Operation, Operation]:
+def find_stored_nests(body: Block, uses: LoopUses, most: int) -> StoredNests:
     """Find the loops to be stored.
 
     Args:
         body: the body of the task.
         uses: how a draft of its reverse uses the loops.
-
-    Returns:
-        The loop around each loop to be stored.
+        most: the most bytes that are stored with one loop; 0 for no limit.
     """
     finder = _Finder(body, uses)
     finder.walk(body, None, is_first=True)
-    return finder.found
+    varying = RepeatedReads(outermost_loops(body)).control if finder.found else ()
+    return StoredNests(finder.found, most, varying)
 
 
 class _Finder:
@@ -158,15 +180,16 @@ class _Finder:
     def _takes_exports(self, op: ForOrWhile) -> bool:
         """Whether a loop records results of loops in it."""
         return any(
-            inner in self._uses.in_first_sweep and self._exports(inner) for inner in _loops(op.body)
+            inner in self._uses.in_first_sweep and self._exports(inner)
+            for inner in outermost_loops(op.body)
         )
 
 
-def _loops(block: Block) -> Iterator[ForOrWhile]:
+def outermost_loops(block: Block) -> Iterator[ForOrWhile]:
     """The loops of a block, including its branches, without those in loops."""
     for op in block.ops:
         if isinstance(op, (ops.For, ops.While)):
             yield op
         else:
             for region in op.regions:
-                yield from _loops(region)
+                yield from outermost_loops(region)

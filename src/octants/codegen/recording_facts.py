@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from octants.analysis.repeated_reads import RepeatedReads
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import (
@@ -68,25 +69,28 @@ def reserved_pushes(body: Block) -> set[Operation]:
 
 
 def pushes_in_reserve(body: Block) -> set[Operation]:
-    """Return the pushes to records for which the first sweep has reserved space.
+    """Return the pushes to records for which the first sweep has surely reserved space.
 
-    They are behind the last reservation. Before it, the first sweep may store a record.
+    They are behind the last reservation. Before it, the first sweep may store a record. Those that
+    depend on memory that is read again may go further than the first sweep has seen.
     """
     found: set[Operation] = set()
     reserved: set[Record] = set()
-    for op in body.ops:
+    behind = 0
+    for number, op in enumerate(body.ops):
         inside = [op, *(each for region in op.regions for each in region.walk())]
         records = {each.record for each in inside if isinstance(each, ops.RecordReserve)}
         if records:
             reserved |= records
             found.clear()
+            behind = number + 1
         elif reserved:
             found.update(
                 each
                 for each in inside
                 if isinstance(each, ops.RecordPush) and each.record in reserved
             )
-    return found
+    return found - RepeatedReads(body.ops[behind:]).pushes if found else found
 
 
 def known_positions(module: Module) -> dict[ops.RecordPush, Value]:
