@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 
-pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+pytestmark = pytest.mark.filterwarnings("ignore:the (gradient|tangent) ends")
 
 
 @pytest.fixture(params=["field", "ndarray", "numpy"])

@@ -241,6 +241,43 @@ def test_no_grad_runs_without_tangents() -> None:
     assert w.loss[0] == 14
 
 
+@qd.kernel
+def double(x: qd.Tensor, y: qd.Tensor):
+    for i in range(3):
+        y[i] = 2.0 * x[i]
+
+
+@pytest.mark.parametrize("given", [{}, {"needs_grad": True}])
+def test_a_tangent_that_ends_at_an_array_without_a_dual_is_reported(given: Any) -> None:
+    w = World()
+    middle = qd.field(qd.f64, 3, **given)
+    with qd.ad.FwdMode(loss=w.y, param=w.x, seed=[1, 1, 1]):
+        double(w.x, middle)
+        with pytest.warns(qd.OctantsWarning, match="the tangent ends at `y`.*`needs_dual=True`"):
+            double(middle, w.y)
+    assert w.y.dual.to_numpy().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("form", ["no_grad", "overwritten", "from a constant"])
+def test_a_tangent_that_does_not_end_is_not_reported(
+    form: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    w = World()
+    middle = qd.field(qd.f64, 3)
+    with qd.ad.FwdMode(loss=w.y, param=w.x, seed=[1, 1, 1]):
+        if form == "no_grad":
+            qd.ad.no_grad(double)(w.x, middle)
+        elif form == "overwritten":
+            double(w.x, middle)
+            middle.fill(3.0)
+        else:
+            double(w.plain, middle)
+        double(middle, w.y)
+        double(w.x, w.y)
+    assert w.y.dual.to_numpy().tolist() == [2, 2, 2]
+    assert not recwarn.list
+
+
 def test_ndarrays() -> None:
     @qd.kernel
     def cube(x: qd.types.ndarray(), y: qd.types.ndarray()):

@@ -224,7 +224,7 @@ def made(**needed: bool) -> tuple[Any, Any]:
     return w, loss
 
 
-@pytest.mark.filterwarnings("ignore:the gradient ends")
+@pytest.mark.filterwarnings("ignore:the (gradient|tangent) ends")
 @pytest.mark.parametrize("kind", KINDS)
 def test_programs_on_shared_memory_are_right_or_an_error(kind: Callable[..., Any]) -> None:
     chance, right, refused = random.Random(1), 0, 0

@@ -14,7 +14,7 @@ QUICK = 4  # programs of a test that always runs; half of them in f64
 MOST_SET_ASIDE = 0.15  # of a part; over all parts it is below 10 %
 LEAST_NONZERO = 0.6
 
-pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+pytestmark = pytest.mark.filterwarnings("ignore:the (gradient|tangent) ends")
 
 
 @pytest.fixture(scope="module", params=[ARCH])

@@ -19,7 +19,7 @@ FIRST_SEED = 100_100  # of a hundred that are compiled at the quickest: see `bac
 MOST = 200
 PATIENCE = 100  # seconds for a process: a program with a fault may run for ever
 
-pytestmark = pytest.mark.filterwarnings("ignore:the gradient ends")
+pytestmark = pytest.mark.filterwarnings("ignore:the (gradient|tangent) ends")
 
 
 SHOWN_BY = {

@@ -11,6 +11,7 @@ import numpy as np
 
 from octants import driver, options
 from octants.ad.clear_gradients import clear_gradients
+from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.array_base import Tensor
@@ -92,6 +93,7 @@ class FwdMode:
         self._thread = threading.get_ident()
         self._touched: set[Any] = set()
         self._untracked = UntrackedWrites(TANGENT)
+        self._ends = GradientEnds(TANGENT)
         self._overlaps = MemoryOverlaps(TANGENT)
         self._writers: dict[Any, str] = {}
 
@@ -134,6 +136,7 @@ class FwdMode:
         memories = memories_of(specialisation, arguments)
         self._overlaps.see(specialisation, memories)
         self._untracked.see(specialisation, memories)
+        self._ends.observe(specialisation, memories)
         self._touched.update(memory.key for memory in memories.values())
         kernel = f"kernel `{specialisation.signature.kernel}`"
         self._writers.update((memories[k].key, kernel) for k in specialisation.written)
@@ -170,6 +173,8 @@ class FwdMode:
         if memory is not None:
             self._untracked.see_host_write(memory, is_done=write.is_done)
             self._overlaps.see_host_write(write.array, write.region)
+            if not write.region:
+                self._ends.forget(memory)
         tangent, source = _tangent_of(write.array), write.source
         if tangent is None:
             return

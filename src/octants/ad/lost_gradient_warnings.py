@@ -1,4 +1,7 @@
-"""Warns where a gradient silently ends: at an array without one, in a launch or between two."""
+"""Warns where a gradient silently ends: at an array without one, in a launch or between two.
+
+The same holds for tangents in forward mode, which end at arrays without a dual.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 else:
     lost_gradients, ops = Deferred("octants.autodiff.lost_gradients"), Deferred("octants.ir.ops")
 
-PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+ADJOINT, TANGENT = Companion.ADJOINT, Companion.TANGENT
+
+_NAMES = {ADJOINT: ("gradient", "grad"), TANGENT: ("tangent", "dual")}
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,13 @@ class GradientEnds:
     """The arrays without gradients whose values depend on arrays with gradients.
 
     `holds` maps their keys to their names.
+
+    Args:
+        companion: what holds derivatives: adjoints on a tape, tangents in forward mode.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, companion: Companion = ADJOINT) -> None:
+        self._companion = companion
         self.holds: dict[Any, str] = {}
         self._shared: list[TapedMemory] = []
         self._warned: set[Any] = set()
@@ -71,7 +80,8 @@ class GradientEnds:
             specialisation: the kernel that is launched.
             memories: its arrays, by position.
         """
-        self.observe_flow(flow_of(specialisation), specialisation, memories)
+        flow = flow_of(specialisation, self._companion)
+        self.observe_flow(flow, specialisation, memories)
 
     def observe_flow(
         self,
@@ -117,10 +127,11 @@ class GradientEnds:
 
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
         name = self.holds.get(memory.key, memory.name)
+        derivative, member = _NAMES[self._companion]
         warnings.warn(
-            f"the gradient ends at `{name}`, which has none: a launch"
+            f"the {derivative} ends at `{name}`, which has none: a launch"
             f" wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
-            " `needs_grad=True`, or write it under `qd.ad.no_grad` if that is meant",
+            f" `needs_{member}=True`, or write it under `qd.ad.no_grad` if that is meant",
             OctantsWarning,
             stacklevel=levels_to_the_user(),
         )
@@ -153,12 +164,13 @@ def _is_detached(memory: TapedMemory) -> bool:
     return memory.is_foreign and is_torch(type(getattr(memory.array, "owner", None)))
 
 
-def flow_of(specialisation: Specialisation) -> GradientFlow:
-    """The float arrays of a kernel, by how gradients flow through them."""
-    return specialisation.remember(("flow",), lambda: _make_flow(specialisation.module))
+def flow_of(specialisation: Specialisation, companion: Companion = ADJOINT) -> GradientFlow:
+    """The float arrays of a kernel, by how gradients flow through them, or tangents."""
+    key = ("flow",) if companion is ADJOINT else ("flow", companion)
+    return specialisation.remember(key, lambda: _make_flow(specialisation.module, companion))
 
 
-def _make_flow(module: Module) -> GradientFlow:
+def _make_flow(module: Module, companion: Companion) -> GradientFlow:
     read = {op.array: None for op in module.walk() if isinstance(op, ops.Load)}
     written = dict.fromkeys(written_arrays(module))
 
@@ -169,7 +181,7 @@ def _make_flow(module: Module) -> GradientFlow:
             if array in arrays
             and array.dtype.is_float
             and array.space in (Space.FIELD, Space.NDARRAY)
-            and array.has(ADJOINT) == is_active
+            and array.has(companion) == is_active
         )
 
     return GradientFlow(
@@ -177,5 +189,5 @@ def _make_flow(module: Module) -> GradientFlow:
         positions(read, False),
         positions(written, True),
         positions(written, False),
-        tuple(module.arrays.index(array) for array in lost_gradients.ends_within(module)),
+        tuple(module.arrays.index(array) for array in lost_gradients.ends_within(module, companion)),
     )

@@ -13,11 +13,16 @@ from octants.ir.core import Array, Companion, Module, Space, Value
 _OUTER = (Space.FIELD, Space.NDARRAY)
 
 
-def ends_within(module: Module) -> list[Array]:
-    """The arrays without adjoints between an input with an adjoint and an output with one."""
+def ends_within(module: Module, companion: Companion = Companion.ADJOINT) -> list[Array]:
+    """The arrays without adjoints between an input with an adjoint and an output with one.
+
+    Args:
+        module: the kernel.
+        companion: the adjoint, or the tangent.
+    """
     flows = [ActivityFlow(task.body) for task in module.tasks]
-    varied = _dependent_values(flows, backward=False)
-    useful = _dependent_values(flows, backward=True)
+    varied = _dependent_values(flows, companion, backward=False)
+    useful = _dependent_values(flows, companion, backward=True)
     writes = (ops.Store, ops.Atomic)
     written = [op for flow in flows for op in flow.operations if isinstance(op, writes)]
     loaded = {
@@ -31,15 +36,15 @@ def ends_within(module: Module) -> list[Array]:
         dict.fromkeys(
             op.array
             for op in written
-            if _ends_at(op.array)
+            if _ends_at(op.array, companion)
             and op.value in varied
             and (op.array in loaded or (op.value, op.location) in read_back)
         )
     )
 
 
-def _ends_at(array: Array) -> bool:
-    return array.space in _OUTER and array.dtype.is_float and not array.has(Companion.ADJOINT)
+def _ends_at(array: Array, companion: Companion) -> bool:
+    return array.space in _OUTER and array.dtype.is_float and not array.has(companion)
 
 
 def _forwarded(flows: list[ActivityFlow], useful: set[Value]) -> set[object]:
@@ -49,13 +54,15 @@ def _forwarded(flows: list[ActivityFlow], useful: set[Value]) -> set[object]:
     return {(op.x, op.location) for op in casts if op.result in last}
 
 
-def _dependent_values(flows: list[ActivityFlow], *, backward: bool) -> set[Value]:
-    """The values that depend on arrays with adjoints, or those that such arrays depend on."""
+def _dependent_values(
+    flows: list[ActivityFlow], companion: Companion, *, backward: bool
+) -> set[Value]:
+    """The values that depend on arrays with a companion, or those that such arrays depend on."""
 
     def is_active(array: Array) -> bool:
         if _passes_on(array):
             return False
-        return array.has(Companion.ADJOINT) or (backward and array.space is Space.RETURN)
+        return array.has(companion) or (backward and array.space is Space.RETURN)
 
     return propagate_activity(flows, is_active, _passes_on, backward=backward)[0]
 
