@@ -456,6 +456,39 @@ def test_numpy_arrays_are_used_where_they_are() -> None:
     assert x.tolist() == [6] * 4
 
 
+@pytest.mark.skipif(DISCRETE, reason="arrays of the host would have to be copied")
+@pytest.mark.parametrize("is_overwritten", [False, True])
+@pytest.mark.parametrize("may_be_written", [False, True])
+def test_what_a_gradient_needs_of_numpy_arrays_is_that_of_the_replay(
+    is_overwritten: bool, may_be_written: bool
+) -> None:
+    w, weights = World(), np.arange(1.0, SIZE + 1)
+
+    @qd.kernel
+    def weigh(a: qd.types.NDArray[qd.f64, 1]):
+        for i in w.start:
+            w.loss[None] += w.start[i] * a[i] * a[i]
+
+    @qd.kernel
+    def double(a: qd.types.NDArray[qd.f64, 1]):
+        for i in w.start:
+            a[i] *= 2.0
+
+    given = weights.view()
+    given.flags.writeable = may_be_written
+    with qd.graph.capture() as graph, qd.ad.Tape(loss=w.loss):
+        weigh(given)
+        if is_overwritten and may_be_written:
+            double(given)
+            weigh(given)
+    factor = 5.0 if is_overwritten and may_be_written else 1.0
+    for number in range(3):
+        weights[:] = np.linspace(1.0, 2.0, SIZE) * number
+        expected = weights**2 * factor
+        graph.replay()
+        np.testing.assert_allclose(w.start.grad.to_numpy(), expected, rtol=1e-14)
+
+
 def test_kernels_as_graphs() -> None:
     @qd.kernel(graph=True)
     def many(a: qd.types.NDArray[qd.f32, 1], n: qd.i32, s: qd.f32):

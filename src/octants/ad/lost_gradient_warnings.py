@@ -189,5 +189,7 @@ def _make_flow(module: Module, companion: Companion) -> GradientFlow:
         positions(read, False),
         positions(written, True),
         positions(written, False),
-        tuple(module.arrays.index(array) for array in lost_gradients.ends_within(module, companion)),
+        tuple(
+            module.arrays.index(array) for array in lost_gradients.ends_within(module, companion)
+        ),
     )

@@ -43,7 +43,11 @@ class Parts(Protocol):
         """Write back what `save` returned; bytes between elements keep their values."""
 
     def holds(self, part: Part, saved: Any) -> bool:
-        """Whether the elements equal what `save` returned, bit by bit."""
+        """Whether the elements equal what `save` returned, bit by bit.
+
+        A capture does not know what they will hold at a replay: False, unless the host may not
+        write them.
+        """
 
     def interface(self, part: Part, /) -> dict[str, Any] | None:
         """The ``__cuda_array_interface__`` of a part in discrete memory; None elsewhere."""
@@ -79,7 +83,8 @@ class HostParts:
         self.write(part, saved)
 
     def holds(self, part: Part, saved: Part) -> bool:
-        refuse_read()
+        if thread_capture() is not None:
+            return not part.flags.writeable
         return _equal_bits(part, saved)
 
     def interface(self, _: Part) -> None:
@@ -200,7 +205,7 @@ class DeviceParts:
         self._scatter(Runs(part), address_of(source))
 
     def holds(self, part: Part, saved: Saved) -> bool:
-        return _equal_bits(self.read(part), self.read(saved.part))
+        return thread_capture() is None and _equal_bits(self.read(part), self.read(saved.part))
 
     def interface(self, part: Part) -> dict[str, Any] | None:
         address, typestr = address_of(part), part.dtype.str
