@@ -242,3 +242,39 @@ def test_importing_octants_imports_little_of_the_standard_library() -> None:
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     slow = {"difflib", "fractions", "hashlib", "json", "logging", "pathlib", "signal", "tempfile"}
     assert not slow & set(output.split())
+
+
+KERNEL = """
+import sys
+
+import octants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+x = qd.field(qd.f32, shape=100, needs_grad=True)
+
+@qd.func
+def wave(v):
+    return qd.sin(v)
+
+@qd.kernel
+def waves():
+    for i in x:
+        x[i] = wave(x[i])
+
+waves()
+print(*sys.modules)
+"""
+
+
+def test_a_first_launch_imports_no_part_of_the_compiler_that_it_does_not_need(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "waves.py"
+    script.write_text(KERNEL)
+    command = [sys.executable, script]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    loaded = set(output.split())
+    assert {"octants.pipeline", "octants.passes.contract_to_fma"} <= loaded
+    assert not {"octants.autodiff", "octants.frontend.recursion", "numpy.random"} & loaded
+    passes = ("check_bounds", "fix_summation_order", "gather_sums", "sink_stores", "split_sums")
+    assert not {f"octants.passes.{name}" for name in passes} & loaded

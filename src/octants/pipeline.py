@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from octants.analysis.lanes.choose_loops import choose, may_run
-from octants.autodiff import batched_adjoints
-from octants.autodiff.batched_adjoints import BatchedReverse
-from octants.autodiff.forward import forward, with_tangent_arrays
-from octants.autodiff.reverse import Reversed, reverse
 from octants.compile_profile import stage as timed
+from octants.deferred_import import Deferred
 from octants.ir.cloning import copy_module
 from octants.ir.cloning import serialise as serialise_task
 from octants.ir.core import BYTES, Array, Module, Task
@@ -24,33 +22,53 @@ from octants.ir.ops import RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
-from octants.passes.approximate_quotients import approximate_quotients
-from octants.passes.check_bounds import check_bounds
-from octants.passes.check_finite import check_finite
 from octants.passes.contract_to_fma import contract_to_fma
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.drop_custom_derivatives import drop_custom_derivatives
 from octants.passes.expand_divisions import expand_divisions
 from octants.passes.expand_powers import expand_powers
 from octants.passes.expose_invariants import expose_invariants
-from octants.passes.fix_summation_order import fix_summation_order
 from octants.passes.fold_zero_products import fold_zero_products
-from octants.passes.fuse_product_sums import fuse_product_sums
-from octants.passes.gather_sums import gather_sums
 from octants.passes.hoist_from_branches import hoist_from_branches
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.sequence_work_items import sequence_work_items
 from octants.passes.share_reciprocals import share_reciprocals
-from octants.passes.sink_stores import sink_stores
 from octants.passes.skip_unchanged_updates import skip_unchanged_updates
 from octants.passes.spill_vectors import spill_vectors
-from octants.passes.split_sums import SHARERS, split_sums
 from octants.passes.sum_in_registers import sum_in_registers
-from octants.passes.unroll_loops import unroll_loops
-from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.simplify import simplify
 from octants.target import Blocks, Capabilities, Vectors
+
+if TYPE_CHECKING:
+    from octants.autodiff import batched_adjoints, forward, reverse
+    from octants.autodiff.batched_adjoints import BatchedReverse
+    from octants.autodiff.reverse import Reversed
+    from octants.passes import (
+        approximate_quotients,
+        check_bounds,
+        check_finite,
+        fix_summation_order,
+        fuse_product_sums,
+        gather_sums,
+        sink_stores,
+        split_sums,
+        unroll_loops,
+        unroll_shared_sums,
+    )
+else:  # what only derivatives, some machines or some options need
+    batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
+    forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
+    approximate_quotients = Deferred("octants.passes.approximate_quotients")
+    check_bounds = Deferred("octants.passes.check_bounds")
+    check_finite = Deferred("octants.passes.check_finite")
+    fix_summation_order = Deferred("octants.passes.fix_summation_order")
+    fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
+    gather_sums = Deferred("octants.passes.gather_sums")
+    sink_stores = Deferred("octants.passes.sink_stores")
+    split_sums = Deferred("octants.passes.split_sums")
+    unroll_loops = Deferred("octants.passes.unroll_loops")
+    unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
 
 Condition = Callable[[Capabilities], bool]
 
@@ -95,7 +113,7 @@ class Pass:
 LOWER = (
     Pass(
         "check_bounds",
-        lambda module, _: check_bounds(module),
+        lambda module, _: check_bounds.check_bounds(module),
         "before anything moves, so that each access is still where it is in the user's code",
         when=lambda machine: machine.checks_bounds,
     ),
@@ -128,7 +146,7 @@ LOWER = (
     ),
     Pass(
         "approximate_quotients",
-        lambda module, _: approximate_quotients(module),
+        lambda module, _: approximate_quotients.approximate_quotients(module),
         "after divisions of which products are made, and before derivatives, for the same reason",
         lambda machine: machine.contracts and machine.approximates_quotients,
     ),
@@ -144,8 +162,10 @@ LOWER = (
 
 def _gather_sums(module: Module, machine: Capabilities) -> None:
     splits = _splits(machine)
-    fills = machine.fills // SHARERS if splits else machine.fills
-    gather_sums(module, module.noalias, 0 if machine.deterministic else fills, shared=splits)
+    fills = machine.fills // split_sums.SHARERS if splits else machine.fills
+    gather_sums.gather_sums(
+        module, module.noalias, 0 if machine.deterministic else fills, shared=splits
+    )
 
 
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
@@ -174,7 +194,7 @@ FINISH = (
     ),
     Pass(
         "check_finite",
-        lambda module, _: check_finite(module),
+        lambda module, _: check_finite.check_finite(module),
         "after derivatives, whose stores it checks too, and while each update stands at its line",
         when=lambda machine: machine.checks_finite,
     ),
@@ -188,7 +208,9 @@ FINISH = (
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     Pass(
         "fix_summation_order",
-        lambda m, machine: fix_summation_order(m, m.noalias, many=machine.fills > 0),
+        lambda m, machine: fix_summation_order.fix_summation_order(
+            m, m.noalias, many=machine.fills > 0
+        ),
         "when it is known which updates only one work item makes",
         _deterministic,
     ),
@@ -218,13 +240,15 @@ FINISH = (
     ),
     Pass(
         "fuse_product_sums",
-        lambda module, _: fuse_product_sums(module),
+        lambda module, _: fuse_product_sums.fuse_product_sums(module),
         "late, since sums may be rounded in another order",
         _splits,
     ),
     Pass(
         "split_sums",
-        lambda m, machine: split_sums(m, m.noalias, machine.fills, machine.blocks or Blocks()),
+        lambda m, machine: split_sums.split_sums(
+            m, m.noalias, machine.fills, machine.blocks or Blocks()
+        ),
         "when a loop holds all its sums",
         _splits,
     ),
@@ -235,7 +259,7 @@ FINISH = (
     ),
     Pass(
         "sink_stores",
-        lambda m, _: sink_stores(m, m.noalias),
+        lambda m, _: sink_stores.sink_stores(m, m.noalias),
         "last: it moves what others would look for",
         _is_gpu,
     ),
@@ -246,13 +270,15 @@ FINISH = (
     ),
     Pass(
         "unroll_shared_sums",
-        lambda module, _: unroll_shared_sums(module),
+        lambda module, _: unroll_shared_sums.unroll_shared_sums(module),
         "when all sums are where they stay",
         lambda machine: machine.groups_sums and not machine.deterministic,
     ),
     Pass(
         "unroll_loops",
-        lambda m, machine: unroll_loops(m, estimate_sums=machine.estimate_sums * machine.contracts),
+        lambda m, machine: unroll_loops.unroll_loops(
+            m, estimate_sums=machine.estimate_sums * machine.contracts
+        ),
         "last: it writes code many times",
         lambda machine: machine.unrolls,
     ),
@@ -314,7 +340,7 @@ def differentiate_reverse(
     machine = stage.capabilities
 
     def make(nests: str) -> Reversed:
-        return reverse(
+        return reverse.reverse(
             module,
             replace(machine, nests=nests),
             before_launch=before_launch,
@@ -371,7 +397,7 @@ def _stores_nests(task: Task) -> bool:
 def differentiate_forward(module: Module, stage: Stage) -> Module:
     """A lowered module with its tangents, simplified."""
     with timed("forward", f"{module.name}_forward", module.size) as note:
-        result = forward(module, contracts=stage.capabilities.contracts)
+        result = forward.forward(module, contracts=stage.capabilities.contracts)
         note.gives(result.size)
     stage.see("forward", result)
     return result
@@ -392,7 +418,7 @@ def add_tangent_arrays(
     """A lowered module with its tangents in arrays of their own, simplified; it is lowered, too."""
     contracts = stage.capabilities.contracts
     with timed("forward", f"{module.name}_forward", module.size) as note:
-        result = with_tangent_arrays(module, active, directions, contracts=contracts)
+        result = forward.with_tangent_arrays(module, active, directions, contracts=contracts)
         note.gives(result.size)
     stage.see("forward", result)
     return result

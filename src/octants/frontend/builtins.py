@@ -47,11 +47,11 @@ def bind(function: Any, implementation: Callable[..., Any], folds: bool = False)
     ``implementation(context, node, *arguments)``; with `folds`, a call with numbers only is made
     at compile time.
     """
-    signature = inspect.signature(function)
+    signature = functools.cache(functools.partial(inspect.signature, function))
 
     def handler(context: Context, node: ast.AST, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            bound = signature.bind(*args, **kwargs)
+            bound = signature().bind(*args, **kwargs)
         except TypeError as error:
             name = getattr(function, "__name__", str(function))
             context.fail(WrongArguments(name, f"does not fit: {error}"), node)

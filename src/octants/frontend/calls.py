@@ -7,9 +7,10 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants.cache.digest import target_of
+from octants.deferred_import import Deferred
 from octants.diagnostics.errors import (
     HostFunction,
     KernelInKernel,
@@ -33,7 +34,6 @@ from octants.frontend import (
     ndarray_views,
     operator_functions,
     python_functions,
-    recursion,
     sparse_functions,
 )
 from octants.frontend.context import NOT_FOUND, Context
@@ -51,8 +51,14 @@ from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import FunctionScope
 from octants.frontend.source import parameters
 from octants.lang import exported_names as library
+from octants.lang.library_function_marks import recursion_depth
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
+
+if TYPE_CHECKING:
+    from octants.frontend import recursion
+else:
+    recursion = Deferred("octants.frontend.recursion")
 
 Keywords = dict[str, Any]
 
@@ -317,7 +323,8 @@ def _build(
     by_reference: frozenset[str],
 ) -> Any:
     """Build the call of a function, whose arguments are complete."""
-    if recursion.is_recursive(context, function, values, by_reference):
+    is_real_func = recursion_depth(function) is not None
+    if is_real_func and recursion.is_recursive(context, function, values, by_reference):
         return recursion.call(context, node, function, values, by_reference)
     return functions.inline(context, node, function, values, by_reference)
 

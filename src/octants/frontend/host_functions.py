@@ -6,11 +6,9 @@ field made then, a number drawn, or a time read would be the same in each launch
 
 from __future__ import annotations
 
-import random
+import sys
 import time
 from typing import Any
-
-import numpy as np
 
 _ON_THE_HOST = frozenset(
     """
@@ -23,7 +21,8 @@ _ON_THE_HOST = frozenset(
     """.split()
 )
 _CLOCKS = (time.time, time.time_ns, time.monotonic, time.perf_counter, time.perf_counter_ns)
-_GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+_GENERATORS = {"random": ("Random",), "numpy.random": ("RandomState", "Generator")}
+"""Classes of generators of random numbers, by the modules to look in if they are loaded."""
 
 
 def way_out(function: Any) -> str:
@@ -31,7 +30,7 @@ def way_out(function: Any) -> str:
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
     if name in _ON_THE_HOST:
         return "call it on the host, outside of the kernel"
-    if isinstance(getattr(function, "__self__", None), _GENERATORS):
+    if _is_generator(getattr(function, "__self__", None)):
         return (
             "`qd.random()` draws a number whenever it is called;"
             " `qd.static(...)` around the call draws one while the kernel is compiled"
@@ -39,3 +38,13 @@ def way_out(function: Any) -> str:
     if any(function is clock for clock in _CLOCKS):
         return "read the time on the host, and pass it as an argument"
     return ""
+
+
+def _is_generator(instance: Any) -> bool:
+    """Return whether an object draws random numbers."""
+    return any(
+        isinstance(instance, getattr(sys.modules[module], name))
+        for module, names in _GENERATORS.items()
+        if module in sys.modules
+        for name in names
+    )

@@ -52,12 +52,10 @@ def is_recursive(
     values: dict[str, Any],
     by_reference: frozenset[str],
 ) -> bool:
-    """Whether a call is built with a stack: that of a `real_func` of values that reaches itself.
+    """Whether the call of a `real_func` is built with a stack: one of values that reaches itself.
 
     `by_reference` names the object of a method among the arguments.
     """
-    if recursion_depth(function) is None:
-        return False
     owner = _owner(values, by_reference)
     known = context.recursive.get((function, owner))
     if known is None:
