@@ -13,6 +13,7 @@ import pytest
 
 from octants import interpreter
 from octants.abi import MAXIMUM_RECORD_BUFFER
+from octants.autodiff.deeply_nested_ifs import MAX_DEPTH
 from octants.autodiff.recording_plan import RecordingPlan
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
@@ -73,6 +74,13 @@ class Bounds(Nests):
         index = self.builder.binary("mod", self.random.choice(ints), self.builder.index(COLUMNS))
         self.builder.store(self.n, [self.row, index], self.random.choice(ints))
 
+    def _loop(self, v: Value, trips: Value) -> Value:
+        b = self.builder
+        body = Block([Value(i32), Value(f64)])
+        with b.into(body):
+            b.yield_([b.binary("add", b.unary("sin", body.args[1]), b.constant(0.7, f64))])
+        return b.unary("sin", b.for_(b.index(0), trips, [v], body).result)
+
 
 class Conditions(Bounds):
     """Loops in branches that memory decides; what they give is used there."""
@@ -83,12 +91,35 @@ class Conditions(Bounds):
         condition = b.compare("lt", b.load(self.p, [row]), b.constant(0.3, f64))
         then, orelse = Block(), Block([], [ops.Yield([v])])
         with b.into(then):
-            body = Block([Value(i32), Value(f64)])
-            with b.into(body):
-                b.yield_([b.binary("add", b.unary("sin", body.args[1]), b.constant(0.7, f64))])
-            trips = b.index(self.random.randrange(1, TRIPS))
-            b.yield_([b.unary("sin", b.for_(b.index(0), trips, [v], body).result)])
+            b.yield_([self._loop(v, b.index(self.random.randrange(1, TRIPS)))])
         floats.append(b.if_(condition, then, orelse).result)
+
+
+class DeepConditions(Bounds):
+    """Loops in a nest of ifs that is so deep that the backward sweep computes conditions again."""
+
+    def statements(self, floats: list[Value], ints: list[Value], depth: int, count: int) -> None:
+        b = self.builder
+        body = Block([Value(i32), Value(f64)])
+        with b.into(body):
+            result = self._nest(b.unary("sin", body.args[1]), MAX_DEPTH + 2)
+            b.yield_([b.binary("mul", b.unary("sin", result), body.args[1])])
+        start = b.load(self.x, [self.row, b.index(1)])
+        floats.append(b.for_(b.index(0), b.index(TRIPS), [start], body).result)
+
+    def _nest(self, v: Value, depth: int) -> Value:
+        b = self.builder
+        if depth == 0:
+            return self._loop(v, b.index(3))
+        array = self.z if depth < 8 else self.y if depth < 12 else self.x
+        read = b.load(array, [self.row, b.index(depth % (8 if depth < 8 else COLUMNS))])
+        then, orelse = Block(), Block()
+        with b.into(then):
+            b.yield_([self._nest(v, depth - 1)])
+        with b.into(orelse):
+            trips = b.load(self.n, [self.row, b.index(depth % COLUMNS)])
+            b.yield_([self._loop(v, b.binary("mod", trips, b.index(TRIPS)))])
+        return b.if_(b.compare("lt", read, b.constant(0.8, f64)), then, orelse).result
 
 
 @contextmanager
@@ -124,7 +155,7 @@ def check(module: Module, seed: int, budget: int, nests: str) -> set[str]:
 @pytest.mark.parametrize("count", counts(6, 60))
 @pytest.mark.parametrize("nests", ["replay", "store", "auto"])
 @pytest.mark.parametrize("budget", [0, 60, 400])
-@pytest.mark.parametrize("generator", [Bounds, Conditions])
+@pytest.mark.parametrize("generator", [Bounds, Conditions, DeepConditions])
 def test_random_kernels(
     generator: type[Bounds], budget: int, nests: str, count: int, plans: list[RecordingPlan]
 ) -> None:
@@ -134,5 +165,5 @@ def test_random_kernels(
         found.update(check(generator(seed).module(), seed, budget, nests))
         found["stored"] += any(plan.nests.varying for plan in plans)
     assert found["r"] >= count // 3
-    assert found["log"]
+    assert found["log"] or generator is DeepConditions
     assert found["stored"] >= count // 4 or nests == "replay"

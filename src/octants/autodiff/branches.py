@@ -13,7 +13,8 @@ An if yields everything that its branches define, so that nothing is computed tw
 Such exports pass through all ifs around them, so deep nests would need code of quadratic size. In
 these, the reversed branch recomputes what depends only on operands and memory. The if exports the
 other values; facts of loops are exported in *slots*, which the two branches share, and which the
-reversed branch rebinds::
+reversed branch rebinds. So are the conditions of ifs around loops that depend on loads in branches:
+memory may have changed, and the records are those of the branch that was taken::
 
     if(%is_positive) {
       %c = compare<gt>(%x, %limit)
@@ -89,7 +90,7 @@ class Branches:
         new = sweep.builder.if_(condition, then.block, orelse.block)
         if is_deep:
             self._drop_from_journal(mark, then.block, orelse.block)
-        if condition is not values[op.condition]:
+        if op in sweep.facts.deep.varying or condition is not values[op.condition]:
             values.note(op, taken=condition)
         keys: list[Hashable] = [*op.results, *exports]
         values.bind_all(keys, new.results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from octants.analysis.repeated_reads import RepeatedReads
 from octants.autodiff.hazardous_reads import ReadLog
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
@@ -17,11 +18,13 @@ MAX_DEPTH = 16
 class DeepIfs:
     """The ifs of a body that are in deep nests, and the values that operations use.
 
-    `used` leaves out values that are only yielded, which a reverse does not need.
+    `used` leaves out values that are only yielded, which a reverse does not need. `varying` are the
+    ifs around loops whose conditions depend on memory that would be read again.
     """
 
     ops: set[Operation] = field(default_factory=set)
     used: set[Value] = field(default_factory=set)
+    varying: set[Operation] = field(default_factory=set)
 
 
 def deep_ifs(body: Block, log: ReadLog | None) -> DeepIfs:
@@ -41,7 +44,14 @@ def deep_ifs(body: Block, log: ReadLog | None) -> DeepIfs:
             if not isinstance(op, ops.Yield):
                 found.used.update(op.operands)
         found.used.update(log.positions.values() if log is not None else ())
+        inner = {each for op in found.ops for region in op.regions for each in region.ops}
+        reads = RepeatedReads(op for op in found.ops if op not in inner)
+        found.varying = {op for op in reads.control & found.ops if _holds_loops(op)}
     return found
+
+
+def _holds_loops(op: Operation) -> bool:
+    return any(isinstance(each, ops.Loop) for region in op.regions for each in region.walk())
 
 
 def _find_nests(block: Block, depth: int, nest: list[Operation], found: set[Operation]) -> int:

@@ -24,7 +24,7 @@ class PrimalValues(dict[Hashable, Value]):
         fixed-length blocks   remainder_base   where the iterations behind the blocks begin
                               remainder        how many these are
                               trips            u32 or i64: iterations, if these may differ later
-        ifs with stored loops taken            the condition (u1), if it may differ later
+        ifs around loops      taken            the condition (u1), if it may differ later
 
     `journal` holds the keys in the order in which they were bound.
     """
