@@ -87,12 +87,18 @@ def _product(shape: tuple[int, ...]) -> int:
     return result
 
 
+PRINT = "print"
+COUNTED_PRINT = "counted print"
+"""The kind of a print of which a launch writes the first, and the number of the others."""
+
+
 @dataclass(frozen=True)
 class MessageFormat:
     """How the host renders one kind of message: a print or a failed assertion of the kernel.
 
     `parts` are literal strings and, for values, tuples (format spec,); `dtypes` are the names of
-    the values' types in order. `kind` is "print", "overflow", or the error class of a failure.
+    the values' types in order. `kind` is `PRINT`, `COUNTED_PRINT`, "overflow", or the error class
+    of a failure.
     """
 
     kind: str

@@ -58,7 +58,7 @@ class Interpreter:
         self.seed = seed
         self.launch = launch
         self.share = share
-        self.printed: list[str] = []
+        self.printed: list[tuple[ops.Print, str]] = []
         self.record_buffer: dict[tuple[int, Record, int], list[Any]] = {}
         self.record_buffer_bytes = 0
         self.overflows: list[Overflow] = []
@@ -253,7 +253,7 @@ def _shape(self: Interpreter, op: ops.Shape, env: dict[Value, Any]) -> None:
 def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:
     values = iter(op.values)
     pieces = [p if isinstance(p, str) else _format(next(values), env, p[0]) for p in op.parts]
-    self.printed.append("".join(pieces))
+    self.printed.append((op, "".join(pieces)))
 
 
 def _format(value: Value, env: dict[Value, Any], specification: str) -> str:

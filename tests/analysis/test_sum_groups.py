@@ -81,7 +81,7 @@ HELD = [
     "%30: f32 = load<@w, adjoint>(%2, %3)",
     "store<@w, adjoint>(%7, %2, %3)",
     "%30: f32 = atomic<max, @w, adjoint>(%7, %2, %3)",
-    "print<('x',)>()",
+    "print<('x',), False>()",
 ]
 
 

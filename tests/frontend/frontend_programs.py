@@ -144,7 +144,7 @@ def launch(built: Built, *arguments: Any) -> tuple[Any, interpreter.Interpreter]
 def printed(function: Callable[..., Any], *arguments: Any, **options: Any) -> list[str]:
     """The lines that a kernel prints."""
     built = compile_kernel(function, *arguments, **options)
-    return "".join(launch(built, *arguments)[1].printed).splitlines()
+    return "".join(text for _, text in launch(built, *arguments)[1].printed).splitlines()
 
 
 def text_of(module: Module) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.runtime.devices import interpreter
+from octants.runtime.reports import messages
+from octants.runtime.reports.counted_prints import joined
 from octants.types.scalars import DType, convert, integer_range
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.devices import ON_GPU
@@ -68,7 +71,18 @@ def written_by(capfd: Any) -> str:
     return text
 
 
-@pytest.mark.usefixtures("everywhere")
+@pytest.fixture
+def each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write every report, not only the first one of a launch at each place."""
+
+    def all_of(prints: Iterable[tuple[Hashable, Callable[[], str]]]) -> str:
+        return joined((None, text) for _, text in prints)
+
+    monkeypatch.setattr(messages, "joined", all_of)
+    monkeypatch.setattr(interpreter, "joined", all_of)
+
+
+@pytest.mark.usefixtures("everywhere", "each_time")
 @pytest.mark.parametrize("dtype", [qd.i8, qd.u32, qd.i64])
 def test_every_pair_that_wraps(dtype: DType, capfd: Any) -> None:
     numbers = some_of(dtype)
@@ -169,7 +183,32 @@ def test_nothing_without_debug_mode(capfd: Any) -> None:
     assert written_by(capfd) == ""
 
 
-@pytest.mark.usefixtures("debug")
+@pytest.mark.usefixtures("everywhere")
+def test_a_launch_reports_each_place_once(capfd: Any) -> None:
+    @qd.func
+    def scrambled(a):
+        return a * qd.u32(668265261)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(qd.u32, 1)):
+        for i in x:
+            x[i] = scrambled(qd.u32(i) + 100)
+            if i == 7:
+                x[i] += qd.u32(4294967295)
+            print("item", i)
+
+    for _ in range(2):
+        run(np.zeros(16, np.uint32))
+        text = written_by(capfd)
+        assert text.count("overflow detected") == 2
+        assert text.count("    and 15 more times there\n") == text.count(" there\n") == 1
+        assert "100 * 668265261 wraps to 2402016660" in text
+        assert [line for line in text.splitlines() if "item" in line] == [
+            f"item {i}" for i in range(16)
+        ]
+
+
+@pytest.mark.usefixtures("debug", "each_time")
 def test_reverse_kernels_report_nothing_again(capfd: Any) -> None:
     x = qd.field(qd.f32, 4, needs_grad=True)
     count = qd.field(qd.i32, ())

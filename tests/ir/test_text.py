@@ -44,7 +44,7 @@ parallel @k_0 {'block_dim': 64} {
   %4: f32 = load<@x, primal>(%2, %2, %3)
   %5: f64 = constant<inf>()
   %6: u1 = constant<True>()
-  print<('x = ', ('.3f',), ' it\\'s "so"\\n')>(%4)
+  print<('x = ', ('.3f',), ' it\\'s "so"\\n'), False>(%4)
   assert<bounds, 'index {} of {}'>(%6, %2, %3)
   %7: f32 = atomic<min, @x, tangent>(%4, %2, %2, %3)
   yield()

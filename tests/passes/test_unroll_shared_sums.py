@@ -135,7 +135,7 @@ STAYS = {
         16,
         f"{UPDATE}\nfor(%3, %4) {{ (%15: i32):\nstore<@y, primal>(%7, %2)\nyield()\n}}",
     ),
-    "messages": (0, 16, f"{UPDATE}\nprint<('x',)>()"),
+    "messages": (0, 16, f"{UPDATE}\nprint<('x',), False>()"),
     "iterations of more work than a chunk may have": (
         0,
         16,

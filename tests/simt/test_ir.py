@@ -143,7 +143,7 @@ def test_memory_is_read_again_behind_a_barrier(array, text):
     for between in ("barrier<block>()", "barrier<subgroup>()", "fence<device>()"):
         assert simplified(text.format(array, between)).count("load<") == most
     assert simplified(text.format(array, "")).count("load<") == least
-    lanes = "%z: i32 = subgroup<add, 4>(%t)\n  print<(('',),)>(%z)"
+    lanes = "%z: i32 = subgroup<add, 4>(%t)\n  print<(('',),), False>(%z)"
     assert simplified(text.format(array, lanes)).count("load<") == least
 
 

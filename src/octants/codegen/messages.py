@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants import abi
-from octants.artifact import MessageFormat, overflow_message
+from octants.artifact import COUNTED_PRINT, PRINT, MessageFormat, overflow_message
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Code, Kind, Operand, Pointer, register
 from octants.codegen.message_formats import parts_of, shortened
@@ -22,7 +22,8 @@ from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 def print_(f: FunctionEmitter, op: ops.Print) -> None:
     """Append the values to the buffer; the host formats the line."""
     dtypes = tuple(value.type.name for value in op.values)
-    message = f.kernel.add_message(MessageFormat("print", op.parts, dtypes, op.location))
+    kind = COUNTED_PRINT if op.is_counted else PRINT
+    message = f.kernel.add_message(MessageFormat(kind, op.parts, dtypes, op.location))
     words = [_word(f, value) for value in op.values]
     _call(
         f,

@@ -3,8 +3,9 @@
 The result is what it is without debug mode. After the operation comes a condition::
 
     %2: i32 = binary<add>(%0, %1)
-    if(%wraps) { print<'Addition overflow detected in ...'>(%0, %1, %2) }
+    if(%wraps) { print<'Addition overflow detected in ...', True>(%0, %1, %2) }
 
+A launch reports the first time at each place, and how often it happened after that.
 Library functions, such as hashes, are not checked: they wrap on purpose.
 """
 
@@ -46,7 +47,7 @@ def report(context: Context, fn: str, a: Value, b: Value, result: Value) -> None
     if builder.constant_of(wraps) is False:
         return
     with builder.only_if(wraps):
-        builder.print_(_message(context, fn, a.type), [a, b, result])
+        builder.print_(_message(context, fn, a.type), [a, b, result], is_counted=True)
 
 
 def _message(context: Context, fn: str, dtype: DType) -> tuple[str | tuple[str], ...]:

@@ -215,8 +215,14 @@ class Builder:
             return self.constant(array.fixed_shape[axis], i32)
         return self.append(ops.Shape(array, axis, results=[Value(i32)])).result
 
-    def print_(self, parts: tuple[str | tuple[str], ...], values: Sequence[Value]) -> None:
-        self.append(ops.Print(parts, list(values)))
+    def print_(
+        self,
+        parts: tuple[str | tuple[str], ...],
+        values: Sequence[Value],
+        *,
+        is_counted: bool = False,
+    ) -> None:
+        self.append(ops.Print(parts, list(values), is_counted))
 
     def assert_(
         self, kind: str, message: str, condition: Value, values: Sequence[Value] = ()

@@ -135,10 +135,11 @@ class Shape(Operation):
 
 @operation("print")
 class Print(Operation):
-    r"""``print<('x = ', ('.3f',), '\n')>(%x)``: a piece of text, with the end of its line if any.
+    r"""``print<('x = ', ('.3f',), '\n'), False>(%x)``: a piece of text, with the end of its line.
 
     `parts` are literal strings and, where a value stands, tuples (format spec,); values are used in
-    order. The host formats the pieces, and writes them one after the other.
+    order. The host formats the pieces, and writes them one after the other. If `is_counted`, it
+    writes the first of a launch only, and how many more there were.
     """
 
     reports = True
@@ -147,6 +148,7 @@ class Print(Operation):
 
     parts: tuple[str | tuple[str], ...] = attribute()
     values: list[Value] = operands()
+    is_counted: bool = attribute(default=False)
 
 
 @operation("assert")

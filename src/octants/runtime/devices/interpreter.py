@@ -21,6 +21,7 @@ from octants.diagnostics.kernel_run_time_errors import RecordBufferOverflow
 from octants.interpreter import AssertionFailed, Interpreter, Overflow, Storage
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
 from octants.runtime.memory.host import view_memory
+from octants.runtime.reports.counted_prints import joined
 from octants.runtime.reports.messages import render
 from octants.runtime.reports.pending_errors import Pending
 from octants.types.layouts import Layout, Strided, Term
@@ -53,7 +54,10 @@ def make_run(module: Module, pending: Pending, record_budget: int) -> Callable[[
         except Divergence as error:
             raise NotMet(module.kernel, error.item).at(error.op.location) from None
         finally:
-            sys.stdout.write("".join(interpreter.printed))
+            prints = interpreter.printed
+            sys.stdout.write(
+                joined((op if op.is_counted else None, text.__str__) for op, text in prints)
+            )
         if interpreter.overflows:
             pending.add(_worst(module, interpreter.overflows))
 

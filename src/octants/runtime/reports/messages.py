@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants import abi
-from octants.artifact import Artifact, MessageFormat
+from octants.artifact import COUNTED_PRINT, PRINT, Artifact, MessageFormat
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
@@ -31,6 +32,7 @@ from octants.diagnostics.kernel_run_time_errors import (
 from octants.diagnostics.render import Label
 from octants.diagnostics.span import Span
 from octants.runtime.memory.host import HostAllocation, allocate
+from octants.runtime.reports.counted_prints import joined
 from octants.types import scalars
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ PRINT_WORDS = 1 << 17
 
 def capacity_for(artifact: Artifact) -> int:
     """The words for prints that the buffer of a kernel's GPU launch needs."""
-    return PRINT_WORDS if any(each.kind == "print" for each in artifact.messages) else 0
+    prints = any(each.kind in (PRINT, COUNTED_PRINT) for each in artifact.messages)
+    return PRINT_WORDS if prints else 0
 
 
 NO_END = 2**32 - 1
@@ -117,7 +120,10 @@ class MessageBuffer:
 
     def _text(self, artifact: Artifact) -> str:
         printed = sorted(self._printed(artifact.messages), key=lambda entry: entry[:2])
-        text = "".join(render(message, words) for _, _, message, words in printed)
+        text = joined(
+            (message if message.kind == COUNTED_PRINT else None, partial(render, message, words))
+            for _, _, message, words in printed
+        )
         lost = self._word(abi.MESSAGES_COUNT) - len(printed)
         if lost:
             text += "\n" if text and not text.endswith("\n") else ""
