@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 import pickle
 import subprocess
@@ -182,3 +183,26 @@ def test_octants_has_no_dataclasses_of_the_standard_library() -> None:
     command = [sys.executable, "-c", lines]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert shown.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_signature_does_not_depend_on_calls(options: dict[str, bool]) -> None:
+    """`help` shows it, and tests of docstrings read it."""
+    ours = point(KINDS["ours"], options)
+
+    class Own(ours):
+        def __init__(self, z: float) -> None:
+            super().__init__(z)
+
+    class Inheriting(ours):
+        pass
+
+    def names(cls: Any) -> list[str]:
+        return [*inspect.signature(cls).parameters]
+
+    expected = [*inspect.signature(point(KINDS["standard"], options)).parameters]
+    assert [names(ours), names(Inheriting)] == [expected] * 2
+    assert inspect.signature(ours).parameters["y"].default == 2.0
+    ours(1.0)
+    assert [names(ours), names(Inheriting)] == [expected] * 2
+    assert names(Own) == ["z"]

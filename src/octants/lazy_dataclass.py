@@ -8,6 +8,7 @@ all. What `dataclasses` offers for instances, such as `fields` and `replace`, wo
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 import reprlib
 from collections.abc import Callable, Iterable
@@ -38,7 +39,9 @@ def _completed(declared: type, eq: bool, frozen: bool, slots: bool) -> type:
         "__match_args__": tuple(e.name for e in fields.values() if e.init and not e.kw_only),
     }
     made = _with_slots(declared, fields, frozen) if slots else _with_defaults(declared, fields)
-    added |= {"__init__": _lazy_init(made, frozen), "__repr__": _represent}
+    added["__repr__"] = _represent
+    if "__init__" not in given:
+        added |= {"__init__": _lazy_init(made, frozen), "__signature__": _SIGNATURE}
     if eq:
         added |= _comparison([entry.name for entry in fields.values() if entry.compare], frozen)
     if frozen:
@@ -107,6 +110,20 @@ def _lazy_init(made: type, frozen: bool) -> Callable[..., None]:
         compiled(self, *values, **named)
 
     return __init__
+
+
+class _Signature:
+    """The `__signature__` of dataclasses: that of the compiled `__init__`, called before or not."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        makes = next(base for base in owner.__mro__ if "__init__" in vars(base))
+        if instance is not None or vars(makes).get("__signature__") is not self:
+            raise AttributeError("__signature__")
+        found = inspect.signature(_compiled_init(makes, frozen=False))
+        return found.replace(parameters=[*found.parameters.values()][1:])
+
+
+_SIGNATURE = _Signature()
 
 
 def _compiled_init(made: type, frozen: bool) -> Callable[..., None]:

@@ -8,7 +8,6 @@ described under the shortest one. Members of classes that only Octants calls are
 from __future__ import annotations
 
 import ast
-import dataclasses
 import enum
 import inspect
 import operator
@@ -300,26 +299,12 @@ def _members(name: str, cls: type) -> Iterator[str]:
 def _parameters(function: Any) -> str:
     """The parameters with their defaults, without their types: the docstrings tell these."""
     found: Mapping[str, inspect.Parameter] = inspect.signature(function).parameters
-    if [*found] == ["values", "named"] and dataclasses.is_dataclass(function):
-        found = _fields(function)  # of a `lazy_dataclass` that has no instance yet
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty, default=_default(parameter))
         for parameter in found.values()
         if parameter.name not in ("self", "cls")
     ]
     return str(inspect.Signature(parameters))
-
-
-def _fields(cls: Any) -> Mapping[str, inspect.Parameter]:
-    empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return {
-        field.name: inspect.Parameter(
-            field.name,
-            kind,
-            default=empty if field.default is dataclasses.MISSING else field.default,
-        )
-        for field in dataclasses.fields(cls)
-    }
 
 
 def _default(parameter: inspect.Parameter) -> Any:
