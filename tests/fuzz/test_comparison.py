@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -246,8 +248,15 @@ def test_races_without_an_effect_are_no_shortcoming() -> None:
         assert len(report.shortcomings()) == shortcomings
 
 
-def test_a_run_that_is_stopped_says_how_far_it_was() -> None:
+def test_a_run_that_is_stopped_says_how_far_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves no files behind, although it kills its workers."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    written: list[Path] = []
+
     def stop(report: Report, entry: runner.Entry) -> None:
+        written.extend(tmp_path.glob("octants-fuzz-*/octants-fuzz-*"))
         signal.raise_signal(signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, fuzz.stop)
@@ -259,3 +268,5 @@ def test_a_run_that_is_stopped_says_how_far_it_was() -> None:
         signal.signal(signal.SIGTERM, before)
     assert report.count == 1
     assert report.summary().endswith("; not run: 59 of 60")
+    assert written
+    assert list(tmp_path.iterdir()) == []

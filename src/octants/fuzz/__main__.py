@@ -26,7 +26,8 @@ def main() -> int:
     options = _options()
     warnings.filterwarnings("ignore", "OCT158")  # programs cut off numbers to test that
     if options.serve:
-        runner.serve(options.backend, not options.no_shrink, options.checks, options.most_checks)
+        shrinks, most = not options.no_shrink, options.most_checks
+        runner.serve(options.backend, shrinks, options.checks, most, options.folder)
         return 0
     precisions = PRECISIONS if options.precision == "both" else (options.precision,)
     profiles = _named(options.profile, PROFILES)
@@ -93,6 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--save", type=Path, help="a folder for scripts of what is wrong")
     parser.add_argument("--no-shrink", action="store_true", help="show programs as they are")
     parser.add_argument("--show", action="store_true", help="print the program, run nothing")
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 

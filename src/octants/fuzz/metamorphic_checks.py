@@ -148,13 +148,25 @@ _MISSING = "OCT450"
 """The code of the error for a kernel that needs a feature which the device does not have."""
 
 
-class Checker:
-    """Compares programs with the oracle, and runs at most `most` of the chosen checks on each."""
+def temporary_folder(parent: str | None = None) -> tempfile.TemporaryDirectory[str]:
+    """A new folder, which is removed when the process ends, unless it is killed."""
+    return tempfile.TemporaryDirectory(
+        prefix="octants-fuzz-", dir=parent, ignore_cleanup_errors=True
+    )
 
-    def __init__(self, arch: str, chosen: Sequence[str], most: int) -> None:
+
+class Checker:
+    """Compares programs with the oracle, and runs at most `most` of the chosen checks on each.
+
+    Its cache of kernels is in ``parent``, or where the system has temporary folders.
+    """
+
+    def __init__(
+        self, arch: str, chosen: Sequence[str], most: int, parent: str | None = None
+    ) -> None:
         self.chosen = [name for name in chosen if CHECKS[name].is_possible(arch)]
         self.most = most
-        self.folder = tempfile.mkdtemp(prefix="octants-fuzz-")
+        self._folder = temporary_folder(parent)
 
     def check(self, program: Program, backend: PackageBackend) -> Verdict:
         """The verdict of the comparison with the oracle, and of the checks."""
@@ -182,7 +194,7 @@ class Checker:
         return verdict
 
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.cleanup()
 
     def _note(self, verdict: Verdict, name: str, found: Iterable[str]) -> None:
         problems = [f"check {name}, {text}" for text in found]
@@ -200,7 +212,7 @@ class Checker:
         check = CHECKS[name]
         options = dict(check.first)
         if name == "cache":
-            options |= {"offline_cache": True, "offline_cache_file_path": self.folder}
+            options |= {"offline_cache": True, "offline_cache_file_path": self._folder.name}
         is_alone = check.of_first is not None
         return RunConfiguration(
             options, all_modes=is_alone, second=check.second, multiples=check.multiples
@@ -233,7 +245,7 @@ class Checker:
         backend.forget()  # so that the run compiles its kernels, or loads them from the cache
         actual = _run(changed, backend, configuration)
         if name == "cache":
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self._folder.name, ignore_errors=True)
         if name == "features" and any(_MISSING in text for text in actual.errors.values()):
             return
         slack = FAST_SLACK if name == "fast" else backend.slack

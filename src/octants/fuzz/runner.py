@@ -19,7 +19,7 @@ from octants.fuzz import standalone_script
 from octants.fuzz.backends import BACKENDS, Backend, PackageBackend
 from octants.fuzz.compare import Status, Verdict, check
 from octants.fuzz.generator.build import generate
-from octants.fuzz.metamorphic_checks import Checker
+from octants.fuzz.metamorphic_checks import Checker, temporary_folder
 from octants.fuzz.program import Program
 from octants.fuzz.report import Report
 from octants.fuzz.shrink import shrink
@@ -118,16 +118,17 @@ def describe(program: Program, verdict: Verdict, backend: str, smallest: Program
     return entry
 
 
-def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int) -> None:
+def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int, folder: str) -> None:
     """A worker: reads chunks of cases, a line each, and writes a line for each program.
 
-    It ends with its parent, and ignores signals, which the parent handles for the whole group.
+    It ends with its parent, and ignores signals, which the parent handles for the whole group. What
+    it writes is in a folder of the parent, which may kill it.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")  # programs provoke warnings on purpose
     made = BACKENDS[backend]()
-    checker = Checker(getattr(made, "arch", ""), checks, most) if checks else None
+    checker = Checker(getattr(made, "arch", ""), checks, most, folder) if checks else None
     for line in sys.stdin:
         for entry in work(map(tuple, json.loads(line)), made, shrinks, checker):
             print(json.dumps(entry), flush=True)
@@ -218,6 +219,12 @@ class Worker:
         if self.process is not None:
             self.process.kill()
 
+    def join(self) -> None:
+        """Wait for the end of a process that was stopped."""
+        process = self.process
+        if process is not None:
+            process.wait()
+
     def close(self) -> None:
         """End the process after its current chunk."""
         if self.process is not None:
@@ -259,6 +266,17 @@ def run(
     ``settings`` are options of the command that workers get too. `Stopped` ends the run: the report
     is of the programs so far.
     """
+    with temporary_folder() as folder:
+        return _run(chosen, backend, jobs, [*settings, "--folder", folder], see)
+
+
+def _run(
+    chosen: Sequence[Case],
+    backend: str,
+    jobs: int,
+    settings: Sequence[str],
+    see: Callable[[Report, Entry], None],
+) -> Report:
     report, start = Report(backend, wanted=len(chosen)), time.monotonic()
     chunks = deque(chosen[k : k + CHUNK] for k in range(0, len(chosen), CHUNK))
     workers = [Worker(backend, settings) for _ in range(min(jobs, len(chunks)))]
@@ -292,6 +310,8 @@ def run(
     except BaseException as end:
         for worker in workers:
             worker.stop()
+        for worker in workers:
+            worker.join()
         if not isinstance(end, Stopped):
             raise
     return report
