@@ -8,9 +8,13 @@ from octants.codegen.message_formats import memory_message
 from octants.diagnostics.exceptions import InternalError
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ON_STACK, local_arrays, nbytes
-from octants.ir.core import Companion, Task
+from octants.ir.core import ArrayRef, Companion, Task
 
 _ALIGNMENT = 64  # a vector that crosses the end of a cache line takes two accesses
+_PAGE = 4096
+"""Processors compare addresses modulo this to find out whether a load reads what an earlier store
+has not written yet. A load that seems to has to wait.
+"""
 
 
 def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
@@ -18,19 +22,49 @@ def begin(f: FunctionText, task: Task, lanes: int = 1) -> None:
 
     Those that run in ``lanes`` have their elements side by side.
     """
-    offsets: dict[tuple[object, Companion], int] = {}
-    total = 0
-    for array in local_arrays(task):
-        offsets[array, Companion.PRIMAL] = total
-        total += -(-lanes * nbytes(array) // _ALIGNMENT) * _ALIGNMENT
-    if not offsets:
+    arrays = local_arrays(task)
+    if not arrays:
         return
+    sizes = [-(-lanes * nbytes(array) // _ALIGNMENT) * _ALIGNMENT for array in arrays]
+    starts, total = choose_starts(sizes)
     if total <= ON_STACK:
         base = f.on_stack("local", f"[{total} x i8]", _ALIGNMENT)
     else:
         base = _in_record_buffer(f, task, total)
-    for ref, offset in offsets.items():
-        f.parts[ref] = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")  # type: ignore[index]
+    for array, start in zip(arrays, starts, strict=True):
+        own = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {start}")
+        f.parts[ArrayRef(array, Companion.PRIMAL)] = own
+
+
+def choose_starts(sizes: list[int]) -> tuple[list[int], int]:
+    """Choose where arrays start, so that elements with about the same index look different.
+
+    Args:
+        sizes: The bytes of each array, multiples of the alignment.
+
+    Returns:
+        The start of each array, and the bytes of all.
+    """
+    distance = _PAGE // (2 * len(sizes)) // _ALIGNMENT * _ALIGNMENT
+    if sum(sizes) <= _PAGE:
+        distance = 0
+    starts: list[int] = []
+    total = 0
+    for size in sizes:
+        start = total
+        while any(_distance(start, other) < distance for other in starts):
+            start += _ALIGNMENT
+        starts.append(start)
+        total = start + size
+    if sum(sizes) <= ON_STACK < total:
+        return [sum(sizes[:number]) for number in range(len(sizes))], sum(sizes)
+    return starts, total
+
+
+def _distance(one: int, other: int) -> int:
+    """Return how far two addresses are apart modulo the size of a page."""
+    ahead = (one - other) % _PAGE
+    return min(ahead, _PAGE - ahead)
 
 
 def _in_record_buffer(f: FunctionText, task: Task, total: int) -> str:
