@@ -18,7 +18,7 @@ from octants.deferred_import import Deferred
 from octants.ir.cloning import copy_module
 from octants.ir.cloning import serialise as serialise_task
 from octants.ir.core import BYTES, Array, Module, Task
-from octants.ir.ops import RecordCapacity
+from octants.ir.ops import Atomic, RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
@@ -168,6 +168,11 @@ def _gather_sums(module: Module, machine: Capabilities) -> None:
     )
 
 
+def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
+    if any(isinstance(op, Atomic) for op in module.walk()):
+        unroll_shared_sums.unroll_shared_sums(module, machine.vectors)
+
+
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     """The two passes that find cheaper updates."""
     return (
@@ -270,7 +275,7 @@ FINISH = (
     ),
     Pass(
         "unroll_shared_sums",
-        lambda module, _: unroll_shared_sums.unroll_shared_sums(module),
+        _unroll_shared_sums,
         "when all sums are where they stay",
         lambda machine: machine.groups_sums and not machine.deterministic,
     ),
@@ -375,7 +380,7 @@ def _for_lanes(
     storing = [task for task in tasks if task.name in names]
     if all(choose(task, vectors, noalias=True).lanes for task in storing):
         return stored
-    plain = Stage(replace(machine, fills=0, splits=False))
+    plain = Stage(replace(machine, fills=0, splits=False, groups_sums=False))
 
     def in_lanes(module: Module) -> int:
         tasks = [task for task in module.tasks if task.name in names]

@@ -106,7 +106,8 @@ class Capabilities:
     has a thread. `updates_64_bits` says that they can update integers of 64
     bits in memory atomically.
 
-    Where it `groups_sums`, the threads of a subgroup combine their updates of several elements.
+    Where it `groups_sums`, the threads of a subgroup, or the lanes of vectors, combine their
+    updates of several elements.
     Code that it `unrolls` is written by the passes, since the compiler of its driver does not
     unroll it. It estimates sines and cosines of small angles in the time of `estimate_sums`
     additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32 may be so.

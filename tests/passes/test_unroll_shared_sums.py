@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Block, Module
 from octants.ir.parser import parse
+from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.unroll_shared_sums import unroll_shared_sums
+from octants.target import ALWAYS, NEVER, Target, Vectors
 
 KERNEL = """\
 kernel @k
@@ -55,10 +58,14 @@ def kernel(lower: Any, upper: Any, update: str = UPDATE, dtype: str = "i32") -> 
     return module
 
 
-def unrolled(module: Module) -> Module:
+AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
+IN_LANES, ONE_BY_ONE = vectors_of(AVX512, ALWAYS), vectors_of(AVX512, NEVER)
+
+
+def unrolled(module: Module, vectors: Vectors | None = None) -> Module:
     result = copy_module(module)
     result.noalias = True
-    unroll_shared_sums(result)
+    unroll_shared_sums(result, vectors)
     verify(result)
     return result
 
@@ -164,3 +171,36 @@ def test_a_chunk_makes_as_many_updates_as_fit() -> None:
     assert updates(result.tasks[0].body) == [16, 32]
     for before, after in zip(results(module, (0, 0)), results(result, (0, 0)), strict=True):
         assert np.array_equal(before, after)
+
+
+# -- for the lanes of a CPU ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "upper", "blocks"),
+    [
+        ("f32", 32, [0, 4]),
+        ("f32", 35, [3, 4]),
+        ("f32", 4, [4]),
+        ("f64", 32, [0, 2]),
+        ("f64", 33, [1, 2]),
+    ],
+)
+def test_chunks_of_as_many_numbers_as_lanes_add_to_together(
+    dtype: str, upper: int, blocks: list[int]
+) -> None:
+    module = kernel(0, upper)
+    module = parse(to_text(module).replace("f32", dtype))
+    module.noalias = True
+    assert updates(unrolled(module, IN_LANES).tasks[0].body) == blocks
+
+
+def test_loops_that_stay_without_lanes() -> None:
+    assert updates(unrolled(kernel(0, 32), ONE_BY_ONE).tasks[0].body) == [0, 1]
+
+
+def test_long_iterations_stay_in_lanes() -> None:
+    lines = (f"%{k}: f32 = load<@y, primal>(%2)" for k in range(100, 160))
+    module = kernel(0, 32, "\n".join([UPDATE, *lines]))
+    assert updates(unrolled(module, IN_LANES).tasks[0].body) == [0, 1]
+    assert updates(unrolled(module).tasks[0].body) == [0, 4]

@@ -86,6 +86,7 @@ class CpuBackend(Backend):
             blocks=Blocks(),
             vectors=vectors_of(target, chosen.simd),
             vector_bytes=1 << 14,
+            groups_sums=True,
             memory_bytes=memory_of_the_machine(),
             workers=device.threads if isinstance(device, CpuDevice) else 1,
             record_buffer_sharers=max(1, in_step),

@@ -2,7 +2,8 @@
 
 The gradient of a matrix that all work items multiply by is such a sum: each adds to every element.
 The threads of a subgroup combine what they add to several elements at once with a fifth of the
-exchanges that they need one by one (`analysis.sum_groups`), and update those elements together.
+exchanges that they need one by one (`analysis.sum_groups`), and update those elements together. The
+lanes of a CPU's vectors take half the instructions (`codegen.llvm.lanes.grouped_additions`).
 
 Before::
 
@@ -51,6 +52,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
 from octants.analysis.uniformity import Uniformity
@@ -64,6 +66,7 @@ from octants.passes.unrolled_iterations import (
     write_iterations,
 )
 from octants.simplify import simplify
+from octants.target import Vectors
 
 _TOGETHER = 32
 """The updates that are made together: as many as a subgroup has threads, on most machines."""
@@ -73,28 +76,58 @@ above leave no rest.
 """
 _MOST_WORK = 500
 """The most operations of a chunk."""
+_BYTES = 16
+"""The bytes of elements that lanes add to together: a chunk has so many iterations, and no more."""
+_LITTLE_WORK = 50
+"""The most operations of an iteration in lanes: beside more, the additions take little time."""
 
 
 @staged("unroll_shared_sums")
-def unroll_shared_sums(module: Module) -> None:
-    """Unroll such loops of all parallel tasks, in place."""
-    changes = [_Unroller(task, module.noalias).unroll() for task in module.tasks if _has_sums(task)]
-    if any(changes):
+def unroll_shared_sums(module: Module, vectors: Vectors | None = None) -> None:
+    """Unroll such loops of all parallel tasks, in place; on a CPU, of those that run in lanes.
+
+    Args:
+        module: The finished kernel.
+        vectors: The vectors of a CPU.
+    """
+    found = ((task, _candidates(task, vectors)) for task in module.tasks)
+    changes = [
+        _Unroller(task, loops, module.noalias, vectors).unroll() for task, loops in found if loops
+    ]
+    if any(changes) and vectors is None:
         simplify(module)
 
 
-def _has_sums(task: Task) -> bool:
-    """Whether work items in step may add to elements in loops without loops."""
+def _candidates(task: Task, vectors: Vectors | None) -> list[ops.For]:
+    """The loops without loops in which work items in step may add to elements."""
     if not task.is_parallel or task.options.get("fixed_order"):
-        return False
-    loops = (op for op in task.body.walk() if isinstance(op, ops.For))
-    return any(isinstance(op, ops.Atomic) for loop in loops for op in loop.body.ops)
+        return []
+    if vectors is not None and not may_run(task, vectors):
+        return []
+    most = _MOST_WORK if vectors is None else _LITTLE_WORK
+    return [
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.For)
+        and any(isinstance(each, ops.Atomic) for each in op.body.ops)
+        and not any(map(_stays_single, op.body.walk()))
+        and _work(op) <= most
+    ]
+
+
+def _work(loop: ops.For) -> int:
+    """The operations of an iteration."""
+    return sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in loop.body.walk())
 
 
 class _Unroller:
     """Rewrites a task."""
 
-    def __init__(self, task: Task, noalias: bool) -> None:
+    def __init__(
+        self, task: Task, candidates: list[ops.For], noalias: bool, vectors: Vectors | None
+    ) -> None:
+        self._task, self._candidates = task, candidates
+        self._noalias, self._vectors = noalias, vectors
         collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
         sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
         self._families = SumFamilies(task, sums, noalias)
@@ -104,24 +137,29 @@ class _Unroller:
 
     def unroll(self) -> bool:
         """Rewrite the task; gives whether anything has changed."""
-        loops = [op for op in self._loops.body.walk() if isinstance(op, ops.For)]
         lengths: dict[Operation, int] = {
-            op: length for op in loops if (length := self._length(op)) > 1
+            op: length for op in self._candidates if (length := self._length(op)) > 1
         }
-        if not lengths:
+        if not lengths or not self._is_in_step():
             return False
         self._loops.rewrite(lambda op: self._rewrite_loop(op, lengths.get(op, 0)))
         return True
 
+    def _is_in_step(self) -> bool:
+        """Whether work items of the task run in step."""
+        vectors = self._vectors
+        return vectors is None or choose(self._task, vectors, self._noalias).lanes > 0
+
     def _length(self, op: ops.For) -> int:
         """Return the iterations of a chunk, a power of two; 0 if the loop stays."""
         sums = self._sums_of(op)
-        inner = list(op.body.walk())
-        if not sums or self._facts.diverges(op) or any(map(_stays_single, inner)):
+        if not sums or self._facts.diverges(op):
             return 0
         together = max(Counter(map(self._families.family, sums)).values())
-        work = sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in inner)
-        most = min(_TOGETHER // together, _MOST_WORK // work)
+        if self._vectors is not None:
+            length = _BYTES // max(each.array.dtype.size for each in sums)
+            return length if length * together <= _TOGETHER else 0
+        most = min(_TOGETHER // together, _MOST_WORK // _work(op))
         if not most:
             return 0
         trips = self._loops.trips(op)

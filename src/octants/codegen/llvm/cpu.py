@@ -23,8 +23,9 @@ from octants.codegen.llvm.function_text import FunctionText, Machine
 from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.lanes import work_item_loop as lane_items
 from octants.codegen.llvm.lanes.function_text import LaneText
+from octants.codegen.llvm.lanes.grouped_additions import find_grouped
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
-from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.codegen.llvm.llvmlite_driver import has_fused, is_x64
 from octants.codegen.llvm.llvmlite_driver import host_target as host_target
 from octants.codegen.llvm.module_text import KernelText, ModuleText
@@ -53,6 +54,7 @@ class Cpu(Machine):
     def __init__(self, target: Target) -> None:
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
+        self.vector_bits = 32 * lanes_of_target(target)
         self.reciprocal_root = estimate_of(target)
 
     def poll(self, f: FunctionText) -> None:
@@ -264,11 +266,14 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     if facts is None:
         facts = Uniformity(task.body, () if choice.rows is None else choice.rows.numbers)
 
+    groups = find_grouped(task, kernel.sums[position], facts, choice.lanes, kernel.module.noalias)
+
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
+        f.update_groups = groups
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])
         local_arrays.begin(f, task, choice.lanes)

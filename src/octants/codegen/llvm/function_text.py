@@ -50,6 +50,9 @@ class Machine(ABC):
     has_functions = False
     """Whether code that occurs several times may be outlined into functions."""
 
+    vector_bits = 0
+    """The size of its widest vectors."""
+
     speculated: frozenset[str] = frozenset()
     """The functions of `fast` whose slow path is left out where `guards` are collected."""
 

@@ -1,7 +1,8 @@
 """Write plain additions of lanes to private sums: neighbours at once, one address after a
 reduction.
 
-Lanes whose addresses may be equal add one after the other.
+Lanes whose addresses may be equal add one after the other. `grouped_additions` reduces several
+vectors together.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
 from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.function_text import LaneText
+from octants.codegen.llvm.lanes.grouped_additions import add_group
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.llvmlite_driver import INLINABLE
 from octants.codegen.llvm.worker_atomics import add_to, either
@@ -24,9 +26,17 @@ _INLINED = 8
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
     """Write an update; it is plain in launches that separate workers."""
+    if op in f.update_groups:
+        if group := f.update_groups[op]:
+            add_group(f, group, _add_one)
+        return
     if op in f.collected or op.ref not in f.sums:
         shared_atomic(f, op)
         return
+    _add_one(f, op)
+
+
+def _add_one(f: LaneText, op: ops.Atomic) -> None:
     address = memory.locate(f, op.array, op.companion, op.indices)
     if address.step == 0:
         _add_total(f, op, address)

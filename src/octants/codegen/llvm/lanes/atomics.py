@@ -55,14 +55,14 @@ def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
     """Combine the numbers of all lanes by halving."""
     register, lanes = f.type(dtype), f.lanes
     while lanes > 1:
-        halves = [_half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
+        halves = [half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
         lanes //= 2
         with f.of_lanes(lanes):
             vector = arithmetic.combine(f, fn, dtype, *halves)
     return f.assign(f"extractelement <1 x {register}> {vector}, i32 0")
 
 
-def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
+def half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
     """Return half of the lanes, from a first one on, as a vector."""
     shape, half = f"<{lanes} x {register}>", lanes // 2
     order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))

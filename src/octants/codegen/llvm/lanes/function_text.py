@@ -20,12 +20,13 @@ from contextlib import contextmanager
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.affine_arithmetic import wrapped
 from octants.analysis.lanes.row_major_loops import ContiguousRows
+from octants.analysis.sum_groups import SumGroup
 from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module_text import KernelText
 from octants.diagnostics.exceptions import InternalError
-from octants.ir.core import Block, Value
+from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
@@ -65,6 +66,7 @@ class LaneText(FunctionText):
         self.iterations: dict[Value, str] = {}  # iteration numbers; see `control_flow.for_`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
+        self.update_groups: dict[Operation, SumGroup | None] = {}  # see `grouped_additions`
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
         self._row, self._position_in_row, self._step = "", "", ""
