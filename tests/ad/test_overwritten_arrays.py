@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -521,6 +522,44 @@ def test_arrays_are_as_the_body_left_them_wherever_the_backward_pass_raises(wher
     for array, content in zip((w.x, w.y, w.z), left, strict=True):
         assert array.to_numpy().tolist() == content.tolist()
     w.check(lambda: several_tasks(w.x, w.y) or w.total(), w.x)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_arrays_that_are_not_on_the_tape_stay_as_a_replaced_gradient_leaves_them(
+    thread: bool,
+) -> None:
+    """A solver in it may count, or begin where it ended before: also its second write stays."""
+    w = World()
+    count, trace = qd.field(qd.i32, ()), qd.ndarray(qd.f64, 4)
+
+    @qd.kernel
+    def increment():
+        count[None] += 1
+
+    @qd.ad.grad_replaced
+    def call() -> None:
+        weighted(w.x, w.loss)
+
+    def work() -> None:
+        for number in range(4):
+            increment()
+            trace[number] = number + 1.0
+
+    @qd.ad.grad_for(call)
+    def gradient() -> None:
+        if thread:
+            worker = threading.Thread(target=work)
+            worker.start()
+            worker.join()
+        else:
+            work()
+        weighted.grad(w.x, w.loss)
+
+    with qd.ad.Tape(loss=w.loss):
+        call()
+        call()
+    assert count[None] == 8
+    assert trace.to_numpy().tolist() == [1, 2, 3, 4]
 
 
 def test_a_replaced_gradient_sees_each_array_as_its_call_left_it() -> None:

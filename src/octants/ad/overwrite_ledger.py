@@ -515,10 +515,14 @@ class OverwriteLedger:
     def note_change_if_known(self, memory: TapedMemory) -> None:
         """The same for a write of a custom gradient; unregistered arrays stay changed."""
         self._resolve_for(memory)
-        known = memory.key in self._neighbours
-        self._register(memory)
-        if known or len(self._neighbours[memory.key]) > 1:
+        if self._knows(memory):
             self.note_change(memory)
+
+    def _knows(self, memory: TapedMemory) -> bool:
+        """Whether an array is registered, or overlaps with one that is."""
+        known = self._neighbours.get
+        near = (found[0] for key in self._near(memory) if (found := known(key)))
+        return memory.key in self._neighbours or any(each.overlaps(memory) for each in near)
 
     def _component(self, memory: TapedMemory) -> set[Any]:
         """The arrays that overlap with one, directly or through others."""
