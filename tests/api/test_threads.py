@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -97,3 +98,73 @@ def test_threads_compile_kernels_and_gradients() -> None:
     found = run([lambda factor=factor: slopes(factor) for factor in factors])
     for factor, slope in zip(factors, found, strict=True):
         np.testing.assert_allclose(slope, factor * np.cos(factor * points), atol=1e-12)
+
+
+def test_a_thread_with_arrays_of_its_own_while_another_one_has_a_tape() -> None:
+    """The tape does not see its launches and writes, which may happen at any time."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    interval = sys.getswitchinterval()
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(), total: qd.types.ndarray()):
+        for i in x:
+            total[None] += x[i] * x[i]
+
+    def arrays() -> tuple[Any, Any]:
+        return qd.ndarray(qd.f64, 8, needs_grad=True), qd.ndarray(qd.f64, (), needs_grad=True)
+
+    is_done = threading.Event()
+
+    def compute() -> int:
+        x, total = arrays()
+        count = 0
+        while not is_done.is_set():
+            count += 1
+            x.fill(count % 5)
+            total.fill(0.0)
+            add(x, total)
+            assert total[None] == 8.0 * (count % 5) ** 2
+        return count
+
+    def differentiate() -> int:
+        x, total = arrays()
+        try:
+            for k in range(150):
+                x.fill(k % 7)
+                with qd.ad.Tape(loss=total):
+                    add(x, total)
+                assert x.grad.to_numpy().tolist() == [2.0 * (k % 7)] * 8
+        finally:
+            is_done.set()
+        return k + 1
+
+    sys.setswitchinterval(1e-5)
+    try:
+        found = run([compute, compute, differentiate])
+    finally:
+        is_done.set()
+        sys.setswitchinterval(interval)
+    assert all(found)
+
+
+def test_a_thread_with_arrays_of_its_own_does_not_interrupt_a_tape() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+
+    @qd.kernel
+    def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    x, y, z = (qd.ndarray(qd.f64, 3, needs_grad=True) for _ in range(3))
+    own, used = qd.ndarray(qd.f64, 3, needs_grad=True), qd.ndarray(qd.f64, 3, needs_grad=True)
+    x.fill(2.0)
+    for written in (own, own, own, own, y):
+        with qd.ad.Tape() as tape:
+            square(x, y)
+            stops = tape._stops
+            run([lambda written=written: (square(used, written), written.fill(0.5))])
+            assert (tape._stops > stops) == (written is y)
+            square(y, z)
+            z.grad.fill(1.0)
+        assert written.to_numpy().tolist() == [0.5] * 3
+    assert x.grad.to_numpy().tolist() == [0.0] * 3  # written by the other thread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
@@ -453,13 +453,14 @@ class Tape:
     def _enter_launches(self) -> None:
         """Enter the launches that ran as expected, and expect no more."""
         self._expected = self._followed = None
+        for launch in self._unentered:  # at any time, each of its arrays is in one of both
+            self._touched_arrays |= launch[0].every
         launches, self._unentered = self._unentered, []
         for touched, step, specialisation, arguments, number, seed in launches:
             entry = LaunchEntry(specialisation, step, arguments, number, None)
             entry.seed = seed
             if touched.needed:
                 self._whole_ledger.note(entry, touched.needed)
-            self._touched_arrays |= touched.every
             self._all_entries.append(entry)
             self._recent.append(touched)
             self._launches += 1
@@ -719,8 +720,10 @@ class Tape:
 
     def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch unrecorded, after saving the needed contents that it overwrites."""
-        self._stop_following()
         memories = memories_of(specialisation, arguments)
+        if self._has_nothing_of(memories[position] for position in specialisation.written):
+            return specialisation.run(arguments)
+        self._stop_following()
         writes = [(memories[position], None) for position in specialisation.written]
         self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
         for memory, region in writes:
@@ -728,6 +731,24 @@ class Tape:
         if self._custom is not None:
             self._custom.add(memories.values(), (memory for memory, _ in writes))
         return specialisation.run(arguments)
+
+    def _has_nothing_of(self, written: Iterable[TapedMemory]) -> bool:
+        """Whether another thread writes arrays that the tape has nothing to do with.
+
+        The thread may run at any time, so it must not change the tape then. It may also be a part
+        of a function with a custom gradient.
+        """
+        is_own = threading.get_ident() == self.thread or self._custom is not None
+        if is_own or self._check is not None:
+            return False
+        launches = tuple(self._unentered)  # before `_touched_arrays`, see `_enter_launches`
+        for memory in written:
+            key = memory.key
+            if memory.may_share or key in self._touched_arrays:
+                return False
+            if any(key in each[0].every for each in launches):
+                return False
+        return True
 
     @contextmanager
     @internal
@@ -837,9 +858,11 @@ class Tape:
 
         Of writes by torch, only the version of the array tells.
         """
+        memory = memory_of(array, array.describe())
+        if self._has_nothing_of((memory,)):
+            return
         self._stop_following()
         self._ledger.resolve()
-        memory = memory_of(array, array.describe())
         is_used = memory.key in self._touched
         if is_used and array.has_grad():
             self.untracked.know(memory)
@@ -858,7 +881,7 @@ class Tape:
     def before_write(self, write: HostWrite) -> None:
         """Save what a host write is about to overwrite, and record the write."""
         memory = memory_of_write(write)
-        if memory is None:
+        if memory is None or self._has_nothing_of((memory,)):
             return
         self._stop_following()
         if self._check is not None:
@@ -891,7 +914,10 @@ class Tape:
 
 
 class _BackwardGuard:
-    """Records what custom gradients write during the backward pass, which is undone at its end."""
+    """Records what custom gradients write during the backward pass.
+
+    At its end, the arrays of the tape are again as the body left them, and all others as written.
+    """
 
     def __init__(self, ledger: OverwriteLedger) -> None:
         self.paused = 0
