@@ -22,6 +22,7 @@ from tests.graphs.test_graphs import SIZE, World, differences
 _NAMES = [name for name in vars(test_graphs) if name.startswith("test_")]
 _ELSEWHERE = (
     "test_numpy_arrays_are_used_where_they_are",
+    "test_what_a_gradient_needs_of_numpy_arrays_is_that_of_the_replay",
     "test_tensors_of_torch",  # which are in the memory of a GPU that is none of a fake driver
 )
 
