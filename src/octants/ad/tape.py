@@ -228,12 +228,22 @@ class Tape:
 
     @shortens_tracebacks
     def __enter__(self) -> Self:
+        is_free = driver.state.recorder is None
+        try:
+            self._begin()
+        except BaseException:  # such as Ctrl-C: there is no `__exit__` then
+            if is_free:
+                self._stop()
+            raise
+        return self
+
+    def _begin(self) -> None:
         if driver.state.recorder is not None:
             raise NestedTape().at(None)
         if self._entered:
             raise TapeIsUsed().at(None)
         if self.validation or self._check is not None:
-            refuse("a tape cannot check its gradients", "check them persistent of the capture")
+            refuse("a tape cannot check its gradients", "check them before the capture")
         self._entered = True
         self.thread = threading.get_ident()
         losses = [array for loss in self.losses if (array := loss.array) is not None]
@@ -242,10 +252,9 @@ class Tape:
         for loss in self.losses:
             loss.reset()
         driver.state.recorder = self
+        self._observes = True
         observe_writes(self.before_write)
         observe_shares(self.before_share)
-        self._observes = True
-        return self
 
     @shortens_tracebacks
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -321,10 +330,10 @@ class Tape:
             warn_if_replaced_last(memory, self._entries)
         self._requested.collect(self._entries)
         guard = _BackwardGuard(self._ledger)
-        driver.state.recorder = guard
-        observe_writes(guard.before_write)
         entries = list(self._entries) if self._check is not None else []
         try:
+            driver.state.recorder = guard
+            observe_writes(guard.before_write)
             if self._prefix is not None:
                 self._reverse_alike(self._prefix)
             while self._entries:  # frees what only one launch needs when it has been reversed
