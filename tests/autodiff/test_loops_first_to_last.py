@@ -90,6 +90,37 @@ def test_order_and_gradient(make: Any, last_first: int) -> None:
     assert len(re.findall(": i64 = binary<sub>", _reverse(kernel))) == 2 * last_first
 
 
+def _gradient(nests: str) -> tuple[list[float], str]:
+    """The gradient of sums of functions of sums, which may be stored, and its last loop."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, simd="never", ad_stack_nests=nests)
+    x, y = (qd.field(qd.f64, N, needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def kernel():
+        for i in y:
+            z = x[i]
+            for _ in range(M):
+                total = z
+                for j in range(4):
+                    part = z
+                    for k in range(j):
+                        part += 0.2 * qd.sin(qd.sin(z + 0.1 * k) + 0.3 * j)
+                    total += 0.2 * qd.sin(part)
+                z = 0.5 * z + 0.3 * qd.sin(total)
+            y[i] = z
+
+    x.from_numpy(np.linspace(-0.6, 0.9, N))
+    y.grad.fill(1.0)
+    kernel.grad()
+    return x.grad.to_numpy().tolist(), _reverse(kernel)
+
+
+def test_sums_around_loops_have_the_same_bits_if_these_run_again() -> None:
+    (stored, text), (replayed, other) = map(_gradient, ("store", "replay"))
+    assert text != other
+    assert stored == replayed
+
+
 def test_counters_that_nothing_needs_are_narrow() -> None:
     """Blocks of a recurrence that a GPU keeps in registers run with a constant trip count."""
     capabilities = Capabilities(local_record_bytes=256)

@@ -74,7 +74,8 @@ WANTED = {
     "graphs": """do_while; region of sections""",
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
-    "features": """sum of features; recurrence of sums of recurrences""",
+    "features": """sum of features; recurrence of sums of recurrences;
+        recurrence of sums of sums""",
     "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
         reduction: product; reduction: vector; reduction: sum of a stated type;
         reduction: in an inner loop""",

@@ -38,7 +38,8 @@ class Backward:
     """Emits the adjoint statements of replayed blocks.
 
     `derivative_ops` are the operations that the derivative rules have emitted, `last_first` the
-    loops that reverse iterations, each with the number of the iteration that it is at.
+    loops that reverse iterations, each with the loop that it reverses, and the number of the
+    iteration that it is at.
     """
 
     def __init__(self, replay: Replay) -> None:
@@ -50,7 +51,7 @@ class Backward:
         self.memory = sweep.memory
         self.adjoints = Adjoints(sweep.builder, sweep.facts.active)
         self.derivative_ops: set[Operation] = set()
-        self.last_first: dict[Operation, Value] = {}
+        self.last_first: dict[Operation, tuple[Operation, Value]] = {}
 
     # -- operations, last to first -----------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class LoopIterations:
             before = [known.of(op.carried[k]) for k in self.carried]
             builder.yield_([*before, *(known.of(value) for value in self.captured), *starts])
         loop = builder.for_(builder.constant(0, i64), count, inits, body)
-        self._backward.last_first[loop] = number
+        self._backward.last_first[loop] = op, number
         return loop.results[: own - 1]
 
     def _replay_body(self) -> None:

@@ -97,6 +97,23 @@ def plan(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     return replace(found, late=_late(body, uses, found))
 
 
+def loops_with_frames(
+    body: Block, uses: LoopUses, machine: Capabilities, planned: RecordingPlan
+) -> set[Operation]:
+    """The loops with which the machine could store inner loops, even if its options prevent that.
+
+    Args:
+        body: the body of the primal task.
+        uses: how its loops are used in the draft.
+        machine: the machine.
+        planned: what `plan` gives for them.
+    """
+    nests = planned.nests
+    if (machine.nests == REPLAY or machine.capacity) and not machine.local_record_bytes:
+        nests = find_stored_nests(body, uses, IN_CACHE)
+    return set(nests.around.values())
+
+
 def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     """Plan how loops are recorded; `_late` decides when they are run."""
     strides = uses.strides

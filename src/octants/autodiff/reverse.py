@@ -59,7 +59,7 @@ from octants.autodiff.loops_first_to_last import LastFirst, run_first_to_last
 from octants.autodiff.narrow_counters import narrow_counters
 from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.recorded_results import record_results
-from octants.autodiff.recording_plan import RecordingPlan, plan
+from octants.autodiff.recording_plan import RecordingPlan, loops_with_frames, plan
 from octants.autodiff.reverse_task import Emitted, emit
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
@@ -169,6 +169,7 @@ class _Reverser:
         self.machine = machine
         self.reads = PrimalReads(analysis, split=split)
         self._found_options: dict[int, dict[str, Any]] = {}
+        self._with_frames: set[Operation] = set()
         arrays = list(analysis.arrays.values())
         self.module = Module(
             f"{module.name}_reverse", arrays, location=module.location, noalias=noalias
@@ -182,7 +183,7 @@ class _Reverser:
             prune(self.module)
         survey = self.reads.survey(self.module)
         record_results(self.module, derivative_ops if self.machine.contracts else (), origins)
-        run_first_to_last(self.module, last_first)
+        run_first_to_last(self.module, last_first, self._with_frames)
         make_versions(self.module)
         simplify(self.module)
         narrow_counters(self.module)
@@ -255,7 +256,9 @@ class _Reverser:
         left, plans = set(self.module.walk()), {}
         used = {value for op in left for value in op.operands}
         for number, draft in emitted.items():
-            found = plan(facts[number].body, draft.loop_uses(left, used), self.machine)
+            body, uses = facts[number].body, draft.loop_uses(left, used)
+            found = plan(body, uses, self.machine)
+            self._with_frames |= loops_with_frames(body, uses, self.machine, found)
             if not found.is_whole:
                 plans[number] = found
         return plans

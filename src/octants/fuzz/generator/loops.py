@@ -99,9 +99,10 @@ def features(c: Context) -> bool | None:
 
 
 def recurrences(c: Context) -> bool | None:
-    """A recurrence whose steps add up other recurrences; the loop of the sum carries nothing else.
+    """A recurrence whose steps add up other recurrences, or functions of other sums.
 
-    Its reverse needs records of the outer and of the inner loops, but none of the sum's.
+    The loop of the sum carries nothing else: its reverse needs records of the outer loop, and
+    perhaps of the inner ones, but none of the sum's.
     """
     variables = c.variables("f", (), assignable=True)
     most, length = c.integer(2, 4), c.integer(2, 4)
@@ -111,7 +112,10 @@ def recurrences(c: Context) -> bool | None:
         return None
     c.note("recurrence of sums of recurrences")
     target = c.pick(variables).name
-    total, value, *counters = (c.shared.fresh(kind) for kind in "sskkk")
+    total, value, part, *counters = (c.shared.fresh(kind) for kind in "ssskkk")
+    adds_sums = c.chance(0.4)
+    if adds_sums:
+        c.note("recurrence of sums of sums")
     step, term, number = counters
     fn = c.pick(["qd.sin", "qd.tanh", "qd.cos"])
     steps, terms = (integers.trip_bound(c, most).text for _ in range(2))
@@ -119,8 +123,14 @@ def recurrences(c: Context) -> bool | None:
         c.emit(f"{total} = 0.0")
         with c.block(f"for {term} in range({terms}):", trips=most), inside(c, True):
             c.emit(f"{value} = {target} + 0.1 * {term}")
+            inner = f"{value} = 0.9 * {fn}({value}) + 0.02 * {number}"
+            if adds_sums:
+                c.emit(f"{part} = {value}")
+                inner = f"{part} += 0.2 * {fn}(qd.sin({value} + 0.1 * {number}) + {target})"
             with c.block(f"for {number} in range({length}):", trips=length), inside(c, True):
-                c.emit(f"{value} = 0.9 * {fn}({value}) + 0.02 * {number}")
+                c.emit(inner)
+            if adds_sums:
+                c.emit(f"{value} = 0.5 * {value} + 0.3 * qd.sin({part})")
             c.emit(f"{total} += {round(1 / most, 3)} * {value}")
         c.emit(f"{target} = 0.5 * {target} + 0.3 * qd.sin({total})")
     return True
