@@ -7,7 +7,6 @@ field made then, a number drawn, or a time read would be the same in each launch
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 _ON_THE_HOST = frozenset(
@@ -20,22 +19,31 @@ _ON_THE_HOST = frozenset(
     octants.types.matrix_values.Matrix.field octants.types.matrix_values.Matrix.ndarray
     """.split()
 )
-_CLOCKS = (time.time, time.time_ns, time.monotonic, time.perf_counter, time.perf_counter_ns)
+_CLOCKS = frozenset(
+    f"{module}.{name}"
+    for module, names in {
+        "time": "time monotonic perf_counter process_time thread_time",
+        "datetime": "datetime.now datetime.utcnow datetime.today date.today",
+    }.items()
+    for name in names.split()
+)
 _GENERATORS = {"random": ("Random",), "numpy.random": ("RandomState", "Generator")}
 """Classes of generators of random numbers, by the modules to look in if they are loaded."""
 
 
 def way_out(function: Any) -> str:
     """What to do instead of calling a function in a kernel; "" if a kernel may call it."""
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    owner = getattr(function, "__self__", None)
+    module = getattr(owner if isinstance(owner, type) else function, "__module__", "")
+    name = f"{module}.{getattr(function, '__qualname__', '')}"
     if name in _ON_THE_HOST:
         return "call it on the host, outside of the kernel"
-    if _is_generator(getattr(function, "__self__", None)):
+    if _is_generator(owner):
         return (
             "`qd.random()` draws a number whenever it is called;"
             " `qd.static(...)` around the call draws one while the kernel is compiled"
         )
-    if any(function is clock for clock in _CLOCKS):
+    if name.removesuffix("_ns") in _CLOCKS:
         return "read the time on the host, and pass it as an argument"
     return ""
 
