@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from octants.codegen.spirv.compile import compile_module
+from octants.codegen.spirv.module_builder import Assembly
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.target import Blocks, Target
@@ -73,3 +74,18 @@ def test_text(name: str) -> None:
     artifact = compile_module(module, TARGET)
     check(artifact)
     check_golden(f"spirv/{name}", to_text(artifact.code))
+
+
+def test_the_type_of_numbers_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each instruction has one, so that a search for each would take long."""
+    declared = []
+    declare = Assembly._declare_type
+    monkeypatch.setattr(
+        Assembly,
+        "_declare_type",
+        lambda self, dtype: declared.append(dtype) or declare(self, dtype),
+    )
+    module = parse(TEXTS["square"])
+    compile_module(module, TARGET)
+    assert len(declared) == len(set(declared))
+    assert len(declared) > 2

@@ -195,19 +195,17 @@ class ControlFlowCode(ThreadCode):
     def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
         """Write a loop, and record whether it ended although its condition holds.
 
-        A number has the condition as its lowest bit and the iteration above it: the driver knows
-        that the condition is false behind the loop, but it cannot derive that bit.
+        A number has the condition as its lowest bit, and the iteration above it: the driver knows
+        that the condition is false behind the loop, but it cannot derive that bit. The number is
+        odd before each test.
         """
-        count, seen = self.variable(u32), self.variable(u32)
-        one = self.constant(1, u32)
-        self.write(count, self.constant(0, u32))
+        seen, one, two = self.variable(u32), self.constant(1, u32), self.constant(2, u32)
+        self.write(seen, one)
 
         def watched() -> int:
             goes_on = test()
-            following = self.apply("add", u32, self.read(count), one)
-            twice = self.apply("shl", u32, following, one)
-            self.write(count, following)
-            self.write(seen, self.apply("add", u32, twice, self.convert(goes_on, u1, u32)))
+            step = self.choose(goes_on, u32, two, one)
+            self.write(seen, self.apply("add", u32, self.read(seen), step))
             return goes_on
 
         self._loop(watched, body, seen=seen)

@@ -65,6 +65,7 @@ class Assembly:
         self._decorations: list[int] = []
         self._declarations: list[int] = []
         self._known: dict[Any, int] = {}
+        self._types: dict[DType, int] = {}
         self._globals: list[int] = []
         self._constants: dict[int, Any] = {}
         self._helpers: dict[str, int] = {}
@@ -113,6 +114,12 @@ class Assembly:
 
     def type(self, dtype: DType) -> int:
         """Return the type of a value in a register."""
+        known = self._types.get(dtype)
+        if known is None:
+            known = self._types[dtype] = self._declare_type(dtype)
+        return known
+
+    def _declare_type(self, dtype: DType) -> int:
         if dtype is u1:
             return self.declare(Op.TYPE_BOOL)
         if dtype.is_float:
