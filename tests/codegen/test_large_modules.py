@@ -114,7 +114,7 @@ def test_large_modules_inline_their_first_sines_unless_the_level_is_0(
     assert ("call float @octants.math.sin.f32" in text) == (level == 0)
 
 
-@pytest.mark.parametrize("count", [3, 12])
+@pytest.mark.parametrize("count", [12, 60])
 def test_sums_over_lanes_are_calls_however_many_there_are(count: int) -> None:
     """Register allocation is quadratic in the blocks of a function."""
     qd.init(arch=qd.cpu, simd="always", offline_cache=False)
@@ -130,9 +130,9 @@ def test_sums_over_lanes_are_calls_however_many_there_are(count: int) -> None:
 
     text = sums.inspect().llvm_ir
     calls = [line for line in text.splitlines() if "call void @octants.add.total" in line]
-    assert len(calls) == count
-    assert sum(line.endswith("#0") for line in calls) == min(count, 8)
-    assert text.count("atomicrmw fadd") == 1
+    assert len(calls) == count // 4
+    assert sum(line.endswith("#0") for line in calls) == min(count // 4, 8)
+    assert text.count("atomicrmw fadd") == 4
     x.fill(1.0)
     sums()
     assert weights.to_numpy().tolist() == [64.0 * (k + 1) for k in range(count)]
