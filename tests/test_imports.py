@@ -271,7 +271,7 @@ def test_a_first_launch_imports_no_part_of_the_compiler_that_it_does_not_need(
 ) -> None:
     script = tmp_path / "waves.py"
     script.write_text(KERNEL)
-    command = [sys.executable, script]
+    command = [sys.executable, str(script)]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     loaded = set(output.split())
     assert {"octants.pipeline", "octants.passes.contract_to_fma"} <= loaded

@@ -9,6 +9,7 @@ from octants.codegen.spirv.module_builder import Assembly
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.target import Blocks, Target
+from octants.types.scalars import DType
 from tests.golden_files import check_golden
 from tests.vulkan.disassembly import to_text
 from tests.vulkan.validation import check
@@ -78,13 +79,14 @@ def test_text(name: str) -> None:
 
 def test_the_type_of_numbers_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each instruction has one, so that a search for each would take long."""
-    declared = []
+    declared: list[DType] = []
     declare = Assembly._declare_type
-    monkeypatch.setattr(
-        Assembly,
-        "_declare_type",
-        lambda self, dtype: declared.append(dtype) or declare(self, dtype),
-    )
+
+    def noted(assembly: Assembly, dtype: DType) -> int:
+        declared.append(dtype)
+        return declare(assembly, dtype)
+
+    monkeypatch.setattr(Assembly, "_declare_type", noted)
     module = parse(TEXTS["square"])
     compile_module(module, TARGET)
     assert len(declared) == len(set(declared))
