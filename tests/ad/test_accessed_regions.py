@@ -235,6 +235,15 @@ def test_an_argument_that_overflows_means_everything() -> None:
     assert said == Accessed(None, None)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int64])
+def test_integers_of_numpy_do_not_wrap(kind: Any) -> None:
+    kernel = row.specialise((np.zeros((N, N), np.float32), 1, 1))
+    regions = kernel.make_regions(kernel.module)
+    number = int(min(np.iinfo(kind).max, 1 << 20))
+    given = np.zeros((N, N), np.float32)
+    assert regions(given, kind(number), kind(0)) == regions(given, number, 0)
+
+
 def test_regions() -> None:
     row, column = (((1, 1), (0, 5)),), (((0, 5), (2, 2)),)
     assert intersect(row, column)
@@ -331,6 +340,31 @@ def test_only_what_is_overwritten_is_copied(snapshots: list[ArrayRegion]) -> Non
     assert recorded == [(((2, 2), (0, 0)),)]
     assert x.grad.to_numpy()[1].tolist() == [6, 6, 6, 6]
     assert x.grad.to_numpy()[2].tolist() == [6, 12, 12, 12]
+
+
+@pytest.mark.parametrize("kind", [int, np.uint8, np.int16])
+def test_a_row_that_an_integer_of_numpy_selects_is_saved(kind: Any) -> None:
+    """As of an array of labels; 200 + 100 is 44 in one byte."""
+    x, w, y = (qd.field(qd.f64, shape, needs_grad=True) for shape in ((400, 3), 3, 3))
+
+    @qd.kernel
+    def square(t: qd.i32):
+        for i in range(3):
+            y[i] = x[t + 100, i] * x[t + 100, i]
+
+    @qd.kernel
+    def replace(t: qd.i32):
+        for i in range(3):
+            x[t, i] = w[i]
+
+    for _ in range(3):
+        x.fill(2.0)
+        w.fill(5.0)
+        with qd.ad.Tape():
+            square(kind(200))
+            replace(300)
+            y.grad.fill(1.0)
+        assert x.grad.to_numpy()[300].tolist() == [4.0] * 3
 
 
 def program(generator: random.Random) -> list[tuple[str, tuple[Any, ...]]]:

@@ -130,7 +130,8 @@ def test_how_often_it_has_to_repeat(
     assert replays == [2, 2]  # seen, seen again, two that repeat, captured
 
 
-def test_rows_that_a_number_selects(make: Any, replays: Any) -> None:
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
+def test_rows_that_a_number_selects(make: Any, replays: Any, kind: Any) -> None:
     x, loss = make((4, SIZE)), make(())
 
     @qd.kernel
@@ -142,7 +143,7 @@ def test_rows_that_a_number_selects(make: Any, replays: Any) -> None:
         x[first, 0] = 0.5
         with qd.ad.Tape(loss=loss):
             for t in range(first, 3):
-                advance(x, t)
+                advance(x, kind(t))
             measure(x, loss)
         return x.grad.to_numpy()
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
+import numpy as np
+
 from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.needed_contents import MemoryRows
 from octants.ad.repeated_tapes import Touched
@@ -39,6 +41,8 @@ from octants.types.specialisation_signature import ScalarType
 
 _MAX_KEYS = 4096
 _ARRAYS = (AnyTensor, NdarrayAnnotation)
+_INTEGERS = frozenset({int, *(np.dtype(code).type for code in "bhilqBHILQ")})
+"""The types of arguments that select rows; equal numbers select the same."""
 
 _SOURCE = """
 def known_touched({arguments}):
@@ -116,7 +120,9 @@ class FastPath:
             condition=_if_numbers(stepped),
         )
         self.known_touched: Callable[..., Touched | None] = define(
-            "known_touched", source, {**expressions.scope, "known": self._known}
+            "known_touched",
+            source,
+            {**expressions.scope, "known": self._known, "integers": _INTEGERS},
         )
         """The arrays of a launch like an earlier one, given its arguments; None for others."""
 
@@ -128,9 +134,9 @@ class FastPath:
         key = identities
         for position in self._stepped:
             number = arguments[position]
-            if type(number) is not int:  # a struct, of which a member selects the rows
+            if type(number) not in _INTEGERS:  # a struct, of which a member selects the rows
                 return self._find(identities, arguments)
-            key = (*key, number)
+            key = (*key, int(number))
         return self._learn(key, identities, arguments)
 
     def _learn(
@@ -166,7 +172,8 @@ def _if_numbers(stepped: Sequence[str]) -> str:
     """Where arguments select rows, the condition that they are integers, in generated code."""
     if not stepped:
         return ""
-    return f" if {' and '.join(f'type({each}) is int' for each in stepped)} else None"
+    are = (f"(type({each}) is int or type({each}) in integers)" for each in stepped)
+    return f" if {' and '.join(are)} else None"
 
 
 def find_fast_path(

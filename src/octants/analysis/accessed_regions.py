@@ -190,7 +190,7 @@ class _Generator:
         if array.space is not Space.ARGUMENT:
             return self.access(op)
         if not array.element_shape and array.dtype.is_integer:
-            expression = self.scalar(array)
+            expression = f"int({self.scalar(array)})"  # an integer of numpy would wrap
             self.intervals[op.result] = self.name(expression, expression)
         return None
 

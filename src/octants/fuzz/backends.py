@@ -247,7 +247,8 @@ class Session:
         return returned
 
     def _arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
-        return [argument(self.module, given) for given in arguments]
+        values = [argument(self.module, given) for given in arguments]
+        return list(map(_as_numpy, values)) if self.program.seed % 4 == 0 else values
 
     # -- modes ----------------------------------------------------------------------------------
 
@@ -412,6 +413,11 @@ def _repeated_once(qd: Any) -> Iterator[None]:
         yield
     finally:
         repeated.REPEATED = usual
+
+
+def _as_numpy(value: Any) -> Any:
+    """An integer as one of numpy, whose arithmetic wraps where it can: of the smallest type."""
+    return np.min_scalar_type(value).type(value) if type(value) is int else value
 
 
 def _with_other_numbers(launch: tuple[str, tuple[Any, ...]]) -> tuple[str, tuple[Any, ...]]:
