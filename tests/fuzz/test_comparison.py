@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from octants.fuzz import __main__ as fuzz
-from octants.fuzz import runner
+from octants.fuzz import backends, runner
 from octants.fuzz.backends import BACKENDS, Actual
 from octants.fuzz.compare import HARMLESS, Status, check
 from octants.fuzz.generator.build import generate
@@ -270,3 +270,29 @@ def test_a_run_that_is_stopped_says_how_far_it_was(
     assert report.summary().endswith("; not run: 59 of 60")
     assert written
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tapes_that_are_replayed_follow_tapes_with_other_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = """
+x = qd.field(FP, 3, needs_grad=True, needs_dual=True)
+
+@qd.kernel
+def k(x: qd.template(), a: FP):
+    for i in x:
+        x[i] = qd.sin(x[i]) * a
+"""
+    seen: list[tuple[float, float]] = []
+    tape = backends.Session.tape
+
+    def watched(session: Any, *arguments: Any) -> None:
+        seen.append((session.program.inputs["x"][0], session.program.launches[0][1][1]))
+        tape(session, *arguments)
+
+    monkeypatch.setattr(backends.Session, "tape", watched)
+    program = make(source, {"x": [0.5, 0.25, 0.125]}, [("k", ("x", 2.0))])
+    (verdict,) = check([program], BACKENDS["cpu"]())
+    assert verdict.status is Status.AGREES, verdict.problems
+    own, other = (0.5, 2.0), (0.5 * backends.OTHER, 2.0)
+    assert seen == [(0.5, 2.0 * backends.OTHER)] * 2 + [own, other, own, other, own]

@@ -10,7 +10,7 @@ import itertools
 import linecache
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +37,8 @@ MULTIPLES = 1.0, -2.0, 0.5
 """
 THREADS = 4
 """Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
+OTHER = 1 + 2**-6
+"""What floats are multiplied by for tapes between those that are compared."""
 FAST_SLACK = 64.0
 """With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
 of f32 have absolute errors."""
@@ -286,19 +288,26 @@ class Session:
     def tapes(self, actual: Actual, has_loss: bool, given: dict[str, Any]) -> None:
         """A tape, and others that record the same launches again, so that reversals are replayed.
 
-        The tapes before are alike, except for numbers that are passed to kernels.
+        The tapes before are alike, except for numbers that are passed to kernels, those in between
+        except for what the arrays hold.
         """
         with _repeated_once(self.qd):
-            launches = self.program.launches
-            try:
-                self.program.launches = list(map(_with_other_numbers, launches))
-                for _ in range(2 if self.program.launches != launches else 0):
+            launches, inputs = self.program.launches, self.program.inputs
+            others = list(map(_with_other_numbers, launches))
+
+            def tape_of_others(**changed: Any) -> None:
+                self.program = replace(self.program, **changed)
+                try:
                     with contextlib.suppress(Exception):
                         self.tape(Actual(), has_loss, given)
-            finally:
-                self.program.launches = launches
+                finally:
+                    self.program = replace(self.program, launches=launches, inputs=inputs)
+
+            for _ in range(2 if others != launches else 0):
+                tape_of_others(launches=others)
             self.tape(actual, has_loss, given)
             for name in (AGAIN, ONCE_MORE):
+                tape_of_others(inputs={k: _others(values) for k, values in inputs.items()})
                 again = Actual()
                 self.tape(again, has_loss, given)
                 actual.gradients |= {f"{mode}{name}": g for mode, g in again.gradients.items()}
@@ -423,7 +432,12 @@ def _as_numpy(value: Any) -> Any:
 def _with_other_numbers(launch: tuple[str, tuple[Any, ...]]) -> tuple[str, tuple[Any, ...]]:
     """A launch with slightly other floats among its arguments."""
     name, arguments = launch
-    return name, tuple(a * (1 + 2**-6) if isinstance(a, float) else a for a in arguments)
+    return name, tuple(a * OTHER if isinstance(a, float) else a for a in arguments)
+
+
+def _others(values: FloatArray) -> FloatArray:
+    """Slightly other floats, and the same integers, which may be indices."""
+    return values * OTHER if values.dtype.kind == "f" else values
 
 
 def _write(array: Any, values: FloatArray) -> None:
