@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from octants.fuzz import field_ndarray_conversion
+from octants.fuzz import backends, field_ndarray_conversion
 from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status
 from octants.fuzz.metamorphic_checks import CHECKS, Checker
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
+from octants.launch import specialisation_guards
 from tests.devices import ARCH
 from tests.fuzz.helpers import make
 
@@ -203,3 +206,37 @@ def test_fields_and_ndarrays_stand_for_each_other() -> None:
         found = run(changed)
         for name, estimate in expected.gradient.items():
             assert found.gradient[name].value.tolist() == estimate.value.tolist()
+
+
+WITH_FUNCTION = SOURCE.replace(
+    "@qd.kernel", "@qd.func\ndef g(a):\n    return a + 0.25\n\n@qd.kernel"
+)
+WITH_FUNCTION = WITH_FUNCTION.replace("f[i] = a.x", "f[i] = g(a.x)")
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_functions_that_stay_the_old_ones_are_noticed(
+    is_watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_watched:
+        monkeypatch.setattr(specialisation_guards, "_may_be_rebound", lambda _: False)
+    checker = Checker("cpu", ["rebound"], 1)
+    found = checker.check(replace(program(), source=WITH_FUNCTION), BACKENDS["cpu"]())  # type: ignore[arg-type]
+    checker.close()
+    assert (found.status is Status.AGREES) == is_watched, found.problems
+    assert is_watched or found.problems[0].startswith("check rebound, run 1 primal: f"), found
+
+
+def test_what_another_thread_finds_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    primal = backends.Session.primal
+
+    def wrong(session: Any, actual: Any) -> None:
+        primal(session, actual)
+        if threading.current_thread() is not threading.main_thread():
+            actual.primal["f"][2] += 0.5
+
+    monkeypatch.setattr(backends.Session, "primal", wrong)
+    checker = Checker("cpu", ["beside"], 1)
+    found = checker.check(program(), BACKENDS["cpu"]())  # type: ignore[arg-type]
+    checker.close()
+    assert [text[:40] for text in found.problems] == ["check beside, run beside primal: f[2]: e"]

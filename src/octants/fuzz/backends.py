@@ -8,6 +8,8 @@ import functools
 import importlib
 import itertools
 import linecache
+import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +40,11 @@ MULTIPLES = 1.0, -2.0, 0.5
 THREADS = 4
 """Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
 OTHER = 1 + 2**-6
-"""What floats are multiplied by for tapes between those that are compared."""
+"""What floats are multiplied by for launches before and between those that are compared."""
+LAUNCHES_BESIDE = 3
+"""How often each of two threads runs a program."""
+_FLOAT = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+_FUNCTION = re.compile(r"^@qd\.(?:real_)?func\ndef (\w+)", re.MULTILINE)
 FAST_SLACK = 64.0
 """With `fast_math` the roundings are not those that the oracle's bounds count, and some functions
 of f32 have absolute errors."""
@@ -54,7 +60,7 @@ class Actual:
     `MULTIPLES` of the program's direction, `adjoint_multiples` gradients for each of `MULTIPLES` of
     its adjoints. `second` has the derivatives of the gradient along the direction. What raised is
     in `refusals` if it is a documented error of autodiff, else in `errors`; both are keyed by the
-    mode.
+    mode. `beside` has what another thread found at the same time.
     """
 
     primal: Arrays | None = None
@@ -66,6 +72,7 @@ class Actual:
     adjoint_multiples: list[Arrays] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
+    beside: Actual | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class RunConfiguration:
     forward: bool = True  # whether tangents are computed
     second: bool = False  # whether second derivatives are computed
     multiples: bool = False  # whether launches propagate several tangents, or several adjoints
+    rebinds: bool = False  # whether other functions and constants have the names at first
+    beside: bool = False  # whether another thread runs the program too; then without tapes
 
 
 class Backend(Protocol):
@@ -127,6 +136,11 @@ class PackageBackend:
         )
         if session is None:
             return actual
+        if configuration.beside:
+            _run_beside(actual, session, Session(self.qd, self.driver, program))
+            return actual
+        if configuration.rebinds:
+            session.launch_rebound()
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
         if configuration.arrays == "numpy":
@@ -203,6 +217,22 @@ def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
     return True if result is None else result
 
 
+def _run_beside(actual: Actual, session: Session, other: Session) -> None:
+    """Run two copies of a program on two threads; there may be no tape, which records both."""
+    actual.beside = Actual()
+
+    def run(one: Session, found: Actual) -> None:
+        for _ in range(LAUNCHES_BESIDE):
+            _attempt(found, "primal", lambda: one.primal(found))
+            if len(one.program.launches) == 1:
+                _attempt(found, "bare", lambda: one.bare(found))
+
+    thread = threading.Thread(target=run, args=(other, actual.beside))
+    thread.start()
+    run(session, actual)
+    thread.join()
+
+
 class Session:
     """A program's module on the package, with its arrays."""
 
@@ -210,14 +240,7 @@ class Session:
         self.qd = qd
         self.driver = driver
         self.program = program
-        file = f"<fuzz {program.seed} {program.precision}>"
-        lines = program.source.splitlines(keepends=True)
-        linecache.cache[file] = (len(program.source), None, lines, file)
-        self.module: dict[str, Any] = {"qd": qd, "FP": getattr(qd, program.precision)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
-            code = compile(program.source, file, "exec", dont_inherit=True)
-        exec(code, self.module)
+        self.module = self._execute(program.source)
         if arrays:
             for name in ndarrays_of(program):
                 self.module[name] = _foreign(arrays, self.module[name], name in program.weights)
@@ -225,6 +248,34 @@ class Session:
         self.differentiable = {name: self.arrays[name] for name in program.weights}
 
     # -- pieces ---------------------------------------------------------------------------------
+
+    def _execute(self, source: str, what: str = "") -> dict[str, Any]:
+        """The names of a module with some source."""
+        program = self.program
+        file = f"<fuzz {program.seed} {program.precision}{what}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        names: dict[str, Any] = {"qd": self.qd, "FP": getattr(self.qd, program.precision)}
+        names["__name__"] = "__main__"  # whose functions may be rebound
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense
+            code = compile(source, file, "exec", dont_inherit=True)
+        exec(code, names)
+        return names
+
+    def launch_rebound(self) -> None:
+        """Launch with other functions and constants under their names, which are restored then."""
+        source = _FLOAT.sub(lambda found: repr(float(found[0]) * OTHER), self.program.source)
+        own, others = dict(self.module), self._execute(source, ", other functions")
+        floats = [name for name, value in own.items() if isinstance(value, float)]
+        rebound = {name: others[name] for name in (*_FUNCTION.findall(source), *floats)}
+        others |= {name: value for name, value in own.items() if name not in rebound}
+        self.module.update(rebound)
+        try:
+            with contextlib.suppress(Exception):
+                self._reset()
+                self._launches()
+        finally:
+            self.module.update(own)
 
     def _reset(self) -> None:
         self.driver.state.numbers = itertools.count(1)

@@ -68,6 +68,8 @@ class Check:
     of_first: Callable[[Program, Actual], Iterator[str]] | None = None  # checks the first run alone
     second: bool = False  # whether the first run computes second derivatives
     multiples: bool = False  # whether it propagates several tangents, or adjoints, in each launch
+    rebinds: bool = False  # whether the other run begins with other functions and constants
+    beside: bool = False  # whether two threads run the other run at the same time
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -76,6 +78,11 @@ class Check:
         return (not self.only or arch in self.only) and (
             not self.needs or find_spec(self.needs) is not None
         )
+
+
+def _runs_alone(program: Program) -> Program | None:
+    """The program, unless it depends on what other threads do: on numbers of launches, on trees."""
+    return None if program.sparse or "random" in program.source else program
 
 
 CHECKS: dict[str, Check] = {
@@ -130,6 +137,8 @@ CHECKS: dict[str, Check] = {
     "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
     "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
+    "rebound": Check("functions and constants that other ones preceded", rebinds=True),
+    "beside": Check("twice at the same time, on two threads", transform=_runs_alone, beside=True),
     "adjoint": Check(
         "<v, J u> = <J^T v, u> of reverse and forward mode", of_first=adjoint_identity
     ),
@@ -240,7 +249,14 @@ class Checker:
         given = {**self._first(name).options, **other}
         has_tape = bool(check.tape)
         configuration = RunConfiguration(
-            given, check.bits is not Bits.NONE, check.arrays, check.tape, has_tape, check.forward
+            given,
+            check.bits is not Bits.NONE,
+            check.arrays,
+            check.tape,
+            has_tape,
+            check.forward,
+            rebinds=check.rebinds,
+            beside=check.beside,
         )
         backend.forget()  # so that the run compiles its kernels, or loads them from the cache
         actual = _run(changed, backend, configuration)
@@ -250,6 +266,8 @@ class Checker:
             return
         slack = FAST_SLACK if name == "fast" else backend.slack
         yield from _wrong("run 1", changed, outcome, actual, slack)
+        if actual.beside is not None:
+            yield from _wrong("run beside", changed, outcome, actual.beside, slack)
         if _has_all_bits(check.bits, backend.arch, program, given):
             yield from _other_bits("run 1", first, actual, with_derivatives=True)
         elif check.bits is not Bits.NONE and not outcome.has_sums:
