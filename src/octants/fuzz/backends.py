@@ -301,7 +301,10 @@ class Session:
 
     def _arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
         values = [argument(self.module, given) for given in arguments]
-        return list(map(_as_numpy, values)) if self.program.seed % 4 == 0 else values
+        takes_constants = "qd.template()" in self.program.source
+        if self.program.seed % 4 or takes_constants:
+            return values
+        return list(map(_as_numpy, values))
 
     # -- modes ----------------------------------------------------------------------------------
 
