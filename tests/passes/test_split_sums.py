@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants import pipeline
 from octants.backends.cpu import CpuBackend
 from octants.ir.core import Module
 from octants.ir.printer import to_text
@@ -36,7 +35,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         sequence_work_items(module)
 
     pretend(monkeypatch, CpuBackend, fills=fills, splits=True, blocks=Blocks(lanes))
-    monkeypatch.setattr(pipeline, "split_sums", split_and_serialise)
+    monkeypatch.setattr("octants.passes.split_sums.split_sums", split_and_serialise)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield
     qd.reset()
