@@ -127,6 +127,9 @@ class Tape:
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
     _followed: LaunchSequence | None = None  # that of an earlier tape, and of this one so far
+    _expected: Iterator[Any] | None = None  # its launches that have not been repeated yet
+    _check: differences.GradientCheck | None = None
+    _requested = _NO_ARGUMENTS
 
     @shortens_tracebacks
     def __init__(
@@ -146,19 +149,16 @@ class Tape:
         self.clear_gradients = clear_gradients
         self.validation = validation
         self.grad_check = list(grad_check or ())
-        self._check = (
-            differences.GradientCheck(self.grad_check, self.losses) if grad_check else None
-        )
+        if grad_check:
+            self._check = differences.GradientCheck(self.grad_check, self.losses)
         self.on_overwrite = on_overwrite
         self.thread = threading.get_ident()
-        self._requested = _NO_ARGUMENTS
         if argument_gradients is not False:
             self._requested = ArgumentGradients(argument_gradients)
         self._replaced: dict[Any, TapedMemory] = {}  # losses that the host has written
         self._all_entries: list[TapeEntry] = []
         self._touched_arrays: set[Any] = set()
         self._unentered: list[PlainLaunch] = []
-        self._expected: Iterator[Any] | None = None
         self._is_simple = self._uses_fast_path and not validation and self._check is None
         self._may_follow = self._is_simple and on_overwrite == "save"
         if self._may_follow and self._repeats and self._requested is _NO_ARGUMENTS:

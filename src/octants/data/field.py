@@ -96,6 +96,9 @@ class Field(Tensor[E], FieldHandle):
 
     def companion_array(self, companion: Companion) -> Field | None:
         """The companion, which may not be placed; None where the type has none."""
+        known = self._companions.get(companion)
+        if known is not None:
+            return known
         if companion is PRIMAL:
             return self
         if not self.dtype.is_float:
@@ -103,12 +106,11 @@ class Field(Tensor[E], FieldHandle):
         if self.companion is not PRIMAL:
             composed = _COMPOSED.get((self.companion, companion))
             return None if composed is None else self.primal.companion_array(composed)
-        if companion not in self._companions:
-            made = type(self)(
-                self.dtype, self.element_shape, self.name, (), primal=self, companion=companion
-            )
-            self._companions[companion] = made
-        return self._companions[companion]
+        made = type(self)(
+            self.dtype, self.element_shape, self.name, (), primal=self, companion=companion
+        )
+        self._companions[companion] = made
+        return made
 
     @property
     def grad(self) -> Self | Any:
