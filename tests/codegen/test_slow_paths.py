@@ -55,6 +55,27 @@ def test_each_lane_gets_what_it_gets_alone(lanes: int, dtype: Any, fast_math: bo
     np.testing.assert_array_equal(y.to_numpy(), alone)
 
 
+@pytest.mark.parametrize("angle", [1e5, np.nextafter(np.float32(1e5), 2e5), -3e9, np.inf, np.nan])
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_one_lane_of_a_tile_with_several_vectors(lanes: int, angle: float) -> None:
+    """Each lane in turn has an angle at or beyond the limit of the fast path."""
+    qd.init(arch=qd.cpu)
+    angles = np.tile(np.linspace(-3, 3, lanes, dtype=np.float32), (lanes, 1))
+    np.fill_diagonal(angles, np.float32(angle))
+    x, y = (qd.field(qd.f32, shape=lanes * lanes) for _ in range(2))
+    x.from_numpy(angles.ravel())
+    kernel_of(False, x, y)()
+    alone = y.to_numpy()
+    kernel_of(lanes, x, y)()
+    np.testing.assert_array_equal(y.to_numpy(), alone)
+
+
+def test_the_largest_angle_of_several_vectors_is_compared() -> None:
+    most = cpu.Cpu(cpu.host_target()).vector_bits // 32
+    assert "llvm.umax.v" not in text_of(most)
+    assert f"llvm.umax.v{most}i32" in text_of(4 * most)
+
+
 def text_of(lanes: int) -> str:
     qd.init(arch=qd.cpu)
     x, y = (qd.field(qd.f32, shape=len(ANGLES)) for _ in range(2))

@@ -67,6 +67,7 @@ class LaneText(FunctionText):
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.update_groups: dict[Operation, SumGroup | None] = {}  # see `grouped_additions`
+        self.makers: dict[Value, Operation] = {}  # in a function: which operation makes a value
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
         self._row, self._position_in_row, self._step = "", "", ""

@@ -9,12 +9,13 @@ from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import Phi
 from octants.codegen.llvm.lanes import control_flow
+from octants.codegen.llvm.lanes.atomics import half
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.math_functions import ATTRIBUTES, MathCall, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.mathlib.function_registry import MathFunction
-from octants.types.scalars import u1
+from octants.types.scalars import f32, f64, u1
 
 _LONG = 16
 """The most operations of a slow path that stay inline."""
@@ -36,6 +37,7 @@ def _text(caller: LaneText, op: MathCall, name: str) -> str:
     """Return the definition of a function of vectors."""
     block = op.function.block
     f = _inner(caller, _uniformity(op.function))
+    f.makers = {value: each for each in block.ops for value in each.results}
     parameters = _bind_parameters(f, block.args)
     f.start("start")
     (result,) = f.block(block)
@@ -75,8 +77,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     usual = [f.fit(r, v) for r, v in zip(op.results, f.block(op.orelse), strict=True)]
     rare, merge = f.fresh_label("rare"), f.fresh_label("merge")
     before = f.label
-    none = f.assign(f"icmp eq i{f.lanes} {f.bits(condition)}, 0")
-    f.branch_if(none, merge, rare, likely=True)
+    f.branch_if(_is_none(f, op.condition), merge, rare, likely=True)
     f.start(rare)
     is_long = sum(1 for _ in op.then.walk()) > _LONG
     found = _call_slow_path(f, op.then) if is_long else f.block(op.then)
@@ -89,6 +90,46 @@ def if_(f: LaneText, op: ops.If) -> None:
     f.start(merge)
     for result, value, other in zip(op.results, merged, usual, strict=True):
         f.bind(result, control_flow.phi(f, f.shape(result), [(value, end), (other, before)]))
+
+
+def _is_none(f: LaneText, condition: Value) -> str:
+    """Return whether a condition holds in no lane.
+
+    Where a tile has several vectors, and the condition is that a size is beyond a limit, the
+    largest size of all vectors is compared once. Sizes compare as their bits do, also with NaN.
+    """
+    found, bits = _size_and_limit(f, condition), 0
+    if found is not None:
+        size, limit = found
+        bits = size.type.bits
+    if found is None or f.lanes * bits <= f.machine.vector_bits:
+        return f.assign(f"icmp eq i{f.lanes} {f.bits(f.use(condition))}, 0")
+    register = f"i{bits}"
+    largest = f.convert("bitcast", f.type(size.type), f.use(size), register)
+    word = f.convert("bitcast", f.type(size.type), f.use(limit), register)
+    lanes = f.lanes
+    while lanes * bits > f.machine.vector_bits:
+        halves = [half(f, register, largest, lanes, first) for first in (0, lanes // 2)]
+        lanes //= 2
+        with f.of_lanes(lanes):
+            largest = f.intrinsic("umax", register, [(register, each) for each in halves])
+    with f.of_lanes(lanes):
+        beyond = f.apply("icmp ugt", register, largest, word)
+        return f.assign(f"icmp eq i{lanes} {f.bits(beyond)}, 0")
+
+
+def _size_and_limit(f: LaneText, condition: Value) -> tuple[Value, Value] | None:
+    """Return a size and its limit, a constant, if a condition is that it is beyond this, or NaN."""
+    negated = f.makers.get(condition)
+    test = f.makers.get(negated.x) if isinstance(negated, ops.Unary) else None
+    if not isinstance(negated, ops.Unary) or negated.fn != "not":
+        return None
+    if not isinstance(test, ops.Compare) or test.fn != "le" or not f.varies(test.lhs):
+        return None
+    size, limit = f.makers.get(test.lhs), f.makers.get(test.rhs)
+    if isinstance(size, ops.Unary) and size.fn == "abs" and isinstance(limit, ops.Constant):
+        return (test.lhs, test.rhs) if limit.value > 0 and test.lhs.type in (f32, f64) else None
+    return None
 
 
 def _call_slow_path(f: LaneText, block: Block) -> list[str]:
