@@ -69,7 +69,6 @@ FREE_ORDER = {
     "r = 0.0; for k in range(j): r = r + s; s = r": False,
     "while t < y[j]: s += 1.0; t += 1.0": False,
     "v[j] += y[j]": True,
-    "v[j] += t * y[j]": True,
     "v[j] = y[j] + v[j]": True,
     "v[j] += v[j] * y[j]": False,
     "v[j] += v[j + 1]": False,

@@ -126,14 +126,9 @@ class _Uses:
     def _element_of_sum(self, op: ops.Insert) -> ops.Extract | None:
         """The read of the element that a write replaces by a sum with it; None if it does not."""
         total = self.makers.get(op.value)
-        if self.users.get(op.value) != [op]:
+        if not isinstance(total, ops.Binary) or total.fn != "add" or self.users[op.value] != [op]:
             return None
-        parts: list[Value] = []
-        if isinstance(total, ops.Binary) and total.fn == "add":
-            parts = [total.lhs, total.rhs]
-        elif isinstance(total, ops.Fma):
-            parts = [total.z]
-        for value in parts:
+        for value in total.operands:
             read = self.makers.get(value)
             if (
                 isinstance(read, ops.Extract)

@@ -43,7 +43,7 @@ def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:
     builder, active = reverser.builder, reverser.facts.active
     index = or_first(builder, reverser.values[op.index], len(op.components))
     before, is_first = _adjoints_of(reverser, op.components)
-    total = builder.add_shared(extract(builder, index, before), adjoint)
+    total = builder.add(extract(builder, index, before), adjoint)
     after = insert(builder, index, total, before)
     firsts = [
         (value, share)

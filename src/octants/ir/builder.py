@@ -13,7 +13,6 @@ from octants.ir.core import Array, Block, Companion, Operation, Value
 from octants.types.scalars import DType, by_name, convert, i32, i64, u1, u64
 
 PRIMAL = Companion.PRIMAL
-_RECENT = 8  # operations
 _NEUTRAL_ZERO = ("add", "sub", "or", "xor", "shl", "shr", "ushr", "lsl", "lsr", "asr")
 
 
@@ -94,16 +93,6 @@ class Builder:
         if isinstance(last, ops.Binary) and last.result is share and last.fn == "mul":
             self.block.ops.pop()
             return self.fma(last.lhs, last.rhs, before)
-        return self.add(before, share)
-
-    def add_shared(self, before: Value, share: Value) -> Value:
-        """Build ``before + share``, rounded once if `share` is one of the last products.
-
-        Other operations may use the product, too.
-        """
-        for op in reversed(self.block.ops[-_RECENT:]) if self.contracts else ():
-            if isinstance(op, ops.Binary) and op.result is share and op.fn == "mul":
-                return self.fma(op.lhs, op.rhs, before)
         return self.add(before, share)
 
     def compare(self, fn: str, lhs: Value, rhs: Value) -> Value:
