@@ -48,17 +48,24 @@ class Model:
             for w in qd.static(self.weights):
                 loss[None] += power(x[i]) * self.scale * w * a[i]
 
+@qd.kernel
+def add_squares():
+    for i in x:
+        loss[None] += x[i] ** 2
+
 x.fill(2.0)
 a = np.ones(4, np.float32)
 with qd.ad.Tape(loss=loss):
     Model().run(a)
+found = [float(loss[None]), x.grad.to_numpy().tolist()]
+add_squares.grad()
 compiler = [name for name in sys.modules if name.startswith("octants.frontend")]
 compiler += [name for name in sys.modules if name.startswith("octants.autodiff")]
 compiler += [name for name in ("octants.pipeline", "octants.codegen.llvm.cpu", "octants.ir.ops")
              if name in sys.modules]
 if sys.platform == "linux":  # elsewhere LLVM loads the code
     compiler += [name for name in sys.modules if name == "llvmlite.binding"]
-print(json.dumps([float(loss[None]), x.grad.to_numpy().tolist(), compiler]))
+print(json.dumps([*found, compiler]))
 """
 
 

@@ -43,7 +43,6 @@ from octants.types.compile_time_reads import ReadKey
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
-    from octants.ir.core import Module
     from octants.launch import inspection, pickling
     from octants.launch.inspection import Inspection
 else:
@@ -168,8 +167,11 @@ class Kernel(Generic[P, R_co]):
         return found
 
     @internal
-    def check_gradient(self, module: Module) -> None:
-        """Raise an error if ``grad`` cannot reverse the launches of the kernel by its module."""
+    def check_gradient(self, specialisation: Specialisation) -> None:
+        """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
+
+        Only kernels of several launches look at the module: what is cached has none yet.
+        """
 
     @property
     def grad(self) -> Gradient[P]:

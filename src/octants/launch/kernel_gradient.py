@@ -29,7 +29,6 @@ from octants.runtime.arguments.parameters import Leaf
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
-    from octants.ir.core import Module
     from octants.launch import explain_gradient
     from octants.launch.explain_gradient_report import Explanation
 else:
@@ -64,8 +63,11 @@ class Differentiable(Protocol):
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these."""
 
-    def check_gradient(self, module: Module) -> None:
-        """Raise an error if ``grad`` cannot reverse the launches of the kernel by its module."""
+    def check_gradient(self, specialisation: Specialisation) -> None:
+        """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
+
+        Only kernels of several launches look at the module: what is cached has none yet.
+        """
 
 
 class Gradient(Generic[P]):
@@ -168,7 +170,7 @@ class Gradient(Generic[P]):
         arguments = specialisation.complete(arguments)
         if not specialisation.has_gradients and not chosen.argument_gradients:
             raise NothingHasGradient(self.kernel.name).at(None)
-        self.kernel.check_gradient(specialisation.module)
+        self.kernel.check_gradient(specialisation)
         merged = specialisation
         if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))

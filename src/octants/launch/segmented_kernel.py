@@ -47,7 +47,6 @@ from octants.runtime import capture
 
 if TYPE_CHECKING:
     from octants.ir import ops
-    from octants.ir.core import Module
 else:
     ops = Deferred("octants.ir.ops")
 
@@ -66,7 +65,7 @@ class SegmentedKernel(Kernel):
         run.run(steps)
         return None
 
-    def check_gradient(self, module: Module) -> None:
+    def check_gradient(self, specialisation: Specialisation) -> None:
         """Refuse minima and maxima of floats, whose winners a reverse kernel finds by their bits.
 
         With `fast_math` those of the whole may differ from those of the segments that were run:
@@ -74,7 +73,7 @@ class SegmentedKernel(Kernel):
         """
         if not self._steps or not options.current().fast_math:
             return
-        for op in module.walk():
+        for op in specialisation.module.walk():
             if isinstance(op, ops.Atomic) and op.fn in ("min", "max") and op.array.dtype.is_float:
                 raise ExtremumInSegments(self.name, op.fn).at(op.location)
 
