@@ -16,7 +16,7 @@ from octants.frontend import arithmetic, compile_time_evaluation, flattening
 from octants.frontend.context import Context
 from octants.frontend.control_flow_joins import Join
 from octants.frontend.expression_values import MatrixValue, describe, is_number, is_run_time
-from octants.frontend.operands import operand
+from octants.frontend.operands import as_type, common_type, operand
 from octants.frontend.scope import VariableRegion
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir import ops
@@ -62,10 +62,21 @@ def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | 
 
 
 def conditional(context: Context, node: ast.IfExp) -> Any:
-    """``a if condition else b``; only the taken branch is evaluated."""
-    test = condition(context, node.test)
+    """``a if condition else b``; only the taken branch is evaluated.
+
+    The type is that of both branches, whether or not the condition is known at compile time, unless
+    it is in `static`.
+    """
+    found, is_static = context.evaluate_marked(node.test)
+    test = truth(context, found, node.test)
     if isinstance(test, bool):
-        return context.evaluate(node.body if test else node.orelse)
+        taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
+        value = context.evaluate(taken)
+        if is_static or context.is_in_static:
+            return value
+        return _in_common_type(
+            context, value, context.evaluate_for_type(other), _is_computed(found)
+        )
     return choose(
         context,
         test,
@@ -73,6 +84,27 @@ def conditional(context: Context, node: ast.IfExp) -> Any:
         lambda: context.evaluate(node.orelse),
         node,
     )
+
+
+def _in_common_type(context: Context, value: Any, other: Any, is_computed: bool) -> Any:
+    """A value in the type and structure that it has beside another one, if they go together.
+
+    Numbers of Python stay what they are, unless the condition ``is_computed`` at run time.
+    """
+    both = [value, other]
+    if any(map(flattening.has_object, both)) or not (is_computed or any(map(is_run_time, both))):
+        return value
+    spread, other = _spread(value, other)
+    if not flattening.same_structure(spread, other):
+        return value
+    value, leaves = spread, flattening.leaves(spread)
+    converted = [
+        as_type(context, x, common_type(context, x, y))
+        if is_computed or not (is_number(x) and is_number(y))
+        else x
+        for x, y in zip(leaves, flattening.leaves(other), strict=True)
+    ]
+    return value if converted == leaves else flattening.rebuild(value, converted)
 
 
 def choose(
@@ -99,14 +131,20 @@ def choose(
 
 
 def _of_one_structure(context: Context, a: Any, b: Any, node: ast.AST) -> tuple[Any, Any]:
-    """Two values of one structure; a scalar is spread to go with a vector or matrix."""
+    """Two values of one structure."""
+    a, b = _spread(a, b)
+    if not flattening.same_structure(a, b):
+        context.fail(SidesDiffer(describe(a), describe(b)), node)
+    return a, b
+
+
+def _spread(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two values; a scalar is spread to go with a vector or matrix."""
     if not flattening.same_structure(a, b):
         if is_number(a) or isinstance(a, Value):
             a = flattening.rebuild(b, [a] * len(flattening.leaves(b)))
         elif is_number(b) or isinstance(b, Value):
             b = flattening.rebuild(a, [b] * len(flattening.leaves(a)))
-    if not flattening.same_structure(a, b):
-        context.fail(SidesDiffer(describe(a), describe(b)), node)
     return a, b
 
 

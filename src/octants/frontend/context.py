@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Any, NoReturn, Protocol
 
 from octants.diagnostics.errors import NumberTooLarge, UserError
-from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend.active_cells import ActiveCells
@@ -99,6 +99,7 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self.is_in_static = False  # within the argument of a call of `static`
+        self._typed_at: int | None = None  # how many functions are around `evaluate_for_type`
         self._conditions = 0  # how many conditions that are known, but not static, are around
         self.group = 0  # the enclosing block of `stream_parallel`, counted from 1; 0: none
         self._groups = 0
@@ -162,6 +163,25 @@ class Context:
     def evaluate(self, node: ast.expr) -> Any:
         """The value of an expression; references are loaded."""
         return self.load(self.evaluate_reference(node))
+
+    def evaluate_for_type(self, node: ast.expr) -> Any:
+        """The value that an expression would have, for its type; None if it has none.
+
+        Nothing of it is built, and what it does to variables is undone. In functions that it calls
+        nothing else is evaluated so, which lets recursion over constants end.
+        """
+        outer, depth = self._typed_at, len(self.scopes.frames)
+        if outer not in (None, depth):
+            return None
+        self._typed_at, warnings, known = depth, dict(self.warnings), len(self.reads)
+        try:
+            with self.arrays.tentative_fields(), self.region():
+                return self.evaluate(node)
+        except OctantsError:  # of a field that was destroyed, perhaps
+            self.reads[known:] = [read for read in self.reads[known:] if read.kind != "field"]
+            return None
+        finally:
+            self._typed_at, self.warnings = outer, warnings
 
     def evaluate_reference(self, node: ast.expr) -> Any:
         """The value of an expression, or a reference if it names an element or a variable."""

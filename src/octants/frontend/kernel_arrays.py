@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from octants.frontend.expression_values import ArrayReference, MatrixValue, StructValue
@@ -118,13 +120,26 @@ class Arrays:
     def drop_unused_shared(self, body: Block) -> None:
         """Forget the arrays of blocks that only attempts to build a loop have made."""
         used = {op.array for op in body.walk() if hasattr(op, "array")}
-        pairs = [
-            (array, source)
-            for array, source in zip(self.arrays, self.sources, strict=True)
-            if array.space is not Space.SHARED or array in used
-        ]
-        self.arrays[:] = [array for array, _ in pairs]
-        self.sources[:] = [source for _, source in pairs]
+        self._drop(
+            {each for each in self.arrays if each.space is Space.SHARED and each not in used}
+        )
+
+    @contextmanager
+    def tentative_fields(self) -> Iterator[None]:
+        """Forget at the end of a ``with`` the fields that were first used in it."""
+        before = set(self._fields)
+        try:
+            yield
+        finally:
+            new = self._fields.keys() - before
+            if new:
+                self._drop({self._fields.pop(key).array for key in new})
+
+    def _drop(self, dropped: set[Array]) -> None:
+        pairs = zip(self.arrays, self.sources, strict=True)
+        kept = [pair for pair in pairs if pair[0] not in dropped]
+        self.arrays[:] = [array for array, _ in kept]
+        self.sources[:] = [source for _, source in kept]
 
     def returned(self, position: int, kind: ScalarType) -> ArrayReference:
         """The memory of a return value."""
