@@ -123,6 +123,7 @@ HOST = {
     "missing_element_type": lambda: types.vector(3).field(4),
     "wrong_host_value": lambda: qd.Vector([1, 2]) + qd.Vector([1, 2, 3]),
     "wrong_host_elements": lambda: qd.Vector([1, "two"]),
+    "masked_array": lambda: qd.Vector(np.ma.array([1.0, 2.0], mask=[0, 1])),
     "wrong_algorithm_array": lambda: parallel_sort([3, 1, 2]),
     "not_a_member_on_the_host": lambda: Pair(1, 2, 3),
 }

@@ -228,16 +228,6 @@ class Tape:
 
     @shortens_tracebacks
     def __enter__(self) -> Self:
-        is_free = driver.state.recorder is None
-        try:
-            self._begin()
-        except BaseException:  # such as Ctrl-C: there is no `__exit__` then
-            if is_free:
-                self._stop()
-            raise
-        return self
-
-    def _begin(self) -> None:
         if driver.state.recorder is not None:
             raise NestedTape().at(None)
         if self._entered:
@@ -251,10 +241,15 @@ class Tape:
         clear(*cleared, and_arrays=losses)
         for loss in self.losses:
             loss.reset()
-        driver.state.recorder = self
-        self._observes = True
-        observe_writes(self.before_write)
-        observe_shares(self.before_share)
+        try:
+            driver.state.recorder = self
+            self._observes = True
+            observe_writes(self.before_write)
+            observe_shares(self.before_share)
+        except BaseException:  # such as Ctrl-C: there is no `__exit__` then
+            self._stop()
+            raise
+        return self
 
     @shortens_tracebacks
     def __exit__(self, kind: object, error: object, traceback: object) -> None:

@@ -376,7 +376,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             OctantsRuntimeTypeError: it is no numpy array of numbers.
             OctantsValueError: it has another shape.
         """
-        refuse_masked("from_numpy()", arr)
+        if type(arr) is not np.ndarray:
+            refuse_masked("from_numpy()", arr)
         if (
             isinstance(arr, np.ndarray)
             and arr.dtype == self.dtype.numpy
