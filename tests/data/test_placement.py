@@ -424,11 +424,13 @@ def test_fields_builder() -> None:
 
 def test_destroy_before_use() -> None:
     builder = FieldsBuilder()
-    x = field(f32)
+    x = field(f32, needs_grad=True)
     builder.dense(ax.i, 5).place(x)
     builder.finalize().destroy()
     with pytest.raises(OctantsRuntimeError, match="destroyed"):
         x[0]
+    with pytest.raises(OctantsRuntimeError, match="gradient of .* destroyed"):
+        x.grad[0]
 
 
 def test_memory_of_unused_fields_is_freed(runtime: current_runtime.Runtime) -> None:

@@ -436,6 +436,8 @@ class Tree:
         """Free the memory; any later use of the tree's fields is an error."""
         for _, field in self.root.placed():
             field.retire(UsedAfterDestroy)
+            for companion in field.needed:  # which allocating would place
+                field.companion_array(companion).retire(UsedAfterDestroy)
         for node in self.root.walk():
             if node._activity is not None:
                 node._activity.retire(UsedAfterDestroy)
