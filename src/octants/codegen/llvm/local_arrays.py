@@ -62,7 +62,7 @@ def choose_starts(sizes: list[int]) -> tuple[list[int], int]:
 
 
 def _distance(one: int, other: int) -> int:
-    """Return how far two addresses are apart modulo the size of a page."""
+    """Return the distance of two addresses modulo the size of a page."""
     ahead = (one - other) % _PAGE
     return min(ahead, _PAGE - ahead)
 

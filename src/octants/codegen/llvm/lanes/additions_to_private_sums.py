@@ -7,21 +7,17 @@ vectors together.
 
 from __future__ import annotations
 
-from octants.analysis.reductions import neutral
 from octants.codegen import arithmetic
 from octants.codegen.llvm import memory_formats as scalar_memory
 from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.atomics import active_numbers, fold
 from octants.codegen.llvm.lanes.atomics import atomic as shared_atomic
-from octants.codegen.llvm.lanes.atomics import fold
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.grouped_additions import add_group
 from octants.codegen.llvm.lanes.memory import LaneAddress
-from octants.codegen.llvm.llvmlite_driver import INLINABLE
+from octants.codegen.llvm.lanes.sum_functions import call_sum
 from octants.codegen.llvm.worker_atomics import add_to, either
 from octants.ir import ops
-
-_INLINED = 8
-"""The calls of a module that LLVM may inline if few of its passes run."""
 
 
 def atomic(f: LaneText, op: ops.Atomic) -> None:
@@ -49,35 +45,12 @@ def _add_one(f: LaneText, op: ops.Atomic) -> None:
 def _add_total(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     """Add the sum of the active lanes at once."""
     dtype = op.array.dtype
-    register = f.type(dtype)
-    nothing = f.literal(neutral("add", dtype), dtype)
-    values = f.active(register, f.held(register, f.use(op.value)), nothing)
-    name = _total_function(f, op)
-    f.text.lane_sums += 1
-    attribute = f" {INLINABLE}" if f.text.lane_sums <= _INLINED else ""
-    operands = f"ptr {address.start}, {f.vector(register)} {values}, i1 {f.shared}"
-    f.emit(f"call void {name}({operands}){attribute}")
 
+    def write(inner: LaneText, pointers: list[str], values: list[str]) -> None:
+        add_to(inner, op, pointers[0], fold(inner, "add", dtype, values[0]))
 
-def _total_function(f: LaneText, op: ops.Atomic) -> str:
-    """Return a function that adds the sum of a vector to an element.
-
-    Inline that would be twenty instructions in three blocks, in a kernel that may have thousands.
-    """
-    dtype = op.array.dtype
-    scope = "".join(c for c in f.kernel.scopes.suffix(op.ref) if c.isalnum())
-    name = f"@octants.{op.fn}.total.{dtype}.x{f.lanes}.{scope}"
-
-    def write(*_: object) -> str:
-        inner = f.fresh()
-        inner.shared = "%shared"
-        inner.start("start")
-        add_to(inner, op, "%to", fold(inner, "add", dtype, "%values"))
-        body = "\n".join(["entry:", *inner.entry, "  br label %start", *inner.lines, "  ret void"])
-        parameters = f"ptr %to, {f.vector(f.type(dtype))} %values, i1 %shared"
-        return f"define internal void {name}({parameters}) nounwind {{\n{body}\n}}\n"
-
-    return f.text.helper(name, write)
+    numbers = active_numbers(f, "add", dtype, f.use(op.value))
+    call_sum(f, op, "total", [address.start], [numbers], write)
 
 
 def _add_vector(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:

@@ -44,25 +44,35 @@ def _one_by_one(f: LaneText, op: ops.Atomic, address: LaneAddress, value: str) -
         f.bind(op.result, found)
 
 
-def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
-    """Combine the values of the active lanes."""
+def active_numbers(f: LaneText, fn: str, dtype: DType, value: str) -> str:
+    """Return the numbers of the active lanes as a vector; the others do not change the result."""
     register = f.type(dtype)
     start = f.literal(neutral(fn, dtype), dtype)
-    return fold(f, fn, dtype, f.active(register, f.held(register, value), start))
+    return str(f.active(register, f.held(register, value), start))
+
+
+def _combined(f: LaneText, fn: str, dtype: DType, value: str) -> str:
+    """Combine the values of the active lanes."""
+    return fold(f, fn, dtype, active_numbers(f, fn, dtype, value))
 
 
 def fold(f: LaneText, fn: str, dtype: DType, vector: str) -> str:
     """Combine the numbers of all lanes by halving."""
     register, lanes = f.type(dtype), f.lanes
     while lanes > 1:
-        halves = [half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
+        both = halves(f, register, vector, lanes)
         lanes //= 2
         with f.of_lanes(lanes):
-            vector = arithmetic.combine(f, fn, dtype, *halves)
+            vector = arithmetic.combine(f, fn, dtype, *both)
     return f.assign(f"extractelement <1 x {register}> {vector}, i32 0")
 
 
-def half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
+def halves(f: LaneText, register: str, vector: str, lanes: int) -> list[str]:
+    """Return the two halves of the lanes as vectors."""
+    return [_half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
+
+
+def _half(f: LaneText, register: str, vector: str, lanes: int, first: int) -> str:
     """Return half of the lanes, from a first one on, as a vector."""
     shape, half = f"<{lanes} x {register}>", lanes // 2
     order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))

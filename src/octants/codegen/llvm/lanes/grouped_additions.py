@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from octants.analysis.privatisation import PrivatisedSums
-from octants.analysis.reductions import find_reductions, neutral
+from octants.analysis.reductions import find_reductions
 from octants.analysis.sum_groups import SumGroup, find_groups
 from octants.analysis.uniformity import Uniformity
 from octants.codegen import arithmetic, atomics
 from octants.codegen.llvm.lanes import memory
-from octants.codegen.llvm.lanes.atomics import half
+from octants.codegen.llvm.lanes.atomics import active_numbers, halves
 from octants.codegen.llvm.lanes.function_text import LaneText
-from octants.codegen.llvm.llvmlite_driver import INLINABLE
+from octants.codegen.llvm.lanes.sum_functions import call_sum
 from octants.codegen.llvm.worker_atomics import either
 from octants.ir import ops
 from octants.ir.core import Operation, Task
@@ -36,8 +37,6 @@ _BITS = 128
 """The parts of vectors in which numbers are exchanged in one cycle."""
 _MOST = 16
 """The additions that are made together: more vectors would not fit the registers."""
-_INLINED = 8
-"""The calls of a module that LLVM may inline if few of its passes run."""
 
 
 def find_grouped(
@@ -153,43 +152,14 @@ def _strides(op: ops.Atomic) -> list[int]:
 def _add_together(f: LaneText, updates: list[ops.Atomic], are_neighbours: bool) -> None:
     """Write additions of the active lanes to a few elements."""
     op = updates[0]
-    dtype = op.array.dtype
-    register = f.type(dtype)
-    nothing = f.literal(neutral("add", dtype), dtype)
-    values = [f.active(register, f.held(register, f.use(each.value)), nothing) for each in updates]
+    values = [active_numbers(f, "add", op.array.dtype, f.use(each.value)) for each in updates]
     first = updates[:1] if are_neighbours else updates
     pointers = [memory.locate(f, x.array, x.companion, x.indices).start for x in first]
-    name = _function(f, op, len(values), are_neighbours)
-    f.text.lane_sums += 1
-    attribute = f" {INLINABLE}" if f.text.lane_sums <= _INLINED else ""
-    operands = [f"ptr {p}" for p in pointers] + [f"{f.vector(register)} {v}" for v in values]
-    f.emit(f"call void {name}({', '.join(operands)}, i1 {f.shared}){attribute}")
-
-
-def _function(f: LaneText, op: ops.Atomic, count: int, are_neighbours: bool) -> str:
-    """Return a function that adds the sums of several vectors to elements."""
-    dtype = op.array.dtype
-    scope = "".join(c for c in f.kernel.scopes.suffix(op.ref) if c.isalnum())
     kind = "row" if are_neighbours else "each"
-    name = f"@octants.add.totals.{kind}{count}.{dtype}.x{f.lanes}.{scope}"
-    pointers = [f"%to{k}" for k in range(1 if are_neighbours else count)]
-    values = [f"%values{k}" for k in range(count)]
-
-    def write(*_: object) -> str:
-        inner = f.fresh()
-        inner.shared = "%shared"
-        inner.start("start")
-        _add_sums(inner, op, pointers, values)
-        body = "\n".join(["entry:", *inner.entry, "  br label %start", *inner.lines, "  ret void"])
-        vector = f.vector(f.type(dtype))
-        parameters = [f"ptr {p}" for p in pointers] + [f"{vector} {v}" for v in values]
-        head = f"define internal void {name}({', '.join(parameters)}, i1 %shared) nounwind"
-        return f"{head} {{\n{body}\n}}\n"
-
-    return f.text.helper(name, write)
+    call_sum(f, op, f"totals.{kind}{len(values)}", pointers, values, partial(_add_sums, op))
 
 
-def _add_sums(f: LaneText, op: ops.Atomic, pointers: list[str], values: list[str]) -> None:
+def _add_sums(op: ops.Atomic, f: LaneText, pointers: list[str], values: list[str]) -> None:
     dtype, suffix = op.array.dtype, f.kernel.scopes.suffix(op.ref)
     register, size = f.type(dtype), dtype.size
     width = _width(op)
@@ -198,6 +168,11 @@ def _add_sums(f: LaneText, op: ops.Atomic, pointers: list[str], values: list[str
 
     def one(k: int) -> str:
         return f.assign(f"extractelement {vector} {total}, i32 {k}")
+
+    def element(k: int) -> str:
+        if len(pointers) > 1:
+            return pointers[k]
+        return f.assign(f"getelementptr {register}, ptr {pointers[0]}, i64 {k}")
 
     def plainly() -> None:
         if len(pointers) == 1:
@@ -213,10 +188,7 @@ def _add_sums(f: LaneText, op: ops.Atomic, pointers: list[str], values: list[str
 
     def shared() -> None:
         for k in range(len(values)):
-            pointer = pointers[k] if len(pointers) > 1 else pointers[0]
-            if len(pointers) == 1:
-                pointer = f.assign(f"getelementptr {register}, ptr {pointer}, i64 {k}")
-            atomics.update(f, op.fn, dtype, pointer, one(k))
+            atomics.update(f, op.fn, dtype, element(k), one(k))
 
     either(f, plainly, shared)
 
@@ -227,9 +199,9 @@ def _transposed_sum(f: LaneText, dtype: DType, values: list[str], width: int) ->
     register, lanes = f.type(dtype), f.lanes
 
     def halved(vector: str, lanes: int) -> str:
-        halves = [half(f, register, vector, lanes, first) for first in (0, lanes // 2)]
+        both = halves(f, register, vector, lanes)
         with f.of_lanes(lanes // 2):
-            return str(arithmetic.combine(f, "add", dtype, *halves))
+            return str(arithmetic.combine(f, "add", dtype, *both))
 
     while lanes > f.machine.vector_bits // (8 * dtype.size):
         values, lanes = [halved(value, lanes) for value in values], lanes // 2
@@ -247,7 +219,7 @@ def _transposed_sum(f: LaneText, dtype: DType, values: list[str], width: int) ->
 def _pair(
     f: LaneText, dtype: DType, pair: tuple[str, str], lanes: int, width: int, unit: int
 ) -> str:
-    """Add the halves of each ``width`` numbers of two vectors, by turns of ``unit`` numbers."""
+    """Add the halves of each ``width`` numbers of two vectors, ``unit`` of each at a time."""
     if pair == ("poison", "poison"):
         return "poison"
     shape = f"<{lanes} x {f.type(dtype)}>"

@@ -9,7 +9,7 @@ from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import Phi
 from octants.codegen.llvm.lanes import control_flow
-from octants.codegen.llvm.lanes.atomics import half
+from octants.codegen.llvm.lanes.atomics import halves
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.math_functions import ATTRIBUTES, MathCall, captured, finished
 from octants.ir import ops
@@ -109,10 +109,10 @@ def _is_none(f: LaneText, condition: Value) -> str:
     word = f.convert("bitcast", f.type(size.type), f.use(limit), register)
     lanes = f.lanes
     while lanes * bits > f.machine.vector_bits:
-        halves = [half(f, register, largest, lanes, first) for first in (0, lanes // 2)]
+        both = halves(f, register, largest, lanes)
         lanes //= 2
         with f.of_lanes(lanes):
-            largest = f.intrinsic("umax", register, [(register, each) for each in halves])
+            largest = f.intrinsic("umax", register, [(register, each) for each in both])
     with f.of_lanes(lanes):
         beyond = f.apply("icmp ugt", register, largest, word)
         return f.assign(f"icmp eq i{lanes} {f.bits(beyond)}, 0")
