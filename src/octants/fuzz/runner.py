@@ -185,7 +185,7 @@ class Worker:
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
             self.count = 0
-        process = self.process
+        process = self.process  # its thread may drop it meanwhile
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(list(chunk)) + "\n")
@@ -221,7 +221,7 @@ class Worker:
 
     def join(self) -> None:
         """Wait for the end of a process that was stopped."""
-        process = self.process
+        process = self.process  # its thread may drop it meanwhile
         if process is not None:
             process.wait()
 
@@ -266,20 +266,11 @@ def run(
     ``settings`` are options of the command that workers get too. `Stopped` ends the run: the report
     is of the programs so far.
     """
-    with temporary_folder() as folder:
-        return _run(chosen, backend, jobs, [*settings, "--folder", folder], see)
-
-
-def _run(
-    chosen: Sequence[Case],
-    backend: str,
-    jobs: int,
-    settings: Sequence[str],
-    see: Callable[[Report, Entry], None],
-) -> Report:
     report, start = Report(backend, wanted=len(chosen)), time.monotonic()
     chunks = deque(chosen[k : k + CHUNK] for k in range(0, len(chosen), CHUNK))
-    workers = [Worker(backend, settings) for _ in range(min(jobs, len(chunks)))]
+    folder = temporary_folder()
+    given = [*settings, "--folder", folder.name]
+    workers = [Worker(backend, given) for _ in range(min(jobs, len(chunks)))]
     entries: queue.SimpleQueue[Entry | Exception | None] = queue.SimpleQueue()
 
     def drive(worker: Worker) -> None:
@@ -314,6 +305,8 @@ def _run(
             worker.join()
         if not isinstance(end, Stopped):
             raise
+    finally:
+        folder.cleanup()
     return report
 
 
