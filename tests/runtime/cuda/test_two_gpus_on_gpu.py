@@ -226,8 +226,8 @@ def test_arrays_of_cupy() -> None:
         here = cupy.ones(COUNT, cupy.float32)
         add(here, 1.0)
         assert float(here.sum()) == 2 * COUNT
-    with pytest.raises(qd.OctantsRuntimeError, match="OCT438"):
-        add(elsewhere, 1.0)
+    add(elsewhere, 1.0)
+    assert float(elsewhere.sum()) == 2 * COUNT
     a = qd.ndarray(qd.f32, COUNT)
     a.fill(2.0)
     assert cupy.from_dlpack(a).device.id == 1
