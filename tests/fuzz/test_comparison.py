@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,14 +161,52 @@ def test_a_crash_costs_one_program() -> None:
     assert "exit code 3" in entries[1]["problems"][0]
 
 
-def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hang", ["time.sleep(100)", "exec('while True: pass')"])
+def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch, hang: str) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 3.0)
     worker = runner.Worker("cpu", ["--no-shrink"])
-    worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", "time.sleep(100)")]
+    worker.command = [sys.executable, "-c", CRASHING.replace("os._exit(3)", hang)]
     entries = list(worker.run([(1, "f32", "core"), (2, "f32", "core"), (3, "f32", "core")]))
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code -9" in entries[1]["problems"][0]
+
+
+@pytest.mark.parametrize(("used", "is_killed"), [(1e-6, False), (0.0, True), (1.0, True)])
+def test_a_program_may_take_long_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch, used: float, is_killed: bool
+) -> None:
+    """Its processor time is limited, and it must use some."""
+    looks, killed = itertools.count(1), threading.Event()
+    has_looked_often = threading.Event()
+
+    def processor_time(_: int) -> float:
+        number = next(looks)
+        if number == 30:
+            has_looked_often.set()
+        return used * number
+
+    monkeypatch.setattr(runner, "PATIENCE", 0.04)
+    monkeypatch.setattr(runner, "PROGRESS", 0.0)
+    monkeypatch.setattr(runner, "processor_time", processor_time)
+    process: Any = SimpleNamespace(pid=0, kill=killed.set)
+    watchdog = runner.Watchdog(process, 0.04)
+    watchdog.start()
+    (killed if is_killed else has_looked_often).wait(60)
+    watchdog.stop()
+    assert killed.is_set() == is_killed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is unknown")
+def test_the_processor_time_of_a_process() -> None:
+    command = "import time; sum(range(10**6)); print(time.process_time(), flush=True); input()"
+    pipe = subprocess.PIPE
+    arguments = [sys.executable, "-c", command]
+    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        said = float(process.stdout.readline())
+        assert said <= runner.processor_time(process.pid) < said + 5.0
+        process.stdin.write("\n")
 
 
 def _refuse_the_second(seed: int, precision: str, profile: str) -> Any:

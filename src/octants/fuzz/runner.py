@@ -27,8 +27,9 @@ from octants.fuzz.shrink import shrink
 PRECISIONS = ("f32", "f64")
 CHUNK = 25
 SHRINK_BUDGET = 400
-PATIENCE = 120.0  # seconds for a program
-SHRINKING = 900.0  # seconds more where it may be shrunk
+PATIENCE = 120.0  # seconds of processor time for a program, and of time in which it uses none
+SHRINKING = 900.0  # seconds more of processor time where it may be shrunk
+PROGRESS = 0.5  # seconds of processor time: what uses less within `PATIENCE` waits for something
 MOST = 250  # programs of a process, to bound its memory
 Entry = dict[str, Any]
 Case = tuple[int, str, str]  # a seed, a precision, and a profile
@@ -140,6 +141,53 @@ def serve(backend: str, shrinks: bool, checks: Sequence[str], most: int, folder:
 # -- in the parent ---------------------------------------------------------------------------------
 
 
+def processor_time(process: int) -> float:
+    """The processor time of a process, in seconds; the time of day where it is unknown.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    if sys.platform != "linux":
+        return time.monotonic()
+    return time.clock_gettime(~process << 3 | 2)  # as `clock_getcpuclockid` of the C library does
+
+
+class Watchdog(threading.Thread):
+    """Kills a process that takes too much processor time for a program, or none for too long.
+
+    On a busy machine a program may take any time of day.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], patience: float) -> None:
+        super().__init__(daemon=True)
+        self._process = process
+        self._patience = patience
+        self._begins = True  # whether a program has begun
+        self._is_stopped = threading.Event()
+
+    def restart(self) -> None:
+        """Begin again, with another program."""
+        self._begins = True
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._is_stopped.set()
+        self.join()
+
+    def run(self) -> None:
+        start = mark = seen = 0.0  # processor time at the start and at the last progress, and when
+        with contextlib.suppress(OSError):
+            while not self._is_stopped.wait(min(1.0, PATIENCE / 4)):
+                now, used = time.monotonic(), processor_time(self._process.pid)
+                if self._begins:
+                    self._begins, start, mark, seen = False, used, used, now
+                if used - mark > PROGRESS:
+                    mark, seen = used, now
+                if used - start > self._patience or now - seen > PATIENCE:
+                    self._process.kill()
+                    return
+
+
 class Worker:
     """A worker process, restarted after a crash, and after `MOST` programs to free memory."""
 
@@ -190,20 +238,19 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(list(chunk)) + "\n")
             process.stdin.flush()
-        watchdog = threading.Timer(self.patience, process.kill)
+        watchdog = Watchdog(process, self.patience)
         watchdog.start()
         try:
             for line in process.stdout:
                 if not line.strip():
                     return
                 if line.startswith("{"):
-                    watchdog.cancel()
                     self.count += 1
+                    watchdog.restart()
                     yield json.loads(line)
-                    watchdog = threading.Timer(self.patience, process.kill)
-                    watchdog.start()
+                    watchdog.restart()
         finally:
-            watchdog.cancel()
+            watchdog.stop()
 
     def _end(self) -> int:
         """Wait for the process, which is dead; its exit code."""
