@@ -33,7 +33,9 @@ class Perfect:
     """Gives what the oracle expects."""
 
     name = "perfect"
-    slack = 1.0
+
+    def slack(self, _: Program) -> float:
+        return 1.0
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         return [self.actual(program) for program in programs]
@@ -159,6 +161,25 @@ def test_a_crash_costs_one_program() -> None:
     worker.close()
     assert [entry["status"] for entry in entries] == ["agrees", "fails", "agrees"]
     assert "exit code 3" in entries[1]["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "wanted"),
+    [("cpu", {False, True}), ("cpu-fast", {True}), ("cpu-strict", {False})],
+)
+def test_half_of_the_programs_run_as_users_run_them(backend: str, wanted: set[bool]) -> None:
+    """`fast_math` is the default; with it, larger errors are allowed."""
+    made: Any = BACKENDS[backend]()
+    found = set()
+    for seed in range(6):
+        program = generate(seed, "f32")
+        text = script(program, [], backend)
+        found.add("'fast_math': True" in text)
+        assert made.slack(program) == (backends.FAST_SLACK if "'fast_math': True" in text else 1.0)
+    assert found == wanted
+    if "strict" not in backend:
+        made.run([generate(0, "f32")])
+        assert made.qd.cfg.fast_math
 
 
 @pytest.mark.parametrize("hang", ["time.sleep(100)", "exec('while True: pass')"])

@@ -64,8 +64,10 @@ def test_a_check_whose_package_is_missing_is_left_out(monkeypatch: pytest.Monkey
 class Off:
     """A backend whose second run has another last bit, or a gradient that is off."""
 
-    slack = 1.0
     configuration = RunConfiguration()
+
+    def slack(self, _: Program, _configuration: RunConfiguration | None = None) -> float:
+        return 1.0
 
     def __init__(self, part: str, arch: str = "cpu") -> None:
         self.part = part

@@ -95,8 +95,9 @@ class Backend(Protocol):
     """Runs programs."""
 
     name: str
-    slack: float
-    """How many times the error of a sound implementation is allowed."""
+
+    def slack(self, program: Program) -> float:
+        """How many times the error of a sound implementation is allowed."""
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         """The results of each program, in order."""
@@ -106,12 +107,12 @@ class PackageBackend:
     """Runs programs through the package's public names, on one of its archs."""
 
     def __init__(
-        self, name: str, arch: str, package: str = "octants", *, fast_math: bool = False
+        self, name: str, arch: str, package: str = "octants", *, fast_math: bool | None = None
     ) -> None:
+        """Choose an arch, and whether programs run with `fast_math`; if None, half of them do."""
         self.name = name
         self.arch = arch
         self.fast_math = fast_math
-        self.slack = FAST_SLACK if fast_math else 1.0
         self.qd: Any = importlib.import_module(package)
         self.driver: Any = importlib.import_module(f"{package}.driver")
         self.configuration = RunConfiguration()
@@ -122,6 +123,11 @@ class PackageBackend:
     def forget(self) -> None:
         """Begin again with the next program."""
         self._started = None
+
+    def slack(self, program: Program, configuration: RunConfiguration | None = None) -> float:
+        """How many times the error is allowed in a configuration, by default the current one."""
+        chosen = self._options(program, configuration or self.configuration)
+        return FAST_SLACK if chosen["fast_math"] else 1.0
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
         return [self._run(program) for program in programs]
@@ -163,11 +169,7 @@ class PackageBackend:
 
     def _start(self, program: Program) -> None:
         """Begin again where the options differ, and now and then to free memory."""
-        chosen: dict[str, Any] = {"fast_math": self.fast_math, "offline_cache": False}
-        chosen |= {"opt_level": 0, "cpu_max_num_threads": THREADS}
-        chosen |= (
-            options(program.seed, self.arch) if self.configuration.with_seed else {}
-        ) | self.configuration.options
+        chosen = self._options(program, self.configuration)
         wanted = (program.precision, program.random_seed, chosen)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
@@ -179,17 +181,28 @@ class PackageBackend:
             )
             self._started = wanted
 
+    def _options(self, program: Program, configuration: RunConfiguration) -> dict[str, Any]:
+        chosen: dict[str, Any] = {"fast_math": True, "offline_cache": False}
+        chosen |= {"opt_level": 0, "cpu_max_num_threads": THREADS}
+        if configuration.with_seed:
+            chosen |= options(program.seed, self.arch)
+        if self.fast_math is not None:
+            chosen["fast_math"] = self.fast_math
+        return chosen | configuration.options
+
 
 def options(seed: int, arch: str) -> dict[str, Any]:
     """The options that a program is run with on an arch.
 
-    Most are compiled at the quickest, a hundred in eight at full optimisation. Some have a tape so
-    small that loops are recorded in blocks of one to a few iterations, or a forced size, or
-    `deterministic` updates. On Vulkan half of the seeds leave `masks` unused, as on real GPUs.
+    Half have `fast_math`, which is the default of `init`. Most are compiled at the quickest, a
+    hundred in eight at full optimisation. Some have a tape so small that loops are recorded in
+    blocks of one to a few iterations, or a forced size, or `deterministic` updates. On Vulkan half
+    of the seeds leave `masks` unused, as on real GPUs.
     """
     chosen: dict[str, Any] = {
         "opt_level": 2 if seed // 100 % 8 == 0 else 0,
         "debug": seed % 16 == 5,
+        "fast_math": seed // 3 % 2 == 0,
     }
     if seed % 4 == 1:
         chosen["ad_stack_budget_bytes"] = (16, 60, 200, 1000)[seed // 4 % 4]
@@ -543,9 +556,9 @@ def _flat(value: Any) -> FloatArray:
 _GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 _ARCHS = {name: name for name in ("cpu", *_GPUS)} | {"interpreter": "python"}
 BACKENDS: dict[str, Callable[[], Backend]] = {
-    name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=bool(suffix))
+    name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=fast)
     for name, arch in _ARCHS.items()
-    for suffix in ("", "-fast")
+    for suffix, fast in {"": None, "-fast": True, "-strict": False}.items()
     if name != "interpreter" or not suffix
 }
-"""``cpu-fast`` is the CPU with `fast_math`."""
+"""``cpu-fast`` is the CPU with `fast_math`, ``cpu-strict`` without."""

@@ -68,7 +68,7 @@ def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     return [
         set_aside(program, outcome)
         if isinstance(outcome, Close | str)
-        else judge(program, outcome, next(actuals), backend.slack)
+        else judge(program, outcome, next(actuals), backend.slack(program))
         for program, outcome in pairs
     ]
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from octants.fuzz import field_ndarray_conversion
 from octants.fuzz.backends import (
-    FAST_SLACK,
     RACES,
     Actual,
     Arrays,
@@ -108,7 +107,7 @@ CHECKS: dict[str, Check] = {
         only=("cpu", *GPUS),
     ),
     "debug": Check("with bounds checked", [{"debug": True}]),
-    "fast": Check("fast_math", [{"fast_math": True}]),
+    "fast": Check("fast_math off and on", [{"fast_math": True}], {"fast_math": False}),
     "features": Check(
         "features of a Vulkan device left unused",
         [
@@ -185,14 +184,12 @@ class Checker:
         names = self._of(program)
         configurations = [self._first(name) for name in names]
         begun = configurations[0] if configurations else RunConfiguration()
-        first = _run(program, backend, begun)
+        first, slack = _run(program, backend, begun), backend.slack(program, begun)
         if isinstance(outcome, Close):
             verdict = set_aside(program, outcome)
-            self._note(
-                verdict, "first run", _wrong("run 0", program, outcome, first, backend.slack)
-            )
+            self._note(verdict, "first run", _wrong("run 0", program, outcome, first, slack))
         else:
-            verdict = judge(program, outcome, first, backend.slack)
+            verdict = judge(program, outcome, first, slack)
         if verdict.status is Status.FAILS or isinstance(outcome, Undefined):
             return verdict
         for name, configuration in zip(names, configurations, strict=True):
@@ -240,7 +237,8 @@ class Checker:
             yield from check.of_first(program, first)
             return
         if check.multiples:
-            yield from _wrong("run 0", program, outcome, first, backend.slack)
+            slack = backend.slack(program, self._first(name))
+            yield from _wrong("run 0", program, outcome, first, slack)
             return
         changed = check.transform(program)
         if changed is None or (check.arrays and not field_ndarray_conversion.ndarrays_of(program)):
@@ -264,7 +262,7 @@ class Checker:
             shutil.rmtree(self._folder.name, ignore_errors=True)
         if name == "features" and any(_MISSING in text for text in actual.errors.values()):
             return
-        slack = FAST_SLACK if name == "fast" else backend.slack
+        slack = backend.slack(changed, configuration)
         yield from _wrong("run 1", changed, outcome, actual, slack)
         if actual.beside is not None:
             yield from _wrong("run beside", changed, outcome, actual.beside, slack)

@@ -21,7 +21,6 @@ qd.init(
     arch=qd.{arch},
     default_fp=qd.{precision},
     random_seed={random_seed},
-    fast_math={fast_math},
     **OPTIONS,
 )
 FP = qd.{precision}
@@ -73,6 +72,9 @@ def script(program: Program, problems: list[str], backend: str) -> str:
     """The text of a script that runs the program under a tape and prints what comes out."""
     calls = []
     name, _, variant = backend.partition("-")
+    chosen = options(program.seed, name)
+    if variant:
+        chosen["fast_math"] = variant == "fast"
     for kernel, arguments in program.launches:
         texts = [_argument(given) for given in arguments]
         if kernel == "from_numpy":
@@ -85,8 +87,7 @@ def script(program: Program, problems: list[str], backend: str) -> str:
         problems="\n".join(problems).replace('"""', "'''"),
         command=command(program, backend),
         arch={"interpreter": "python"}.get(name, name),
-        fast_math=variant == "fast",
-        options=options(program.seed, name),
+        options=chosen,
         precision=program.precision,
         random_seed=program.random_seed,
         source=program.source.strip(),
