@@ -305,6 +305,49 @@ def test_literals_take_the_default_types() -> None:
     assert [kind.dtype for kind in built.return_types] == [i64, f64, i64, f64, i64]
 
 
+@pytest.mark.parametrize("number", [np.uint8(200), np.int16(200), np.uint64(200), np.int64(200)])
+def test_integers_of_numpy_are_numbers_of_python(number: Any) -> None:
+    """They do not wrap, neither among themselves nor beside numbers of the kernel."""
+    pair = np.array([200, 100]).astype(number.dtype)
+
+    def kernel(n, m: template()):
+        trips = 0
+        for _ in static(range(m + 100)):
+            trips += 1
+        held = m
+        held += 100
+        return (
+            m + 100,
+            5 - m,
+            -m,
+            m * m,
+            m << 4,
+            m + n,
+            pair[0] + pair[1] + pair[0],
+            max(m, 300) + abs(m),
+            static(m * 300),
+            held,
+            trips,
+            m == 456,
+            300 if m + 100 > 256 else 0,
+        )
+
+    built = build(kernel, [ScalarType(i32), TemplateValue(number)])
+    found = launch(built, 3)
+    assert found[0] == (300, -195, -200, 40000, 3200, 203, 500, 500, 60000, 300, 300, False, 300)
+
+
+def test_floats_of_numpy_are_numbers_of_python() -> None:
+    def kernel(x, m: template()):
+        return m * 0.1, x * m, math.sqrt(m) + m
+
+    number = np.float32(0.1)
+    exact = float(number)
+    built = build(kernel, [ScalarType(f64), TemplateValue(number)], default_float=f64)
+    found = launch(built, 1.0)
+    assert found[0] == (exact * 0.1, exact, math.sqrt(exact) + exact)
+
+
 def test_a_variable_keeps_the_type_of_its_first_value() -> None:
     def kernel(n):
         a = n

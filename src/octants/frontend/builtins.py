@@ -57,7 +57,7 @@ def bind(function: Any, implementation: Callable[..., Any], folds: bool = False)
             context.fail(WrongArguments(name, f"does not fit: {error}"), node)
         bound.apply_defaults()
         if folds and all(is_number(x) for x in bound.args):
-            return compile_time_evaluation.call(context, node, function, *bound.args)
+            return compile_time_evaluation.operate(context, node, function, *bound.args)
         return implementation(context, node, *bound.args)
 
     return handler

@@ -29,7 +29,9 @@ from octants.frontend.expression_values import (
     RangeDomain,
     StructValue,
     describe,
+    is_number,
     is_run_time,
+    plain,
 )
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, has_host_number
@@ -49,6 +51,17 @@ def call(
     if context.is_repeatable:
         context.is_repeatable = is_repeatable(function, (*args, *named.values()))
     return _run(context, node, function, *args, **named)
+
+
+def operate(context: Context, node: ast.AST, function: Callable[..., Any], *operands: Any) -> Any:
+    """Apply an operator, or a function of the language, to Python objects.
+
+    A scalar of numpy is a number like those of Python, whose results do not wrap: beside a value
+    that is known at run time only, it is one, too.
+    """
+    if all(map(is_number, operands)):
+        operands = tuple(map(plain, operands))
+    return call(context, node, function, *operands)
 
 
 def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:

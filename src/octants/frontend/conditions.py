@@ -289,7 +289,7 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
         if left is None or right is None:
             return isinstance(op, ast.NotEq)
         return arithmetic.compare(context, symbol, left, right)
-    return compile_time_evaluation.call(context, node, function, left, right)
+    return compile_time_evaluation.operate(context, node, function, left, right)
 
 
 def _is_computed(value: Any) -> bool:

@@ -78,7 +78,7 @@ def binary_operation(
         return print_and_assert.percent_format(context, node, left, right)
     if _combines_in_kernel(left, right):
         return arithmetic.binary(context, symbol, left, right)
-    return compile_time_evaluation.call(context, node, function, left, right)
+    return compile_time_evaluation.operate(context, node, function, left, right)
 
 
 def _combines_in_kernel(left: Any, right: Any) -> bool:
@@ -103,7 +103,7 @@ def unary_operation(context: Context, symbol: str, operand: Any, node: ast.AST) 
         return arithmetic.unary(context, symbol, operand)
     if isinstance(operand, Matrix) and symbol != "not":
         return arithmetic.unary(context, symbol, operand)
-    return compile_time_evaluation.call(context, node, UNARY_FUNCTIONS[symbol], operand)
+    return compile_time_evaluation.operate(context, node, UNARY_FUNCTIONS[symbol], operand)
 
 
 # -- collections -----------------------------------------------------------------------------------
