@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.race_errors import NoRaceCheck
+from octants.launch import race_checks
 from tests.devices import checks_races
 from tests.golden_files import check_golden
 
@@ -426,6 +427,16 @@ def test_debug_mode_does_not_warn_of_what_is_no_race() -> None:
     x.fill(1.0)
     a.fill(0)
     scatter(x, a)  # all store the same
+
+
+def test_debug_mode_does_not_check_kernels_of_octants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their checks take longer to compile than the kernels: 1 s for the first sort."""
+    qd.init(arch=qd.cpu, debug=True, log_level="error")
+    keys = qd.field(qd.f64, N)
+    keys.from_numpy(np.arange(N)[::-1] * 0.5)
+    monkeypatch.setattr(race_checks, "launch_check", None)
+    qd.algorithms.parallel_sort(keys)
+    assert np.array_equal(keys.to_numpy(), np.arange(N) * 0.5)
 
 
 @checks_races

@@ -31,8 +31,7 @@ from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.lang.library_function_marks import (
-    home_of,
-    is_library_function,
+    is_from_octants,
     marked_function,
     note_compiled,
     recursion_depth,
@@ -118,7 +117,7 @@ def _reached(function: types.FunctionType, owner: type | None) -> set[types.Func
 
 def _named(function: types.FunctionType, owner: type | None) -> Iterator[types.FunctionType]:
     """The Python functions that the source of a function names, without those of the library."""
-    if is_library_function(function) or home_of(function).partition(".")[0] == "octants":
+    if is_from_octants(function):
         return
     text = functions.source_or_none(function)
     if text is None:

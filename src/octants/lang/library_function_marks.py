@@ -67,5 +67,9 @@ def note_compiled(function: Any) -> None:
 
 def is_library_function(function: Any) -> bool:
     """Whether `library_function` has marked a function."""
-    is_marked = getattr(function, "octants_library", False)
-    return is_marked and home_of(function).partition(".")[0] == "octants"
+    return getattr(function, "octants_library", False) and is_from_octants(function)
+
+
+def is_from_octants(function: Any) -> bool:
+    """Whether a function is in a module of Octants."""
+    return home_of(function).partition(".")[0] == "octants"

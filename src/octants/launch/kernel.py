@@ -27,6 +27,7 @@ from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
 from octants.internal_members import internal
+from octants.lang.library_function_marks import is_from_octants
 from octants.launch.changing_numbers import varying_reads
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel_gradient import Gradient
@@ -205,7 +206,7 @@ class Kernel(Generic[P, R_co]):
             if found is None:
                 found = self._variant(key, arguments)
                 found.key = key
-                if found.options.in_debug_mode:
+                if found.options.in_debug_mode and not is_from_octants(self.function):
                     found.launch = launch_with_race_check(found)
                 self._add_variant(key, found)
             self._specialisations[key] = found
