@@ -107,6 +107,63 @@ def test_as_many_iterations_as_pythons_range(dtype: Any) -> None:
 
 
 @pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("dtype", [qd.i32, qd.i64])
+def test_reversed_ranges(dtype: Any) -> None:
+    found = qd.field(qd.i64, _FEW + 1)
+    low, high = integer_range(dtype)
+
+    @qd.kernel
+    def note(a: dtype, b: dtype, step: qd.template(), times: qd.template()) -> qd.i32:
+        count = 0
+        for _ in range(1):
+            for i in reversed(range(a, b, step)):
+                if i == 77:
+                    continue
+                found[count] = i
+                count += 1
+            if times == 2:
+                for i in reversed(reversed(range(a, b, step))):
+                    if i > a:
+                        break
+                    found[count] = i
+                    count += 1
+        return count
+
+    cases = [(0, 5, 1), (low, low + 3, 1), (high - 2, high, 1), (5, 0, 1), (high, low, 1)]
+    cases += [(9, 2, -3), (low + 5, low, -2), (0, high, high // 3), (70, 80, 1)]
+    for a, b, step in cases:
+        want = [i for i in reversed(range(a, b, step)) if i != 77]
+        count = note(a, b, step, 1)
+        assert found.to_numpy()[:count].tolist() == want, (a, b, step)
+    assert note(3, 6, 1, 2) == 4
+    assert found.to_numpy()[:4].tolist() == [5, 4, 3, 3]
+
+
+@pytest.mark.usefixtures("arch")
+def test_loops_over_known_reversed_ranges_are_not_unrolled() -> None:
+    found = qd.field(qd.i32, 3000)
+
+    @qd.kernel
+    def parallel():
+        for i in reversed(range(1000, 3000)):
+            found[i] = i
+
+    @qd.kernel
+    def static() -> qd.i32:
+        total = 0
+        for i in reversed(qd.static(range(3))):
+            total = total * 10 + [4, 5, 6][i]
+        for i in qd.static(reversed(range(3))):
+            total = total * 10 + [4, 5, 6][i]
+        return total
+
+    parallel()
+    assert (found.to_numpy()[1000:] == range(1000, 3000)).all()
+    assert not found.to_numpy()[:1000].any()
+    assert static() == 654654
+
+
+@pytest.mark.usefixtures("arch")
 def test_known_bounds() -> None:
     count = qd.field(qd.i64, ())
 

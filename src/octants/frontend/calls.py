@@ -40,6 +40,7 @@ from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.expression_values import (
     ArrayReference,
     MatrixValue,
+    RangeDomain,
     StructValue,
     describe,
     first_leaf,
@@ -98,10 +99,22 @@ def call_function(context: Context, node: ast.Call, function: Any) -> Any:
         return _call_builtin(context, node, function, handler)
     if isinstance(function, BoundFunction) or functions.is_marked(function):
         return _call_inlined(context, node, function)
+    if function is reversed and len(node.args) == 1 and not node.keywords:
+        return _call_reversed(context, node)
     args, named = arguments(context, node)
     if function is super and not args:
         args = _arguments_of_super(context)
     return call_with(context, node, function, args, named)
+
+
+def _call_reversed(context: Context, node: ast.Call) -> Any:
+    """``reversed(...)``: of a range a range, so that the loop over it is not unrolled."""
+    value, is_static = context.evaluate_marked(node.args[0])
+    if isinstance(value, RangeDomain):
+        return dataclasses.replace(value, is_reversed=not value.is_reversed)
+    if isinstance(value, range) and not is_static:
+        return value[::-1]
+    return call_with(context, node, reversed, [value], {})
 
 
 def _arguments_of_super(context: Context) -> list[Any]:

@@ -151,11 +151,15 @@ Reference = ElementReference | VariableReference
 
 @dataclass(frozen=True, slots=True)
 class RangeDomain:
-    """``range(start, stop, step)`` of which something is known at run time only."""
+    """``range(start, stop, step)`` of which something is known at run time only.
+
+    If it `is_reversed`, the loop runs over its numbers from the last to the first.
+    """
 
     start: Any
     stop: Any
     step: Any
+    is_reversed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

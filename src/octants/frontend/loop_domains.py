@@ -63,7 +63,8 @@ def domain(context: Context, value: Any, node: ast.expr) -> Domain | None:
     if isinstance(value, range):
         return _range(context, value.start, value.stop, value.step)
     if isinstance(value, RangeDomain):
-        return _range(context, value.start, value.stop, value.step)
+        found = _range(context, value.start, value.stop, value.step)
+        return _reversed(context, found) if value.is_reversed else found
     if isinstance(value, (directives.ndrange, ProductDomain)):
         return product(context, list(value.bounds), value.axes)
     if is_view(value):
@@ -115,6 +116,19 @@ def _range(context: Context, start: Any, stop: Any, step: Any) -> Domain:
         return [builder.binary("add", first, builder.binary("mul", number, stride))]
 
     return Domain([bounds], indices)
+
+
+def _reversed(context: Context, domain: Domain) -> Domain:
+    """The same numbers from the last to the first; the sum of the bounds may wrap."""
+    builder = context.builder
+    ((low, high),) = domain.levels
+    last = builder.binary("sub", high, builder.constant(1, high.type))
+    ends = builder.binary("add", low, last)
+
+    def indices(counters: list[Value]) -> list[Value]:
+        return domain.indices([builder.binary("sub", ends, counters[0])])
+
+    return Domain([(low, high)], indices)
 
 
 def len_of_range(start: int, stop: int, step: int) -> int:

@@ -92,7 +92,8 @@ def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any
 def _with_bounds(value: Any, change: Callable[[Any], Any]) -> Any:
     """A domain with other bounds."""
     if isinstance(value, RangeDomain):
-        return RangeDomain(change(value.start), change(value.stop), change(value.step))
+        start, stop, step = (change(each) for each in (value.start, value.stop, value.step))
+        return RangeDomain(start, stop, step, value.is_reversed)
     if isinstance(value, ProductDomain):
         bounds = tuple((change(low), change(high)) for low, high in value.bounds)
         return ProductDomain(bounds, value.axes)

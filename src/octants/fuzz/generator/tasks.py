@@ -82,7 +82,7 @@ def _domain(c: Context, extents: tuple[int, int]) -> Domain:
         "span": f"range(1, {first})",
         "struct": c.pick(one).name if one else f"range({first})",
         "shape": f"range({c.pick(one).name}.shape[0])" if one else f"range({first})",
-        "down": f"range({first - 1}, -1, -1)",
+        "down": _downwards(c, first) if kind == "down" else "",
         "step": f"range(0, {first}, 2)",
         "data": f"range({_bound(c, first)})",
     }
@@ -91,6 +91,12 @@ def _domain(c: Context, extents: tuple[int, int]) -> Domain:
 
 _ONE_AXIS = ("range", "argument", "shape", "span", "struct", "down", "step", "data")
 _TWO_AXES = ("ndrange", "struct2", "grouped", "ndspan")
+
+
+def _downwards(c: Context, extent: int) -> str:
+    return c.pick(
+        [f"range({extent - 1}, -1, -1)", f"reversed(range({extent}))", "reversed(range(size))"]
+    )
 
 
 def _bound(c: Context, extent: int) -> str:

@@ -243,6 +243,11 @@ class Range:
             STATE.burn()
             yield Num(self.type, value)
 
+    def __reversed__(self) -> Iterator[Num]:
+        for value in reversed(self.range):
+            STATE.burn()
+            yield Num(self.type, value)
+
     def __len__(self) -> int:
         return len(self.range)
 
