@@ -92,6 +92,12 @@ WANTED = {
         long vector replaced under a condition; long vectors exchanged; long vector rotated;
         long vectors added; store to a long vector; loop over a long vector;
         matrix times long vector""",
+    "blocks": """barrier; shared array of floats; shared array of integers;
+        sum in a shared array; store under a condition; read of a shared array: one;
+        read of a shared array: all; read of a shared array: under a condition;
+        loop with barriers; branch with barriers; block: sum; block: scan; block: integers;
+        block: count; block: tiled; block: shuffle; block of 1; block of 5; block of 8;
+        block of 32; block of 128""",
     "shared": """import of a field; import of an ndarray; two names of one memory in a kernel""",
     "sequences": """launches in a sequence; host: fill; host: copy_from; host: __setitem__;
         host: from_numpy; host: element of vectors""",

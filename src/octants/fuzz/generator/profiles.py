@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from octants.fuzz.generator import (
     containers,
+    cooperation,
     custom_adjoints,
     data_oriented_classes,
     field_layouts,
@@ -121,6 +122,14 @@ PROFILES = {
         sequences=0.0,
         items=(2, 3, 4, 5, 8, 9, 16, 17),
         body=racy_loops.body,
+    ),
+    "blocks": Profile(
+        "loops whose work items share a block: shared arrays, barriers, sums, scans, shuffles",
+        (cooperation.PRODUCTIONS,),
+        funcs=(0, 0, 1),
+        sequences=0.2,
+        items=(1, 3, 7, 8, 11, 16, 17, 33),
+        body=cooperation.body,
     ),
     "shared": Profile(
         "ndarrays in the memory of fields and of other ndarrays, by DLPack",

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from octants.fuzz.oracle import functions, rewritten_code_support, sparse_fields
+from octants.fuzz.oracle import blocks, functions, rewritten_code_support, sparse_fields
 from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
@@ -237,6 +237,7 @@ class Namespace:
     popcnt = staticmethod(functions.popcount)
     clz = staticmethod(functions.clz)
 
+    simt = blocks.Simt
     dataclass = staticmethod(from_class)
 
     @staticmethod
@@ -286,4 +287,5 @@ BUILTINS: dict[str, Any] = {
     "int": lambda x: cast(x, int),
     "float": lambda x: cast(x, float),
     "_o": rewritten_code_support,
+    "_blocks": blocks,
 }

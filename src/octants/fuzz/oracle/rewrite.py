@@ -4,6 +4,8 @@
     Before: x[i] += s             After: _o.update(x, i, '+', s)
     Before: for i in range(n):    After: for i in _o.parallel(range(n), 0):
 
+The body of a loop whose work items wait for each other becomes a generator: see `blocks`.
+
 A local keeps the type of its first assignment, so every assignment goes through a cell; top-level
 loops of a kernel announce their work items. Nothing else of the program changes: its control flow
 is CPython's own, and so is arithmetic on compile-time numbers.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import ast
 from typing import Any, TypeGuard
 
+from octants.fuzz.oracle.blocks import COOPERATION
 from octants.fuzz.oracle.state import IllDefined
 
 SYMBOLS: dict[type[ast.operator], str] = {
@@ -55,6 +58,15 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
     parts = [part for node in nodes for part in ast.walk(node)]
     stored = [p for p in parts if isinstance(p, ast.Subscript) and isinstance(p.ctx, ast.Store)]
     return bound_names(nodes) | {p.value.id for p in stored if isinstance(p.value, ast.Name)}
+
+
+def _block_dim(before: ast.stmt | None) -> int:
+    """The work items of a block, which a ``loop_config`` may set before the loop."""
+    found = ast.walk(before) if isinstance(before, ast.Expr) else ()
+    for part in found:
+        if isinstance(part, ast.keyword) and part.arg == "block_dim":
+            return int(ast.literal_eval(part.value))
+    return 128
 
 
 def _is_do_while(statement: ast.stmt) -> TypeGuard[ast.While]:
@@ -142,7 +154,8 @@ class FunctionRewriter(ast.NodeTransformer):
         for position, statement in enumerate(statements):
             if self._is_parallel(statements, position):
                 assert isinstance(statement, ast.For)
-                result.append(self._parallel_loop(statement, self.task + 1))
+                before = statements[position - 1] if position else None
+                result.extend(self._parallel_loop(statement, self.task + 1, before))
                 self.task += 2
                 result.append(_parse(f"_o.begin_task({self.task})"))
             elif _is_do_while(statement):
@@ -169,17 +182,30 @@ class FunctionRewriter(ast.NodeTransformer):
         text = ast.unparse(before) if isinstance(before, ast.Expr) else ""
         return not ("loop_config" in text and "serialize=True" in text)
 
-    def _parallel_loop(self, loop: ast.For, task: int) -> ast.stmt:
+    def _parallel_loop(self, loop: ast.For, task: int, before: ast.stmt | None) -> list[ast.stmt]:
         self.shared = assigned_names(loop.body) & self.outer_names
         fresh = sorted(bound_names(loop.body) - self.outer_names)
+        is_shared = bool(self.shared)
         self.loops += 1
         body = self._block(loop.body)
         self.loops -= 1
         self.shared = set()
         if fresh:
             body.insert(0, _parse(" = ".join([*fresh, "_o.unassigned"])))
-        iterator = _call("parallel", self.visit(loop.iter), ast.Constant(task))
-        return ast.For(target=loop.target, iter=iterator, body=body, orelse=[])
+        domain, number = self.visit(loop.iter), ast.Constant(task)
+        if ".simt." not in ast.unparse(loop):
+            return [ast.For(loop.target, _call("parallel", domain, number), body, [])]
+        if is_shared:
+            raise IllDefined("a local of the kernel, assigned by a loop in blocks")
+        name = f"_block_body{task}"
+        head = ast.parse(f"def {name}(_point):\n    for _target in [_point]: pass\n    if 0: yield")
+        (function,) = head.body
+        assert isinstance(function, ast.FunctionDef) and isinstance(function.body[0], ast.For)
+        function.body[0].target = loop.target
+        function.body += body
+        arguments = domain, number, ast.Constant(_block_dim(before)), ast.Name(name, ast.Load())
+        run = ast.Attribute(ast.Name("_blocks", ast.Load()), "run", ast.Load())
+        return [function, ast.Expr(ast.Call(run, list(arguments), []))]
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -307,6 +333,9 @@ class FunctionRewriter(ast.NodeTransformer):
 
     def _call(self, node: ast.Call, used: bool) -> Any:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name in COOPERATION and ".simt." in f"{ast.unparse(node.func)}.":
+            operands = [ast.Constant(name), *map(self.visit, node.args)]
+            return ast.Yield(ast.Tuple(operands, ast.Load()))
         if name == "select":
             condition, *sides = node.args
             thunks = [_thunk(self.visit(side)) for side in sides]
