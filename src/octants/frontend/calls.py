@@ -474,11 +474,27 @@ def _is_of_a_library(function: Any) -> bool:
     return module.partition(".")[0] in python_functions.LIBRARIES
 
 
+_OTHER_NAMES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan2": "atan2",
+    "clip": "math.clamp",
+    "fabs": "abs",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "where": "select",
+}
+"""What the language calls functions of numpy and torch."""
+
+
 def _way_out(name: str, function: Any) -> str:
     """What to call in place of a function of a library, or of a method of a Python object."""
     if isinstance(getattr(function, "__self__", None), (list, dict, set)):
         return "Python's containers do not change when a kernel runs: use a vector or an array"
-    if hasattr(library, name):
+    name = _OTHER_NAMES.get(name, name)
+    if name.startswith("math.") or hasattr(library, name):
         return f"use `qd.{name}`"
     return "call it outside of the kernel, or write a `@qd.func` that computes it"
 
