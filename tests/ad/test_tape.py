@@ -737,6 +737,38 @@ def test_a_loss_that_the_host_writes_last_is_reported(form: str) -> None:
     assert not w.x.grad.to_numpy().any()
 
 
+@qd.kernel
+def sum_of(a: qd.template()) -> qd.f64:
+    total = 0.0
+    for i in a:
+        total += a[i] ** 2
+    return total
+
+
+def test_a_loss_that_no_kernel_names_is_reported() -> None:
+    w = World()
+    with pytest.warns(qd.OctantsWarning, match="no kernel that the tape has recorded"):  # noqa: SIM117
+        with qd.ad.Tape(loss=w.loss):
+            w.loss[None] = sum_of(w.x)
+    assert not w.x.grad.to_numpy().any()
+    with qd.ad.Tape(loss=sum_of):
+        sum_of(w.x)
+    assert w.x.grad.to_numpy().any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_losses_of_which_a_kernel_names_one_are_not() -> None:
+    w = World()
+    other = qd.field(qd.f64, (), needs_grad=True)
+    with qd.ad.Tape(loss=[other, w.loss]):
+        w.total(w.x)
+    with qd.ad.Tape(loss=w.loss):
+        """No launch at all: gradients are zero, as the body says."""
+    with qd.ad.Tape(loss=other):
+        w.total(w.x)
+        other.copy_from(w.loss)
+
+
 def test_a_loss_that_a_kernel_writes_last_is_not(recwarn: pytest.WarningsRecorder) -> None:
     w = World()
     with qd.ad.Tape(loss=w.loss):

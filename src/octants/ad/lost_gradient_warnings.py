@@ -160,6 +160,28 @@ def warn_if_replaced_last(loss: TapedMemory, entries: Sequence[Any]) -> None:
     )
 
 
+def warn_if_unreached(losses: Sequence[Any], touched: Collection[Any]) -> None:
+    """Warn if no launch of a tape names any of its losses, so that all gradients are zero.
+
+    Losses that are not arrays, or whose memory other arrays may share, are not judged.
+
+    Args:
+        losses: those of the tape, an array or None for each.
+        touched: the keys of the arrays that the tape's launches read or write.
+    """
+    keys = [getattr(loss, "explicit_identity", None) for loss in losses]
+    if not keys or any(key is None or key in touched for key in keys):
+        return
+    names = ", ".join(loss.describe() for loss in losses)
+    warnings.warn(
+        f"no kernel that the tape has recorded reads or writes the loss ({names}), so all gradients"
+        " are zero; write the loss in a kernel, or pass the kernel that returns it:"
+        " `Tape(loss=kernel)`",
+        OctantsWarning,
+        stacklevel=levels_to_the_user(),
+    )
+
+
 def _is_detached(memory: TapedMemory) -> bool:
     return memory.is_foreign and is_torch(type(getattr(memory.array, "owner", None)))
 

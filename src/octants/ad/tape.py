@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 from octants import driver, options, timeline
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
-from octants.ad.lost_gradient_warnings import GradientEnds, flow_of, warn_if_replaced_last
+from octants.ad.lost_gradient_warnings import (
+    GradientEnds,
+    flow_of,
+    warn_if_replaced_last,
+    warn_if_unreached,
+)
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
@@ -323,6 +328,8 @@ class Tape:
             loss.seed(self._entries)
         for memory in self._replaced.values():
             warn_if_replaced_last(memory, self._entries)
+        if self._all_entries:
+            warn_if_unreached([loss.array for loss in self.losses], self._touched_arrays)
         self._requested.collect(self._entries)
         guard = _BackwardGuard(self._ledger)
         entries = list(self._entries) if self._check is not None else []
