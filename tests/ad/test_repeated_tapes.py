@@ -78,6 +78,24 @@ def at_most(x: qd.Tensor, most: qd.f64):
 
 
 @qd.kernel
+def weigh(x: qd.Tensor, w: qd.types.ndarray()):
+    for i in range(SIZE):
+        x[i] = x[i] * x[i] * w[i] + w[(i + 1) % SIZE]
+
+
+@qd.kernel
+def weigh_part(x: qd.Tensor, w: qd.types.ndarray(), t: qd.i32):
+    for i in range(2):
+        x[2 * t + i] = x[2 * t + i] * w[2 * t + i]
+
+
+@qd.kernel
+def shrink(w: qd.types.ndarray()):
+    for i in range(SIZE):
+        w[i] = w[i] * 0.9
+
+
+@qd.kernel
 def total(x: qd.Tensor, loss: qd.Tensor):
     for i in x:
         loss[None] += x[i] * (i + 1)
@@ -100,15 +118,17 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Arrays:
-    """Two arrays and a loss, and gradients of programs on them."""
+    """Two arrays, an array of numpy and a loss, and gradients of programs on them."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         self.x, self.y, self.loss = make(SIZE), make(SIZE), make(())
+        self.w = np.ones(SIZE)
 
     def gradient(self, body: Callable[[Arrays], Any], **given: Any) -> tuple[list[Any], qd.ad.Tape]:
         """The gradients of a program by both arrays, with what it leaves in them; and its tape."""
         self.x.from_numpy(np.linspace(0.4, 1.1, SIZE))
         self.y.from_numpy(np.linspace(1.2, 0.5, SIZE))
+        self.w[:] = np.linspace(0.7, 1.3, SIZE)
         tape = qd.ad.Tape(loss=self.loss, **given)
         with tape:
             body(self)
@@ -494,6 +514,9 @@ def test_arrays_are_not_kept_alive() -> None:
         assert ends() is None
 
 
+NUMPY_WEIGHTS = [0, 0, 0, 0, 0], [4, 4, 0, 0, 0], [4, 4, 2, 2, 0], [3, 3, 2, 2, 1]
+
+
 @pytest.mark.parametrize("seed", seeds(12, 200))
 def test_random_tapes_with_a_common_beginning(seed: int, arrays: Arrays, alone: Any) -> None:
     generator = random.Random(seed)
@@ -510,8 +533,13 @@ def test_random_tapes_with_a_common_beginning(seed: int, arrays: Arrays, alone: 
         lambda a: multiply(a.x, a.x),
         lambda a: assign(a.x, a.y),
         lambda a: assign(a.y, a.x),
+        lambda a: weigh(a.x, a.w),
+        lambda a: weigh(a.y, a.w),
+        lambda a: weigh_part(a.x, a.w, 1),
+        lambda a: a.w.__imul__(1.1),
+        lambda a: shrink(a.w),
     ]
-    weights = [3, 3, 3, 3, 2, 2, 3, 3, 1, 1, 2, 2]
+    weights = [3, 3, 3, 3, 2, 2, 3, 3, 1, 1, 2, 2, *generator.choice(NUMPY_WEIGHTS)]
     start = generator.choices(launches, weights, k=5)
     for _ in range(4):
         length = generator.randrange(6)

@@ -73,6 +73,11 @@ class GradientEnds:
         self._shared: list[TapedMemory] = []
         self._warned: set[Any] = set()
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether any of them, or an array with a gradient, may share memory with others."""
+        return bool(self._shared)
+
     def observe(self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]) -> None:
         """Warn if a launch reads such an array and writes one with a gradient.
 

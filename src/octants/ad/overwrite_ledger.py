@@ -308,6 +308,22 @@ class OverwriteLedger:
         self.saved_bytes += nbytes
         self.account.note("", kernel, kernel, None, nbytes)
 
+    def copy_argument(self, kernel: str, memory: TapedMemory) -> Any:
+        """Copy an array that the reverse of a kernel reads, and to which writes are untracked.
+
+        Raises:
+            OctantsMemoryError: the copy exceeds the budget, or could not be allocated.
+        """
+        size = memory.nbytes()
+        if not self.has_budget_for(size):
+            budget = int(self._budget)
+            writer = f"kernel `{kernel}`"
+            raise TooManySnapshots(writer, memory.name, size, self.saved_bytes, budget).at(None)
+        copy = self.copy(memory, None)
+        self.saved_bytes += size
+        self.account.note(memory.name, UNTRACKED, kernel, None, size)
+        return copy
+
     def overwritten(self, phases: Iterable[Phase]) -> list[TapedMemory]:
         """The arrays whose needed contents some phases will overwrite."""
         return self._forecast(phases).overwritten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
@@ -60,11 +60,13 @@ from octants.launch.specialisation import Held, Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,
     memories_of,
+    memory_at,
     memory_of,
     memory_of_write,
     region_of_write,
 )
 from octants.runtime.capture import captures, refuse
+from octants.runtime.memory.array_access import HOST
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -171,6 +173,7 @@ class Tape:
         self._recent: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
+        self._copied: dict[int, tuple[Any, Any]] = {}  # arguments by identity, and their copies
 
     # A tape that repeats as a whole needs none of these.
 
@@ -346,6 +349,7 @@ class Tape:
             self._ledger.finish()
             self._entries.clear()
             self._held.clear()
+            self._copied.clear()
             if self._packed is not None and self._packed.arena is not None:
                 self._packed.arena.release()
             self._packed = None
@@ -430,15 +434,49 @@ class Tape:
                 results = step.forward.launch(seed, number, 0, *arguments)
                 self._unentered.append((touched, step, specialisation, arguments, number, seed))
                 return specialisation.wrap(results) if results else None
+        by_value: Collection[int] = ()
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
+            if touched is not None and path.by_value:
+                if self._may_pass_copies:
+                    arguments = self._pass_copies(path, specialisation, arguments)
+                    by_value = path.by_value
+                else:
+                    touched = None
             if touched is not None:
                 saves_nothing = path.saves_nothing and not self._follows
                 if saves_nothing and self._ledger.may_overwrite(touched.written):
                     return self._launch_on_fast_path(path, touched, specialisation, arguments)
                 if self._may_follow and touched.is_known:
                     return self._launch_alike(path, touched, specialisation, arguments)
-        return self._launch_on_slow_path(specialisation, arguments)
+        return self._launch_on_slow_path(specialisation, arguments, by_value)
+
+    @property
+    def _may_pass_copies(self) -> bool:
+        """Whether arrays of numpy may be overwritten, and share memory with no other array.
+
+        A capture does not know what they will hold at a replay.
+        """
+        may_share = self._overlaps or self._gradient_ends.has_shared
+        return self.on_overwrite == "save" and not (captures or may_share)
+
+    def _pass_copies(
+        self, path: FastPath, specialisation: Specialisation, arguments: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The arguments of a launch with copies of the arrays of numpy that its reverse reads.
+
+        Launches have one copy while an array does not change.
+        """
+        given = list(arguments)
+        for position, number in path.copied:
+            array = arguments[number]
+            known = self._copied.get(id(array))
+            if known is None or known[0] is not array or not _holds(array, known[1]):
+                memory = memory_at(specialisation, position, arguments)
+                copy = self._ledger.copy_argument(specialisation.signature.kernel, memory)
+                known = self._copied[id(array)] = array, copy
+            given[number] = known[1]
+        return tuple(given)
 
     def _follow_another(self, touched: Touched) -> bool:
         """Whether some earlier tape recorded the launches of this one, and then this launch."""
@@ -517,7 +555,7 @@ class Tape:
             first = self._recent[0] if self._recent else touched
             prefix = first.start = first.start or Prefix()
             if prefix.is_full:
-                return self._launch_on_slow_path(specialisation, arguments)
+                return self._launch_on_slow_path(specialisation, arguments, path.by_value)
         if self._recent:
             prefix = self._advance(prefix)
         known = None if prefix is None else prefix.longer.get(touched)
@@ -527,7 +565,9 @@ class Tape:
             return self._launch_again(path, touched, known, specialisation, arguments)
         self._stop_following()  # also if the launch fails
         number, stops = len(self._entries), self._stops
-        results = self._launch_on_slow_path(specialisation, arguments, is_tracked=True)
+        results = self._launch_on_slow_path(
+            specialisation, arguments, path.by_value, is_tracked=True
+        )
         if prefix is not None and self._stops == stops:  # no launch of another thread meanwhile
             launched: Any = self._entries[number:]
             self._prefix = known or prefix.add(touched, tuple(entry.copies() for entry in launched))
@@ -567,7 +607,9 @@ class Tape:
         is_first = True
         try:
             for step, copies in zip(path.steps, known.copies, strict=True):
-                entry = LaunchEntry(specialisation, step, arguments, number, persistent)
+                entry = LaunchEntry(
+                    specialisation, step, arguments, number, persistent, path.by_value
+                )
                 if not is_first:
                     entry.is_first = False
                 results = entry.run_again(self._ledger, copies, packed)
@@ -608,14 +650,20 @@ class Tape:
         self._stops += 1
 
     def _launch_on_slow_path(
-        self, given: Specialisation, arguments: tuple[Any, ...], *, is_tracked: bool = False
+        self,
+        given: Specialisation,
+        arguments: tuple[Any, ...],
+        by_value: Collection[int] = (),
+        *,
+        is_tracked: bool = False,
     ) -> Any:
         """Run a launch after saving the needed contents that it overwrites.
 
-        Unless it `is_tracked`, later tapes cannot follow this one from here on.
+        Unless it `is_tracked`, later tapes cannot follow this one from here on. The arrays that are
+        passed `by_value` are those of a fast path, which recognised the launch.
         """
         memories = memories_of(given, arguments)
-        is_own = has_distinct_arrays(given, arguments)
+        is_own = bool(by_value) or has_distinct_arrays(given, arguments)
         specialisation = given if is_own else differentiable(given, memories)
         try:
             plan = self._plan(specialisation)
@@ -643,11 +691,13 @@ class Tape:
         number = specialisation.number = next(driver.state.numbers)
         self._check_races(specialisation, number, arguments)
         results: tuple[Any, ...] = ()
-        for memory in memories.values():
-            self.touch(memory)
+        for position, memory in memories.items():
+            if position not in by_value:
+                self.touch(memory)
         self._held[specialisation] = specialisation.holding()
         entries = [
-            LaunchEntry(specialisation, step, frozen, number, persistent) for step in plan.steps
+            LaunchEntry(specialisation, step, frozen, number, persistent, by_value)
+            for step in plan.steps
         ]
         for entry in entries[1:]:
             entry.is_first = False
@@ -709,7 +759,7 @@ class Tape:
         if path.may_race:
             self._check_races(specialisation, number, arguments)
         (step,) = path.steps
-        entry = LaunchEntry(specialisation, step, arguments, number, persistent)
+        entry = LaunchEntry(specialisation, step, arguments, number, persistent, path.by_value)
         results = step.forward.launch(entry.seed, number, address, *arguments)
         if touched.needed:
             self._ledger.note(entry, touched.needed)
@@ -922,6 +972,12 @@ class Tape:
             self._entries.append(HostEntry(write, ends=touched))
         if write.source is not None:
             self._touched |= {memory.key, write.source.identity}
+
+
+def _holds(array: Any, copy: Any) -> bool:
+    """Whether an array of numpy still has the shape, the type and the contents of its copy."""
+    is_alike = array.shape == copy.shape and array.dtype == copy.dtype
+    return is_alike and HOST.holds(array, copy)
 
 
 class _BackwardGuard:

@@ -64,7 +64,8 @@ class LaunchEntry:
 
     The tape keeps the fields alive that it uses. `gradients` has the adjoints if the tape
     propagates several. `saved` are the copies that were made before it, by the position of the
-    array; None for one that ran without a look at memory, and made none.
+    array; None for one that ran without a look at memory, and made none. `by_value` are the
+    positions of arrays that nothing writes: copies, which belong to the tape.
     """
 
     # Most launches change none of these.
@@ -83,7 +84,9 @@ class LaunchEntry:
         arguments: tuple[Any, ...],
         number: int,
         persistent: PersistentStorage | None,
+        by_value: Collection[int] = (),
     ) -> None:
+        self.by_value = by_value
         self.specialisation = specialisation
         self.step = step
         self.arguments = arguments
@@ -166,6 +169,8 @@ class LaunchEntry:
         """The arrays at some positions, with the region of each that the launch accesses."""
         accesses = []
         for k in positions:
+            if k in self.by_value:
+                continue
             memory = self._memory(k, memories)
             region = tidy(part(k, accessed[k])) if k in accessed else None
             accesses.append((memory, None if memory.covers(region) else region))
@@ -188,6 +193,7 @@ class LaunchEntry:
         """The memories of the arrays that the launch or its reverse accesses, by position."""
         memories = memories_of(self.specialisation, self.arguments)
         used = {*self.step.needed, *self.step.written, *self.step.rewritten}
+        used.difference_update(self.by_value)
         return {position: self._memory(position, memories) for position in sorted(used)}
 
     def _memory(self, position: int, memories: Mapping[int, TapedMemory]) -> TapedMemory:

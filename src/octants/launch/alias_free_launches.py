@@ -7,7 +7,7 @@ tell everything about the memory of such a launch.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from octants.data.array_base import Tensor
@@ -25,12 +25,13 @@ class IdentityExpressions:
     """The identities of a kernel's arrays in order, as Python expressions of its arguments.
 
     The arguments are ``a0``, ``a1``, ...; `scope` has what else the expressions name. Arguments
-    `may_repeat` if some of the arrays are passed by the caller.
+    `may_repeat` if some of the arrays are passed by the caller. The arrays have `positions`.
     """
 
     values: list[str]
     scope: dict[str, Any]
     may_repeat: bool
+    positions: list[int]
 
 
 _SOURCE = """
@@ -68,12 +69,20 @@ def positions_of(specialisation: Specialisation) -> list[int]:
     return [k for k, array in enumerate(specialisation.arrays) if array.space in spaces]
 
 
-def identity_expressions(specialisation: Specialisation) -> IdentityExpressions | None:
-    """The expressions of the identities; None if no launch of the kernel is alias-free."""
+def identity_expressions(
+    specialisation: Specialisation, without: Collection[int] = ()
+) -> IdentityExpressions | None:
+    """The expressions of the identities; None if no launch of the kernel is alias-free.
+
+    Args:
+        specialisation: the kernel.
+        without: the positions of arrays that have none, and of which launches read copies.
+    """
     scope: dict[str, Any] = {}
     values: list[str] = []
     fields: list[Any] = []
-    for position in positions_of(specialisation):
+    positions = [k for k in positions_of(specialisation) if k not in without]
+    for position in positions:
         source = specialisation.sources[position]
         if isinstance(source, FieldSource):
             fields.append(source.field)
@@ -86,11 +95,18 @@ def identity_expressions(specialisation: Specialisation) -> IdentityExpressions 
         values.append(f"{leaf.expression}.explicit_identity")
     if len(set(map(id, fields))) < len(fields) or not all(isinstance(x, Tensor) for x in fields):
         return None
-    return IdentityExpressions(values, scope, may_repeat=len(values) > len(fields))
+    may_repeat = len(values) > len(fields)
+    return IdentityExpressions(values, scope, may_repeat, positions)
 
 
 def _make(specialisation: Specialisation) -> Identities | None:
-    found = identity_expressions(specialisation)
+    return identities_function(specialisation, identity_expressions(specialisation))
+
+
+def identities_function(
+    specialisation: Specialisation, found: IdentityExpressions | None
+) -> Identities | None:
+    """A function of the arguments that evaluates identities; None without any."""
     if found is None:
         return None
     text = _SOURCE.format(
