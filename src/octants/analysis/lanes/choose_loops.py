@@ -6,6 +6,7 @@ A loop runs in lanes if an estimate says that this pays, unless `init` (for all 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from octants.analysis.cost_model import GRAIN, Costs
@@ -27,7 +28,7 @@ _LARGE = 400  # operations on registers: a body of more has none to spare for se
 _HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
 _MOST_LOCAL = 1 << 16  # bytes of the local arrays of several vectors: more leave the fast caches
-_FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile
+_FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile at any gain
 _MOST_OF_ITEM = 2.5  # times of a work item that a tile may take in each row of one work item
 
 _USUALLY_FILLED = 0.9  # of the lanes, in rows of unknown length
@@ -79,13 +80,22 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     return LaneChoice(
         f"lanes gain a factor of {gain:.1f}",
         lanes,
-        fewest=max(2, lanes // _FEWEST) if is_twofold else 0,
+        fewest=_fewest(lanes, gain) if is_twofold else 0,
         splits=size <= _SMALL and rows is None,
         even=count is not None and count % lanes == 0 and rows is None,
         gain=max(1.0, gain),
         rows=rows,
         facts=facts,
     )
+
+
+def _fewest(lanes: int, gain: float) -> int:
+    """The work items that one thread runs in the time of a tile, by the estimate.
+
+    More threads than one would run them faster, but a tile of fewer loses more where there are few
+    threads: 12 pendulums take 160 us on two threads, and 18 us as a tile of 64 lanes.
+    """
+    return max(2, min(lanes // _FEWEST, math.ceil(lanes / gain)))
 
 
 def _suits_few(task: Task, cost: Cost, rows: ContiguousRows | None) -> bool:
