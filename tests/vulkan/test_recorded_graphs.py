@@ -182,7 +182,7 @@ def test_the_memory_of_a_graph_that_is_garbage_belongs_to_the_next_one() -> None
         with qd.graph.capture() as kept:
             add(x, y, 10 * number)
         graphs.append(kept)
-    arenas = [replay_of(each)._batch.arena.address for each in graphs]
+    arenas = [replay_of(each)._recorded._batch.arena.address for each in graphs]
     assert len(set(arenas)) == len(arenas)
     x.fill(0)
     for graph in graphs:
@@ -200,10 +200,35 @@ def test_an_open_batch_stays_open_while_commands_are_recorded() -> None:
     add(x, y, 10)
     add(x, y, 10)
     made = queue.record(lambda: None, 64)
-    queue.submit_again(made)
+    made.submit()
     graph()
     assert x.to_numpy().tolist() == [22] * SIZE
-    queue.recycle(made)
+
+
+def test_a_replay_is_submitted_with_what_is_queued() -> None:
+    x, y = field(), field()
+    with qd.graph.capture() as graph:
+        add(x, y, 3)
+        add(y, x, 1)
+    x.fill(1)
+    y.fill(2)
+    values = np.ones(SIZE, np.int32), np.full(SIZE, 2, np.int32)
+    add(x, y, 0)  # submitted at once, since the device is idle
+    before = submissions()
+    for _ in range(30):
+        add(x, y, 1)
+        add(y, x, 2)
+        graph()
+    assert submissions() == before + 30
+    one, other = values
+    with np.errstate(over="ignore"):
+        for _ in range(30):
+            one = one + other
+            other = other + 2 * one
+            one = one + 3 * other
+            other = other + one
+    assert (x.to_numpy() == one).all()
+    assert (y.to_numpy() == other).all()
 
 
 def test_a_command_that_cannot_be_recorded() -> None:

@@ -10,6 +10,7 @@ import pytest
 import octants as qd
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.runtime.vulkan import VulkanDevice
+from octants.runtime.vulkan.queue import fill_of
 from octants.runtime.vulkan.validation import Validation, has_layer
 from tests.vulkan import compiled
 
@@ -53,7 +54,7 @@ def test_commands_that_cannot_be_recorded_are_valid(device: VulkanDevice) -> Non
     made = device.queue.record(lambda: None, 64)
     assert made is not None
     for _ in range(2):
-        device.queue.submit_again(made)
+        made.submit()
     qd.sync()
     device.queue.recycle(made)
 
@@ -70,8 +71,7 @@ def test_a_kernel_that_does_nothing_is_valid() -> None:
 
 def test_what_is_wrong_is_an_error(device: VulkanDevice) -> None:
     with device.queue.lock:
-        batch, functions = device.queue.open(), device.context.functions
-        functions.vkCmdFillBuffer(batch.commands, batch.arena.buffer.handle, 2, 4, 0)
+        device.queue.fill([fill_of(device.queue.open().arena.buffer, 2, 4)])
     with pytest.raises(OctantsError, match="(?s)OCT448.*vkCmdFillBuffer") as caught:
         qd.sync()
     assert "multiple of 4" in str(caught.value)

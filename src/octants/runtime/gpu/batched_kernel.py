@@ -90,12 +90,16 @@ class BatchedKernel(GpuKernel):
         self.machine = machine
         actions = [_action(dispatch, machine.threads) for dispatch in artifact.dispatches]
         super().__init__(artifact, actions, self._record)
-        self._report = machine.versions.reporter(artifact.writes, self.slots)
+        self.report = machine.versions.reporter(artifact.writes, self.slots)
         self._program = machine.program(artifact)
         pipelines = self._program.pipelines
         self.steps = [
             PreparedDispatch(self, each, pipelines[each.dispatch.entry]) for each in actions
         ]
+        self.may_repeat = self.allows_fast_launch and not artifact.draws
+        """Whether launches with the same arguments can be recorded, whatever is in memory."""
+        self.parameter_bytes = padded(self.slots.size)
+        """The bytes of an arena that a launch takes."""
         self.launch = self._fast_launch() if self.allows_fast_launch else self._launch
 
     def _record(self, action: Action) -> Recording:
@@ -120,7 +124,7 @@ class BatchedKernel(GpuKernel):
         dispatch, bounds = queue.dispatch, machine.bounds.address
         note, name = machine.context.launched.append, self.name
         size, views, view_of = slots.size, slots.views, slots.view
-        taken, most = padded(size), batches.ARENA - size
+        taken, most = self.parameter_bytes, batches.ARENA - size
         read_bounds = bounds_reader(
             [each.dispatch.bounds for each in self.actions if each.bounds is not None], slots
         )
@@ -128,7 +132,7 @@ class BatchedKernel(GpuKernel):
             step.take(b"", bounds)
         bounds_slots: tuple[int, ...] | None = None
         versions = machine.versions
-        watches, report = versions.watches, versions.reporter(self.artifact.writes, slots)
+        watches, report = versions.watches, self.report
 
         def launch(block: int) -> None:
             nonlocal bounds_slots
@@ -170,7 +174,7 @@ class BatchedKernel(GpuKernel):
                 data = buffer.memory.address.to_bytes(8, "little") + data[8:]
             slots = self.slots.unpack(data)
             if machine.versions.watches:
-                self._report(self.slots.view(block))
+                self.report(self.slots.view(block))
             for step in self.steps:
                 step.take(data, machine.bounds.address)
                 self.run(step, slots)

@@ -9,6 +9,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,8 +106,21 @@ class BatchQueue(ABC):
         """Have a batch take commands."""
 
     @abstractmethod
-    def _submit(self, batch: Any) -> int:
+    def _submit_batch(self, batch: Any) -> int:
         """End a batch and submit it; return the number of the submission."""
+
+    def record(self, run: Callable[[], None], nbytes: int) -> Any:  # noqa: ARG002
+        """Record the commands that a function queues, and submit nothing.
+
+        Args:
+            run: Queues commands.
+            nbytes: The most bytes of their parameters.
+
+        Returns:
+            The commands, whose method `submit` may be called any number of times; None if they
+            cannot be recorded.
+        """
+        return None
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -175,7 +189,7 @@ class BatchQueue(ABC):
             if batch.is_recorded:
                 raise NotRecordable
             self.batch = None
-            batch.number = self._submit(batch)
+            batch.number = self._submit_batch(batch)
             self._submitted_at = time.perf_counter()
             self._flying.append(batch)
             return int(batch.number)

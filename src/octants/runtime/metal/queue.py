@@ -49,7 +49,7 @@ class Queue(BatchQueue):
             found = self._library.commandBuffer(self.context.handle)
             batch.handle = self._library.retain(found)
 
-    def _submit(self, batch: CommandBatch) -> int:
+    def _submit_batch(self, batch: CommandBatch) -> int:
         self._end_encoder(batch)
         return int(self.context.submit(batch.handle))
 

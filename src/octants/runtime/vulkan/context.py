@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,15 +22,15 @@ _TIMELINE = 1
 
 
 class Submission:
-    """Preallocated arguments of a submission of a command buffer."""
+    """Preallocated arguments of a submission of some command buffers."""
 
-    def __init__(self, commands: c_void_p) -> None:
+    def __init__(self, commands: ctypes.Array[c_void_p]) -> None:
         self.number, self.timeline = c_uint64(), c_uint64()
         self._order = vk.TimelineSubmitInfo(signal_count=1, signals=pointer(self.number))
         self._info = vk.SubmitInfo(
             next=addressof(self._order),
-            command_count=1,
-            commands=pointer(commands),
+            command_count=len(commands),
+            commands=ctypes.cast(commands, ctypes.POINTER(c_void_p)),
             signal_count=1,
             signals=pointer(self.timeline),
         )
@@ -130,7 +131,7 @@ class Context(SubmissionContext):
     # -- the queue ------------------------------------------------------------------------------
 
     def submit(self, what: Submission) -> int:
-        """Submit a command buffer; return the number of the submission."""
+        """Submit command buffers; return the number of the submission."""
         self.check()
         what.number.value, what.timeline.value = self.submitted + 1, self._timeline
         status = self.functions.vkQueueSubmit(self._queue, 1, what.reference, 0)

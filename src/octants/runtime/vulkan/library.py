@@ -70,7 +70,6 @@ _DEVICE = {
     "vkBeginCommandBuffer": (c_int32, _P, _P),
     "vkEndCommandBuffer": (c_int32, _P),
     "vkCmdCopyBuffer": (None, _P, _U64, _U64, _U32, _P),
-    "vkCmdFillBuffer": (None, _P, _U64, _U64, _U64, _U32),
     "vkCreateSemaphore": (c_int32, _P, _P, _P, _P),
     "vkGetSemaphoreCounterValue": (c_int32, _P, _U64, _P),
     "vkWaitSemaphores": (c_int32, _P, _P, _U64),
@@ -130,7 +129,13 @@ class QuickFunctions:
         raise AttributeError(name)
 
 
-_QUICK = ("vkCmdBindPipeline", "vkCmdPushConstants", "vkCmdDispatch", "vkCmdPipelineBarrier")
+_QUICK = (
+    "vkCmdBindPipeline",
+    "vkCmdPushConstants",
+    "vkCmdDispatch",
+    "vkCmdPipelineBarrier",
+    "vkCmdFillBuffer",
+)
 
 
 def checked(

@@ -45,7 +45,30 @@ class CommandBatch(Batch):
         allocate = context.functions.vkAllocateCommandBuffers
         if allocate(context.handle, byref(info), byref(self.commands)) != SUCCESS:
             raise OctantsMemoryError("the device has no memory left for commands")
-        self.submission = Submission(self.commands)
+        self.submission = Submission((c_void_p * 1)(self.commands))
+
+
+Fill = tuple[c_uint64, c_uint64, c_uint64]
+"""Whole words of a buffer that are set to zero: its handle, an offset, and bytes."""
+
+
+def fill_of(buffer: Buffer, offset: int, nbytes: int) -> Fill:
+    """A fill, for `Queue.fill`."""
+    return c_uint64(buffer.handle), c_uint64(offset), c_uint64(nbytes)
+
+
+class RecordedCommands:
+    """Commands that a queue has recorded, and may submit any number of times."""
+
+    def __init__(self, queue: Queue, batch: CommandBatch) -> None:
+        self._queue, self._batch = queue, batch
+
+    def __del__(self) -> None:
+        self._queue.recycle(self._batch)
+
+    def submit(self) -> None:
+        """Submit the commands, after everything that is queued."""
+        self._queue.submit_again(self._batch)
 
 
 class Queue(BatchQueue):
@@ -75,6 +98,8 @@ class Queue(BatchQueue):
         self._recycled: deque[CommandBatch] = deque()
         # A batch that only garbage referred to would lose its memory before its owner ends.
         self._recorded: set[CommandBatch] = set()
+        self._pair = (c_void_p * 2)()
+        self._both = Submission(self._pair)
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         between = vk.MemoryBarrier(source=_SHADER_WRITES, target=_SHADER_READS_AND_WRITES)
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
@@ -103,28 +128,18 @@ class Queue(BatchQueue):
         if status != SUCCESS:
             raise context.fail("vkEndCommandBuffer", status)
 
-    def _submit(self, batch: CommandBatch) -> int:
+    def _submit_batch(self, batch: CommandBatch) -> int:
         self._end(batch)
-        return self._submit_ended(batch)
+        return self._submit(batch.submission)
 
-    def _submit_ended(self, batch: CommandBatch) -> int:
-        number = self.context.submit(batch.submission)
+    def _submit(self, submission: Submission) -> int:
+        number = self.context.submit(submission)
         self.context.destroy_retired()
         return int(number)
 
     # -- recorded batches -----------------------------------------------------------------------
 
-    def record(self, run: Callable[[], None], nbytes: int) -> CommandBatch | None:
-        """Record the commands that a function queues, and submit nothing.
-
-        Args:
-            run: Queues commands.
-            nbytes: The most bytes of their parameters.
-
-        Returns:
-            The commands, for `submit_again` and in the end `recycle`; None if one of them cannot be
-            recorded.
-        """
+    def record(self, run: Callable[[], None], nbytes: int) -> RecordedCommands | None:
         with self.lock:
             self.context.check()
             batch = self._spare_batch(nbytes)
@@ -141,13 +156,22 @@ class Queue(BatchQueue):
                 self._end(batch)
                 if batch not in self._recorded:
                     self._spare.append(batch)
-            return batch if batch in self._recorded else None
+            return RecordedCommands(self, batch) if batch in self._recorded else None
 
     def submit_again(self, batch: CommandBatch) -> None:
-        """Submit a recorded batch, after everything that is queued."""
+        """Submit a recorded batch, after everything that is queued, and together with that."""
         with self.lock:
-            self.flush()
-            batch.number = self._submit_ended(batch)
+            before = self.batch
+            if before is None:
+                batch.number = self._submit(batch.submission)
+            elif before.is_recorded:
+                raise batches.NotRecordable
+            else:
+                self.batch = None
+                self._end(before)
+                self._pair[0], self._pair[1] = before.commands, batch.commands
+                before.number = batch.number = self._submit(self._both)
+                self._flying.append(before)
             self._submitted_at = time.perf_counter()
 
     def recycle(self, batch: CommandBatch) -> None:
@@ -204,12 +228,12 @@ class Queue(BatchQueue):
             copy, source = self.context.functions.vkCmdCopyBuffer, batch.arena.buffer.handle
             copy(self._begin(batch), source, to[0].handle, 1, byref(piece))
 
-    def fill(self, pieces: Sequence[tuple[Buffer, int, int]]) -> None:
-        """Add fills with zeros of whole words: of buffers from some offset on, so many bytes."""
+    def fill(self, pieces: Sequence[Fill]) -> None:
+        """Add fills with zeros."""
         with self.lock:
-            fill, commands = self.context.functions.vkCmdFillBuffer, self._begin(self.open())
+            fill, commands = self.context.functions.quick.vkCmdFillBuffer, self._begin(self.open())
             for buffer, offset, nbytes in pieces:
-                fill(commands, buffer.handle, offset, nbytes, 0)
+                fill(commands, buffer, offset, nbytes, 0)
 
 
 def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[..., None]:

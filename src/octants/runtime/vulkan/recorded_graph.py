@@ -29,15 +29,12 @@ class RecordedGraph:
     may_be_resumed = False
 
     def __init__(
-        self, machine: BatchedDevice, commands: Sequence[Command], kept: Any, batch: Any
+        self, machine: BatchedDevice, commands: Sequence[Command], kept: Any, recorded: Any
     ) -> None:
-        self._machine, self._batch = machine, batch
+        self._machine, self._recorded = machine, recorded
         self._kept = kept, commands
         self._names = [each.kernel.name for each in commands if isinstance(each, Launch)]
         self._writes = WrittenRanges(each for command in commands for each in written_by(command))
-
-    def __del__(self) -> None:
-        self._machine.queue.recycle(self._batch)
 
     def __call__(self, _: int) -> None:
         """Queue a replay."""
@@ -45,7 +42,7 @@ class RecordedGraph:
         machine.context.launched.extend(self._names)
         if machine.versions.watches:
             machine.versions.wrote_again(self._writes)
-        machine.queue.submit_again(self._batch)
+        self._recorded.submit()
 
 
 def recorded_graph(
@@ -59,8 +56,8 @@ def recorded_graph(
         for command in commands:
             command(0)
 
-    batch = machine.queue.record(run, sum(map(_parameter_bytes, commands)))
-    return None if batch is None else RecordedGraph(machine, commands, kept, batch)
+    recorded = machine.queue.record(run, sum(map(_parameter_bytes, commands)))
+    return None if recorded is None else RecordedGraph(machine, commands, kept, recorded)
 
 
 def _is_recordable(command: Command) -> bool:
@@ -70,13 +67,12 @@ def _is_recordable(command: Command) -> bool:
     if not isinstance(command, Launch):
         return False
     kernel = command.kernel
-    is_plain = kernel.allows_fast_launch and not kernel.artifact.draws
-    return bool(is_plain and command.run is kernel.launch)  # not one that is timed
+    return bool(kernel.may_repeat and command.run is kernel.launch)  # not one that is timed
 
 
 def _parameter_bytes(command: Command) -> int:
     """The most bytes that a command takes of an arena."""
     if isinstance(command, Launch):
-        return padded(int(command.kernel.slots.size))
+        return int(command.kernel.parameter_bytes)
     assert isinstance(command, DeviceCall)
     return _AROUND + (padded(command.arguments[1].nbytes) if command.method == "write" else 0)

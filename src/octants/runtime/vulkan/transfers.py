@@ -9,7 +9,7 @@ from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
-from octants.runtime.vulkan.queue import Queue
+from octants.runtime.vulkan.queue import Fill, Queue, fill_of
 
 LARGE = 1 << 24
 """Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
@@ -86,7 +86,7 @@ class Transfers(BatchedTransfers):
 
     def _whole_and_others(
         self, ranges: tuple[tuple[int, int], ...]
-    ) -> tuple[list[tuple[Buffer, int, int]], list[tuple[int, int]]]:
+    ) -> tuple[list[Fill], list[tuple[int, int]]]:
         """Divide ranges into those of whole words, in their buffers, and others."""
         whole, others = [], []
         for address, nbytes in ranges:
@@ -94,7 +94,7 @@ class Transfers(BatchedTransfers):
             if (offset | nbytes) % 4:
                 others.append((address, nbytes))
             else:
-                whole.append((buffer, offset, nbytes))
+                whole.append(fill_of(buffer, offset, nbytes))
         return whole, others
 
     def clear(self, address: int, nbytes: int) -> None:
@@ -106,7 +106,7 @@ class Transfers(BatchedTransfers):
         if first >= last:
             self.queue.write((buffer, offset), bytes(nbytes))
             return
-        self.queue.fill([(buffer, first, last - first)])
+        self.queue.fill([fill_of(buffer, first, last - first)])
         for start, end in ((offset, first), (last, offset + nbytes)):
             if start < end:
                 self.queue.write((buffer, start), bytes(end - start))
