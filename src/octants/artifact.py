@@ -41,6 +41,7 @@ class Slot:
 
 
 SYSTEM = ("messages", "seed", "launch")
+SYSTEM_BYTES = 8 * len(SYSTEM)
 
 
 @dataclass(frozen=True)

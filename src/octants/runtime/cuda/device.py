@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from octants.runtime.cuda.graphs.repeated_clears import RepeatedClears
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
-from octants.runtime.cuda.memory import DEFAULT_STREAM, DeviceAllocation, ExportedMemory
+from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.staging_buffer import PinnedStagingBuffer
 from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
 from octants.runtime.device import Bytes, StagingBuffer
@@ -149,7 +150,7 @@ class CudaDevice(LaunchContext):
             super()._queue_clears(ranges)
         else:
             streams = self.streams
-            graph.launch_here(streams.here() if streams.is_busy else DEFAULT_STREAM)
+            graph.launch_here(c_void_p(streams.here()) if streams.is_busy else None)
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from octants.artifact import SYSTEM, Artifact
+from octants.artifact import SYSTEM_BYTES, Artifact
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
@@ -22,7 +22,6 @@ from octants.runtime.repetitions import Repetitions
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
 
-SYSTEM_BYTES = 8 * len(SYSTEM)
 SAME = 64
 """Launches with the same arguments before a graph is made: making one costs what fifty replays
 save.

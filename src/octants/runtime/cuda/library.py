@@ -260,7 +260,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 """The symbols in use, with the types of their arguments. All return a CUresult."""
 
-_UNCHECKED = {"cuLaunchKernelEx", "cuGraphLaunch"}
+_UNCHECKED = {"cuCtxGetCurrent", "cuLaunchKernelEx", "cuGraphLaunch"}
 """Functions that callers give arguments of exact types, whose conversion would double the cost."""
 
 

@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME, SYSTEM_BYTES
+from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.gpu.kernel import GpuKernel
@@ -96,7 +97,7 @@ def make_recording_launcher(
                         break
                 else:
                     note(name)
-                    graph.launch_here(0)
+                    graph.launch_here()
                     for recording, last in own.repeats:
                         recording.repeated(last, buffers)
                     return

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME, SYSTEM_BYTES
+from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 from octants.runtime.cuda.memory import DEFAULT_STREAM
@@ -71,7 +72,7 @@ class PinnedStagingBuffer:
                 machine.context.launched.append(kernel.name)
                 if watches:
                     kernel.report(view)
-                self._graph.launch_here(DEFAULT_STREAM)
+                self._graph.launch_here()
                 self._is_downloaded = True
                 return
             copy = address, self._pinned.address, self._nbytes, DEFAULT_STREAM

@@ -16,7 +16,6 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import Command, Launch
 from octants.runtime.cuda.graphs.instantiated_graph import InstantiatedGraph, Unplanned
-from octants.runtime.cuda.memory import DEFAULT_STREAM
 
 if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
@@ -70,7 +69,7 @@ class CudaGraph:
         if is_plain and machine.has_graphs_in_default_stream:  # in fewer steps
             graph.will_write()
             machine.context.launched.extend(graph.names)
-            graph.graph.launch_here(DEFAULT_STREAM)
+            graph.graph.launch_here()
             return
         with machine.context.active():
             stream = machine.streams.ready() if graph.unsure else machine.streams.here()

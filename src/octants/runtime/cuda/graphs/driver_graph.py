@@ -29,6 +29,8 @@ class DriverGraph:
         self, machine: LaunchContext, nodes: DriverGraphBuilder, *, is_counted: bool = False
     ) -> None:
         self._machine, self._is_counted = machine, is_counted
+        self._context, self._library = machine.context, machine.library
+        self._owner = machine.context.handle
         self._kernels = nodes.kernels
         self._handles = nodes.finish()
         self.handle = c_void_p(self._handles[1])
@@ -54,9 +56,20 @@ class DriverGraph:
         """Queue the graph in the stream with a handle."""
         self._machine.context.call("cuGraphLaunch", self.handle, c_void_p(stream))
 
-    def launch_here(self, stream: int) -> None:
-        """Queue the graph like `launch`, whichever context is current."""
-        self._machine.context.call_here("cuGraphLaunch", self.handle, c_void_p(stream))
+    def launch_here(self, stream: c_void_p | None = None) -> None:
+        """Queue the graph whichever context is current, by default in the default stream.
+
+        It takes as few steps of Python as possible: a tape launches three graphs.
+        """
+        library, context = self._library, self._context
+        current = context.current
+        library.cuCtxGetCurrent(current.reference)
+        if current.handle.value != self._owner:
+            context.call_here("cuGraphLaunch", self.handle, stream)
+            return
+        status = library.cuGraphLaunch(self.handle, stream)
+        if status:
+            raise context.error("cuGraphLaunch", status)
 
 
 def graph_of(
