@@ -148,6 +148,60 @@ def test_a_launch_of_numpy_arrays_is_one_submission(start: Callable[..., Any]) -
         assert device.context.submitted == number + count - 1
 
 
+REPEATED = batched_staging_buffer.SAME + 3
+
+
+def test_launches_that_repeat_are_recorded(start: Callable[..., Any]) -> None:
+    device = start()
+    field = qd.field(qd.i32, 50)
+
+    @qd.kernel
+    def add_field(
+        p: qd.types.NDArray[qd.i32, 1], q: qd.types.NDArray[qd.i32, 1], factor: qd.i32
+    ) -> None:
+        for i in p:
+            field[i] += 1
+            p[i] += q[i] * factor + field[i]
+
+    one, other = np.zeros(50, np.int32), np.arange(50, dtype=np.int32)
+    expected = one.copy()
+    recorded, record = [0], device.queue.record
+    device.queue.record = lambda *given: (recorded.append(1), record(*given))[1]
+    count = 0
+    try:
+        for number in range(3 * REPEATED):
+            factor = 2 if number < 2 * REPEATED else number  # arguments that do not repeat
+            if number % 3 == 0:
+                field.fill(number)  # queued before the launch
+                count = number
+            other += number
+            count += 1
+            add_field(one, other, factor)
+            expected += other * factor + count
+            assert (one == expected).all()
+    finally:
+        del device.queue.record
+    assert sum(recorded) == 1
+    other_one = np.ones(70, np.int32)  # of another shape, on the same kernel
+    add(other_one, other_one.copy())
+    assert (other_one == 2).all()
+
+
+def test_launches_that_draw_random_numbers_are_not_recorded(start: Callable[..., Any]) -> None:
+    start()
+
+    @qd.kernel
+    def noise(p: qd.types.NDArray[qd.f32, 1]):
+        for i in p:
+            p[i] = qd.random()
+
+    found, values = set(), np.zeros(5, np.float32)
+    for _ in range(2 * REPEATED):
+        noise(values)
+        found.add(values.tobytes())
+    assert len(found) == 2 * REPEATED
+
+
 def test_a_failed_launch_leaves_the_arrays_usable(start: Callable[..., Any]) -> None:
     start(debug=True)
 

@@ -2,22 +2,29 @@
 
     host ──copy──▶ memory ──kernel──▶ memory ──copy──▶ host
 
+The commands of a launch that repeats with the same other arguments are recorded once.
 The host writes `memory` itself where it is mapped, and reads few bytes from there. It uses no other
 memory where it also reads that well.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from octants.runtime.device import Allocation, Bytes, LoadedKernel
+from octants.artifact import SYSTEM_BYTES
+from octants.diagnostics.exceptions import OctantsError
+from octants.runtime.device import Allocation, Bytes
 from octants.runtime.gpu.batched_transfers import FEW_UNCACHED
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
+from octants.runtime.repetitions import Repetitions
 
+SAME = 16
+"""Launches with the same arguments before their commands are recorded, which takes as long."""
 _abandoned: list[SubAllocation] = []
 """Memory of launches whose wait Ctrl-C has ended; the device may still use it."""
 
@@ -32,34 +39,73 @@ class BatchedStagingBuffer:
         self._device, self._nbytes, self._written = device, nbytes, written
         self._own = own = device.allocate_dirty(nbytes, "copies of arguments")
         self.memory: Allocation = own
-        self._is_mapped = bool(own.host)
-        is_one = self._is_mapped and bool(own.buffer.reads_well)
+        is_one = bool(own.host) and bool(own.buffer.reads_well)
         self._shared = own if is_one else device.mapped.allocate(nbytes, "copies of arguments")
-        self._reads_own = self._is_mapped and not is_one and written <= FEW_UNCACHED
+        self._reads_own = bool(own.host) and not is_one and written <= FEW_UNCACHED
         self.host: Bytes = view_memory(self._shared.host, np.uint8, (nbytes,))
+        self._mapped = view_memory(own.host, np.uint8, (nbytes,)) if own.host else None
+        self._is_one = is_one
+        self._recorded = Repetitions[Any](SAME)
+        """By the arguments of launches that repeat."""
         self.is_launched = False
         device.queue.finish()  # earlier commands may use memory that was freed
 
-    def launch(self, run: Callable[[int], None], _: LoadedKernel, block: int) -> None:
+    def launch(self, run: Callable[[int], None], kernel: Any, block: int) -> None:
         """Submit a copy of `host`, a launch, and a copy of what it may have written."""
-        device, own, shared = self._device, self._own, self._shared
-        inside, outside = (own.buffer, own.offset), (shared.buffer, shared.offset)
-        queue, is_one = device.queue, own is shared
-        if device.versions.watches:
-            device.versions.wrote(own.address, self._nbytes)
+        device = self._device
+        watches, queue = device.versions.watches, device.queue
+        if watches:
+            device.versions.wrote(self._own.address, self._nbytes)
+        view = kernel.slots.view(block)
+        arguments = bytes(view[SYSTEM_BYTES:])
         with queue.lock:
-            queue.open().is_urgent = False  # it takes more than one launch
-            if not self._is_mapped:
-                queue.copy(inside, outside, self._nbytes)
-            elif not is_one:
-                view_memory(own.host, np.uint8, (self._nbytes,))[...] = self.host
+            if self._mapped is not None and not self._is_one:
+                self._mapped[...] = self.host
             self.is_launched = True
-            try:
-                run(block)
-            finally:
-                if not (is_one or self._reads_own):
-                    queue.copy(outside, inside, self._written)
-                queue.flush()
+            if run is not kernel.launch or not kernel.may_repeat:
+                self._submit(run, block)
+                return
+            recorded = self._recorded.made.get(arguments)
+            if recorded is None:
+                self._submit(run, block)
+                if self._recorded.is_due(arguments):
+                    self._record(kernel, block, arguments)
+                return
+            device.context.launched.append(kernel.name)
+            if watches:
+                kernel.report(view)
+            recorded.submit()
+
+    def _submit(self, run: Callable[[int], None], block: int) -> None:
+        """Submit the commands of a launch."""
+        queue = self._device.queue
+        queue.open().is_urgent = False  # it takes more than one launch
+        try:
+            self._queue(run, block)
+        finally:
+            queue.flush()
+
+    def _record(self, kernel: Any, block: int, arguments: bytes) -> None:
+        """Record the commands of a launch."""
+        with contextlib.suppress(OctantsError):  # then they are queued as before
+            queue = self._device.queue
+            recorded = queue.record(
+                lambda: self._queue(kernel.launch, block), kernel.parameter_bytes
+            )
+            if recorded is not None:
+                self._recorded.made[arguments] = recorded
+
+    def _queue(self, run: Callable[[int], None], block: int) -> None:
+        """Queue the commands of a launch."""
+        own, shared, queue = self._own, self._shared, self._device.queue
+        inside, outside = (own.buffer, own.offset), (shared.buffer, shared.offset)
+        if self._mapped is None:
+            queue.copy(inside, outside, self._nbytes)
+        try:
+            run(block)
+        finally:
+            if not (self._is_one or self._reads_own):
+                queue.copy(outside, inside, self._written)
 
     def download(self) -> None:
         """Wait for all launches."""
@@ -69,8 +115,8 @@ class BatchedStagingBuffer:
         except BaseException:  # such as Ctrl-C
             _abandoned.append(self._shared)
             raise
-        if self._reads_own:
-            self.host[: self._written] = view_memory(self._own.host, np.uint8, (self._written,))
+        if self._reads_own and self._mapped is not None:
+            self.host[: self._written] = self._mapped[: self._written]
         self.is_launched = False
         device.deliver()
         device.pending.raise_first()
