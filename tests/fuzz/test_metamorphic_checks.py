@@ -242,3 +242,21 @@ def test_what_another_thread_finds_is_compared(monkeypatch: pytest.MonkeyPatch) 
     found = checker.check(program(), BACKENDS["cpu"]())  # type: ignore[arg-type]
     checker.close()
     assert [text[:40] for text in found.problems] == ["check beside, run beside primal: f[2]: e"]
+
+
+def test_second_derivatives_of_what_has_none_are_not_compared() -> None:
+    """The gradient of ``stop_grad(x) * x`` changes with x, and its derivative is zero."""
+    source = """
+x = qd.field(FP, shape=2, needs_grad=True, needs_dual=True)
+y = qd.field(FP, shape=2, needs_grad=True, needs_dual=True)
+
+@qd.kernel
+def k():
+    for i in x:
+        y[i] = qd.stop_grad(x[i]) * x[i]
+"""
+    stopped = make(source, {"x": [0.5, 1.5], "y": [0.0, 0.0]}, [("k", ())])
+    checker = Checker("cpu", ["hessian"], 1)
+    found = checker.check(stopped, BACKENDS["cpu"]())  # type: ignore[arg-type]
+    checker.close()
+    assert found.status is Status.AGREES, found.problems
