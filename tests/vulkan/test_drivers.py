@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import octants as qd
 from octants.ir import scalar_semantics
 from octants.ir.core import Module
 from octants.ir.ops.arithmetic import COMPARE
@@ -66,3 +67,50 @@ def test_widened_numbers_against_constants(narrow: DType, wide: DType) -> None:
             if found[i, k] != scalar_semantics.evaluate(fn, wide, *pair):
                 wrong.append(f"{pair[0]} {fn} {pair[1]}")
     assert not wrong
+
+
+def _left_early(n: Any, steps: int) -> tuple[Any, ...]:
+    """What the kernel below computes for an item, in Python."""
+    flag, odd, last, total, w, done, k = True, False, -1, 0, 0, False, 0
+    while k < steps and not done:
+        flag, odd, last = not flag, k % 3 == 1, k * n
+        total += k if flag else 2
+        done = k * k >= n
+        k += 1
+    seen, was = False, False
+    for j in range(n % 7):
+        was, seen = seen, (j + n) % 5 == 2
+        w += 1 + seen
+    return flag, odd, last, total, done, k, seen, was, w
+
+
+def test_what_loops_carry_is_right_in_lanes_that_left_early() -> None:
+    """Behind a loop with one test at its end, Mesa's driver takes values of later iterations."""
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    count, steps = 300, 40
+    out = qd.field(qd.i32, (count, 9))
+
+    @qd.kernel
+    def loops():
+        for n in range(count):
+            flag, odd, last, total, w, done, k = True, False, -1, 0, 0, False, 0
+            while k < steps and not done:
+                flag = not flag
+                odd = k % 3 == 1
+                last = k * n
+                total += k if flag else 2
+                done = k * k >= n
+                k += 1
+            seen = False
+            was = False
+            for j in range(n % 7):
+                was = seen
+                seen = (j + n) % 5 == 2
+                w += 1 + seen
+            for c, number in qd.static(enumerate((flag, odd, last, total, done, k, seen, was, w))):
+                out[n, c] = number
+
+    loops()
+    assert out.to_numpy().tolist() == [
+        [int(number) for number in _left_early(n, steps)] for n in range(count)
+    ]
