@@ -10,19 +10,25 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.artifact import Artifact
 from octants.codegen import memory
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.opcodes import Ext, Op
 from octants.runtime.vulkan import physical_devices
 from tests.vulkan.disassembly import to_text
+from tests.vulkan.validation import check
 
 AS_A_GPU = "masks,cuts"
 
 
-def _text(kernel: Callable[..., Any], without: str, *, fast_math: bool = True) -> str:
+def _compiled(kernel: Callable[..., Any], without: str = "", *, fast_math: bool = True) -> Artifact:
     module = kernel.inspect()._module  # type: ignore[attr-defined]
     target = physical_devices.choose(0, without).target
-    return to_text(compile_module(module, target, fast_math=fast_math).code)
+    return compile_module(module, target, fast_math=fast_math)
+
+
+def _text(kernel: Callable[..., Any], without: str, *, fast_math: bool = True) -> str:
+    return to_text(_compiled(kernel, without, fast_math=fast_math).code)
 
 
 def _extended(text: str, which: Ext) -> int:
@@ -67,7 +73,7 @@ def test_offsets_in_short_fields_are_narrow(monkeypatch: pytest.MonkeyPatch) -> 
 
     narrow = wide_products()
     monkeypatch.setattr(memory, "_SHORT", 1000)
-    assert wide_products() == narrow + 2 * 2
+    assert wide_products() == narrow + 3  # of `i` once
 
 
 def test_narrow_offsets_find_the_elements() -> None:
@@ -85,3 +91,36 @@ def test_narrow_offsets_find_the_elements() -> None:
 
     reverse()
     assert np.array_equal(y.to_numpy(), values[::-1, ::-1, ::-1])
+
+
+def test_equal_instructions_are_written_once_where_they_dominate() -> None:
+    """Those of a branch or a loop are not used behind it."""
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    x, bound = qd.Vector.field(3, qd.f32, 16), qd.field(qd.i32, ())
+    x.from_numpy(values := np.arange(48, dtype=np.float32).reshape(16, 3))
+
+    @qd.kernel
+    def once():
+        for i in range(16):
+            x[i][0] = x[i][1] + x[i][2]
+
+    @qd.kernel
+    def branches():
+        for i in range(16):
+            n = bound[None]
+            if i < n:
+                x[i + n][1] = 1.0
+            else:
+                x[i - n][2] = 2.0
+            for _ in range(n - i):
+                x[i * n][0] += 3.0
+            x[i - n + 8][2] = x[i + n - 8][1] + x[(i * n) % 16][0]
+
+    check(artifact := _compiled(once))
+    text = to_text(artifact.code)
+    strides = re.findall(r"(\d+) = constant \d+ 12\b", text)
+    assert sum(len(re.findall(rf"= i_mul \d+ \d+ {each}\b", text)) for each in strides) == 1
+    check(_compiled(branches))
+    once()
+    values[:, 0] = values[:, 1] + values[:, 2]
+    assert np.array_equal(x.to_numpy(), values)

@@ -6,7 +6,8 @@ that has left the function takes no more words until the next label.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any
 
@@ -74,6 +75,8 @@ class ControlFlowCode(ThreadCode):
         self._words: list[int] = []
         self._is_open = True
         self._hoisted: dict[Any, int] = {}
+        self._computed: dict[tuple[int, ...], int] = {}  # pure instructions that dominate this one
+        self._computed_at_start: dict[tuple[int, ...], int] = {}
         self._types: dict[int, int] = {}  # of variables
         self._loops = 0  # around the code being written
         self._exits: list[tuple[int, int | None]] = []  # merge labels
@@ -87,7 +90,19 @@ class ControlFlowCode(ThreadCode):
             self._words += instruction(op, *operands)
 
     def assign(self, op: Op, kind: int, *operands: int) -> int:
-        """Append an instruction with a result."""
+        """Append an instruction with a result, or return the result of an equal one before it."""
+        if not _is_pure(op):
+            return self._append(op, kind, *operands)
+        key = (op, kind, *operands)
+        known = self._computed.get(key)
+        if known is not None:
+            return known
+        result = self._append(op, kind, *operands)
+        if self._is_open:
+            self._computed[key] = result
+        return result
+
+    def _append(self, op: Op, kind: int, *operands: int) -> int:
         result = self.assembly.fresh()
         if self._is_open:
             self._words += instruction(op, kind, result, *operands)
@@ -95,10 +110,19 @@ class ControlFlowCode(ThreadCode):
 
     def _float(self, op: Op, dtype: DType, *operands: int) -> int:
         """Append an operation that must not be contracted or reassociated."""
+        count = len(self._computed)
         result = self.assign(op, self.assembly.type(dtype), *operands)
-        if self._is_open:
+        if len(self._computed) > count:
             self.assembly.decorate(result, Decoration.NO_CONTRACTION)
         return result
+
+    @contextlib.contextmanager
+    def _dominating_only_itself(self) -> Iterator[None]:
+        """Forget what is computed inside, which does not dominate what follows."""
+        count = len(self._computed)
+        yield
+        while len(self._computed) > count:
+            self._computed.popitem()
 
     def _label(self, label: int) -> None:
         self._words += instruction(Op.LABEL, label)
@@ -145,7 +169,7 @@ class ControlFlowCode(ThreadCode):
         for label, write in ((first, then), (second, orelse)):
             if write is not None:
                 self._label(label)
-                with self.nesting.inside():
+                with self.nesting.inside(), self._dominating_only_itself():
                     write()
                 self._jump(Op.BRANCH, merge)
         self._label(merge)
@@ -188,19 +212,20 @@ class ControlFlowCode(ThreadCode):
         self.emit(Op.LOOP_MERGE, merge, latch, control)
         self._jump(Op.BRANCH, first)
         self._label(first)
-        goes_on = test() if more is None else self.read(more)
-        self._jump(Op.BRANCH_CONDITIONAL, goes_on, inside, merge)
-        self._label(inside)
-        self._loops += 1
-        with self.nesting.inside():
-            body()
-        self._loops -= 1
-        if more is None or not self._is_open:
-            self._jump(Op.BRANCH, latch)
-        else:
-            goes_on = test()
-            self.write(more, goes_on)
-            self._jump(Op.BRANCH_CONDITIONAL, goes_on, latch, merge)
+        with self._dominating_only_itself():
+            goes_on = test() if more is None else self.read(more)
+            self._jump(Op.BRANCH_CONDITIONAL, goes_on, inside, merge)
+            self._label(inside)
+            self._loops += 1
+            with self.nesting.inside():
+                body()
+            self._loops -= 1
+            if more is None or not self._is_open:
+                self._jump(Op.BRANCH, latch)
+            else:
+                goes_on = test()
+                self.write(more, goes_on)
+                self._jump(Op.BRANCH_CONDITIONAL, goes_on, latch, merge)
         self._label(latch)
         self._jump(Op.BRANCH, header)
         self._label(merge)
@@ -276,10 +301,10 @@ class ControlFlowCode(ThreadCode):
 
     def hoisted(self, key: Any, make: Callable[[], int]) -> int:
         if key not in self._hoisted:
-            state = self._words, self._is_open
-            self._words, self._is_open = self._start, True
+            state = self._words, self._is_open, self._computed
+            self._words, self._is_open, self._computed = self._start, True, self._computed_at_start
             self._hoisted[key] = make()
-            self._words, self._is_open = state
+            self._words, self._is_open, self._computed = state
         return self._hoisted[key]
 
     # -- launch words ---------------------------------------------------------------------------
@@ -316,3 +341,8 @@ class ControlFlowCode(ThreadCode):
             return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, axis)
 
         return self.hoisted((which, axis), make)
+
+
+def _is_pure(op: Op) -> bool:
+    """Whether an instruction depends on its operands alone: arithmetic, conversions, addresses."""
+    return Op.COMPOSITE_CONSTRUCT <= op <= Op.BIT_COUNT or op in (Op.EXT_INST, Op.ACCESS_CHAIN)
