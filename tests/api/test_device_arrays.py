@@ -12,6 +12,7 @@ import pytest
 
 import octants as qd
 from octants import driver
+from octants.data.host_element_access import make_window
 from octants.runtime.arguments import parameters
 from octants.runtime.arguments.staging_copies import DeviceArray
 from octants.runtime.memory.host import address_of, describe
@@ -347,3 +348,77 @@ def test_a_launch_that_fails_leaves_what_it_wrote_in_all_arrays(
     assert (other == 2).all()
     add(one, other, size)
     assert (other == 4).all()
+
+
+# -- copies within the device -------------------------------------------------------------------
+
+
+@pytest.fixture
+def copies(device: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each copy within the device."""
+    found: list[int] = []
+    copy, copy_rows = device.copy, device.copy_rows
+
+    def count(target: int, source: int, nbytes: int) -> None:
+        found.append(nbytes)
+        copy(target, source, nbytes)
+
+    def count_rows(*steps: int) -> None:
+        found.append(steps[-2] * steps[-1])
+        copy_rows(*steps)
+
+    monkeypatch.setattr(device, "copy", count)
+    monkeypatch.setattr(device, "copy_rows", count_rows)
+    return found
+
+
+@pytest.mark.parametrize("target", [qd.ndarray, qd.field])
+@pytest.mark.parametrize("source", [qd.ndarray, qd.field])
+def test_an_array_is_copied_once(copies: list[int], source: Any, target: Any) -> None:
+    x, y = source(qd.f64, 6), target(qd.f64, 6)
+    x.from_numpy(np.arange(6.0))
+    y.copy_from(x)
+    assert copies == [48]
+    assert y.to_numpy().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_fields_whose_elements_take_turns_in_memory(copies: list[int]) -> None:
+    x, y = qd.field(qd.f64), qd.field(qd.f64)
+    qd.root.dense(qd.i, 5).place(x, y)
+    x.from_numpy(np.arange(5.0))
+    y.from_numpy(np.full(5, 7.0))
+    copies.clear()
+    y.copy_from(x)
+    assert copies == [40, 40]  # by way of a copy
+    assert x.to_numpy().tolist() == y.to_numpy().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("shift", [-3, -1, 0, 1, 3, 4])
+def test_arrays_that_have_memory_in_common(copies: list[int], shift: int) -> None:
+    x, part = qd.ndarray(qd.f64, 12), qd.ndarray(qd.f64, 4)
+    x.from_numpy(np.arange(12.0))
+    storage, layout = x.window().storage, part.layouts()[Companion.PRIMAL]
+    source, target = (make_window(storage, 8 * at, layout, qd.f64) for at in (4, 4 + shift))
+    target.write(source.saved_for(target))
+    assert copies == [32] * (1 if shift == 4 else 2)
+    expected = np.arange(12.0)
+    expected[4 + shift : 8 + shift] = np.arange(4.0, 8.0)
+    assert x.to_numpy().tolist() == expected.tolist()
+
+
+def test_replays_of_copies_of_arrays_that_are_gone() -> None:
+    y = qd.ndarray(qd.f64, 3)
+
+    def copied(value: float) -> None:
+        x = qd.ndarray(qd.f64, 3)
+        x.fill(value)
+        y.copy_from(x)
+
+    with qd.graph.capture() as graph:
+        copied(4.0)
+    gone = [qd.ndarray(qd.f64, 3) for _ in range(5)]
+    for each in gone:
+        each.fill(9.0)
+    y.fill(0.0)
+    graph.replay()
+    assert y.to_numpy().tolist() == [4, 4, 4]

@@ -133,7 +133,7 @@ class HostWindow:
 
     def saved_for(self, other: HostWindow) -> Any:  # noqa: ARG002
         """All elements, as what can be written to a window that `stands_like` this without the
-        host: a copy on its device, or the memory itself if that is another device's.
+        host: the memory itself, or a copy of it where both windows have bytes in common.
         """
         return self.save()
 
@@ -276,7 +276,8 @@ class FarWindow(HostWindow):
 
     def saved_for(self, other: HostWindow) -> Any:
         device = self.parts.device
-        if isinstance(other, FarWindow) and other.parts.device is device:
+        (start, end), (first, last) = self.extent, other.extent
+        if other.storage.device is device and start < last and first < end:
             return self.save()
         return Saved(self._parts, self.storage, device)
 

@@ -188,6 +188,7 @@ class DeviceParts:
             self._fetch(part, saved)
             return
         _keep(part)
+        _keep(saved)
         source = saved.part
         if part.flags.c_contiguous and source.flags.c_contiguous and part.size:
             self.device.copy(address_of(part), address_of(source), part.nbytes)
@@ -262,7 +263,7 @@ def is_scalar(values: Any) -> bool:
     return is_number(values) or np.ndim(values) == 0
 
 
-def _keep(part: Part) -> None:
+def _keep(part: Part | Saved) -> None:
     """Keep the memory of a part alive for the active capture."""
     capture = thread_capture()
     if capture is not None:
