@@ -235,7 +235,9 @@ def test_init_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_function_of_cuda_in_use_has_one_of_hip() -> None:
     names = {name.partition("_v2")[0] for name in SIGNATURES}
     linked = {name for name in names if name.startswith("cuLink")}  # code objects are linked here
-    several = {"cuMemcpyPeerAsync"}  # a process uses one GPU of AMD
+    # A process uses one GPU of AMD.
+    several = {"cuMemcpyPeerAsync", "cuDeviceCanAccessPeer"}
+    several |= {"cuCtxEnablePeerAccess", "cuMemPoolSetAccess"}
     assert names - set(FUNCTIONS) == linked | several | {"cuLaunchKernelEx", "cuStreamGetCtx"}
     assert not set(FUNCTIONS) - names
 

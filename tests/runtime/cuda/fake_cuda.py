@@ -161,6 +161,10 @@ class FakeCuda:
     capabilities: dict[int, tuple[int, int]] = field(default_factory=dict)  # of single devices
     driver: int = 13000
     pools: bool = True
+    peers: bool = True
+    """Whether GPUs can access each other's memory."""
+    accesses: set[tuple[int, int]] = field(default_factory=set)
+    """Contexts whose GPU may access another one's memory, and the contexts of that."""
     init_status: int = 0
     kernels: dict[str, Callable[[Call], None]] = field(default_factory=lambda: dict(STOPPABLE))
     calls: Counter[str] = field(default_factory=Counter)
@@ -404,6 +408,11 @@ class FakeCuda:
     def cuMemPoolGetAttribute(self, pool: int, attribute: int, value: Any) -> int:
         assert attribute == cuda.POOL_RESERVED
         value[0] = self._pooled
+        return 0
+
+    def cuMemPoolSetAccess(self, pool: int, access: Any, count: int) -> int:
+        assert self._handles[pool] == "pool"
+        assert (access[0].location, access[0].access, count) == (1, cuda.READ_AND_WRITE, 1)
         return 0
 
     def cuMemPoolTrimTo(self, pool: int, size: int) -> int:
@@ -790,6 +799,18 @@ class FakeCuda:
 
     def cuCtxPopCurrent(self, out: Any) -> int:
         out[0] = self.stack.pop()
+        return 0
+
+    def cuDeviceCanAccessPeer(self, out: Any, device: int, other: int) -> int:
+        assert device != other
+        out[0] = self.peers
+        return 0
+
+    def cuCtxEnablePeerAccess(self, context: int, flags: int) -> int:
+        pair = self.stack[-1], context
+        if pair in self.accesses:
+            return cuda.ACCESS_ENABLED
+        self.accesses.add(pair)
         return 0
 
 

@@ -74,6 +74,32 @@ def test_a_copy_from_gpu_to_gpu(gpu: Gpu) -> None:
     assert values(y) == [3] * N
 
 
+def test_gpus_that_can_access_each_other_copy_without_the_host(gpu: Gpu) -> None:
+    x, y = array(0, 3.0), array(1)
+    for _ in range(3):
+        y.copy_from(x)
+    assert gpu.fake.accesses == {(_CONTEXT + 1, _CONTEXT)}
+    x.copy_from(y)
+    assert gpu.fake.accesses == {(_CONTEXT + 1, _CONTEXT), (_CONTEXT, _CONTEXT + 1)}
+    assert gpu.fake.calls["cuMemPoolSetAccess"] == gpu.fake.calls["cuCtxEnablePeerAccess"] == 2
+    assert values(x) == [3] * N
+
+
+@pytest.mark.parametrize("refused", ["by the machine", "by the driver", "for the pool"])
+def test_gpus_that_cannot_access_each_other(gpu: Gpu, refused: str) -> None:
+    gpu.fake.peers = refused != "by the machine"
+    if refused == "by the driver":
+        gpu.fake.fail("cuCtxEnablePeerAccess", 217)
+    if refused == "for the pool":
+        gpu.fake.fail("cuMemPoolSetAccess", 217)
+    x, y = array(0, 3.0), array(1)
+    for _ in range(2):
+        y.copy_from(x)
+    assert gpu.fake.calls["cuDeviceCanAccessPeer"] == 1
+    assert gpu.fake.calls["cuMemPoolSetAccess"] == (refused == "for the pool")
+    assert values(y) == [3] * N
+
+
 def test_a_copy_comes_after_what_was_launched_on_both(gpu: Gpu) -> None:
     x, y = array(0, 3.0), array(1)
     double(x)

@@ -97,6 +97,7 @@ class Context:
                 self._begun = None
                 raise self.error("cuDevicePrimaryCtxRetain", status)
             self._handle = handle.value or 0
+            _handles.add(self._handle)
         return self._handle
 
     @cached_property
@@ -179,9 +180,7 @@ class Context:
 
     def replaces(self, current: int | None) -> bool:
         """Whether it stays current in a thread that had another context, or none."""
-        return not current or (
-            "torch" not in sys.modules and any(current == other._handle for other in _contexts)
-        )
+        return not current or ("torch" not in sys.modules and current in _handles)
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -204,6 +203,16 @@ class Context:
                 time.sleep(min(waited / 50, _MOST_SLEEP))
         if status:
             raise self.error(name, status)
+
+    def can_access(self, other: Context) -> bool:
+        """Whether this GPU can access memory of another one, as it may from now on if so."""
+        can = c_int()
+        self.call("cuDeviceCanAccessPeer", byref(can), self._device, other._device)
+        if not can.value:
+            return False
+        with self.active():
+            status = self.status("cuCtxEnablePeerAccess", other.handle, 0)
+        return status in (cuda.SUCCESS, cuda.ACCESS_ENABLED)
 
     def ordinal_of(self, address: int) -> int | None:
         """The ordinal of the GPU whose memory is at an address; None if it is unknown."""
@@ -320,6 +329,8 @@ def _check_number(library: Library, ordinal: int) -> None:
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+_handles: set[int] = set()
+"""The driver's handles of contexts, which the process never releases."""
 
 
 def _after_fork() -> None:

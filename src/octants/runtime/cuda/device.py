@@ -117,6 +117,7 @@ class CudaDevice(LaunchContext):
         self._will_write(target, nbytes)
         stream, _ = self.streams.here(), device.streams.here()
         own, other = self.context, device.context
+        device.memory.open_to(own)
         self.streams.wait_for_gpu(device.streams)
         with own.active():
             between = target, own.handle, source, other.handle

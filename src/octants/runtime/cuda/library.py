@@ -39,6 +39,7 @@ OUT_OF_MEMORY = 2
 INVALID_CONTEXT = 201
 INVALID_HANDLE = 400
 NOT_READY = 600
+ACCESS_ENABLED = 704
 
 LOST = {214, 220, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 """Statuses after which a context is unusable: illegal addresses, traps, time limits, ..."""
@@ -52,6 +53,7 @@ POOL_RELEASE_THRESHOLD = 4
 POOL_RESERVED = 5  # the bytes that the pool has from the system
 LOCATION_DEVICE = 1
 ALLOCATION_PINNED = 1
+READ_AND_WRITE = 3
 
 JIT_ERROR_LOG = 5
 JIT_ERROR_LOG_SIZE = 6
@@ -78,6 +80,12 @@ class PoolProperties(Structure):
         ("usage", c_ushort),
         ("reserved", c_ubyte * 54),
     ]
+
+
+class PoolAccess(Structure):
+    """CUmemAccessDesc: who may access the memory of a pool, and how."""
+
+    _fields_ = [("location", c_int), ("ordinal", c_int), ("access", c_int)]
 
 
 class RowCopy(Structure):
@@ -206,12 +214,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxSynchronize": (),
     "cuCtxPushCurrent_v2": (c_void_p,),
     "cuCtxPopCurrent_v2": (_HANDLE,),
+    "cuDeviceCanAccessPeer": (POINTER(c_int), c_int, c_int),
+    "cuCtxEnablePeerAccess": (c_void_p, c_uint),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
     "cuMemFree_v2": (c_uint64,),
     "cuMemPoolCreate": (_HANDLE, POINTER(PoolProperties)),
     "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
     "cuMemPoolGetAttribute": (c_void_p, c_int, POINTER(c_uint64)),
+    "cuMemPoolSetAccess": (c_void_p, POINTER(PoolAccess), c_size_t),
     "cuMemPoolTrimTo": (c_void_p, c_size_t),
     "cuMemAllocFromPoolAsync": (POINTER(c_uint64), c_size_t, c_void_p, c_void_p),
     "cuMemFreeAsync": (c_uint64, c_void_p),

@@ -64,6 +64,7 @@ class DeviceMemory:
         self._context = context
         self._made_pool: int | None = None
         self._dropped: deque[int] = deque()
+        self._others = {context.ordinal}
         self.live = Ledger()
         self.relieve: Callable[[], None] = _nothing
         self.freed: Callable[[int, int], None] = _nothing
@@ -167,6 +168,19 @@ class DeviceMemory:
         with self._context.active():
             self._free_dropped()
             self._trim()
+
+    def open_to(self, other: Context) -> None:
+        """Let another GPU access the memory, so that copies between them need no host.
+
+        Nothing changes where the machine cannot do that: the driver then copies through the host.
+        """
+        if other.ordinal in self._others:
+            return
+        self._others.add(other.ordinal)
+        if other.can_access(self._context) and self._pool is not None:
+            access = cuda.PoolAccess(cuda.LOCATION_DEVICE, other.ordinal, cuda.READ_AND_WRITE)
+            with self._context.active():
+                self._context.status("cuMemPoolSetAccess", self._pool, byref(access), 1)
 
     # -- statistics -----------------------------------------------------------------------------
 
