@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -137,9 +138,20 @@ def test_a_graph_is_launched_as_one(fake: FakeHip) -> None:
     assert np.allclose(world.results()[2], expected, atol=1e-7)
 
 
+def on_fake(test: Callable[..., None]) -> Callable[..., None]:
+    """A test of another module, which keeps its own marks, on the fake GPU."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        test(*arguments, **named)
+
+    marked: Callable[..., None] = pytest.mark.usefixtures("fake")(run)
+    return marked
+
+
 for _name in vars(test_replay_retries):
     if _name.startswith("test_"):
-        globals()[_name] = pytest.mark.usefixtures("fake")(getattr(test_replay_retries, _name))
+        globals()[_name] = on_fake(getattr(test_replay_retries, _name))
 
 
 def test_waves_of_64_are_not_launched_in_halves() -> None:
