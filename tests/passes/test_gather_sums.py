@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
+from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes import gather_sums
+from octants.passes.sequence_work_items import sequence_work_items
+from octants.target import Blocks
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.machines import pretend
 from tests.passes.test_pictures import pictures
@@ -148,6 +152,34 @@ class World:
             for j in range(m):
                 self.y[j] += here * self.x[j]
 
+    # -- of all pairs ------------------------------------------------------------------------------
+
+    @qd.kernel
+    def all_products(self, n: qd.i32, m: qd.i32):
+        for i in self.x:
+            total = 0.0
+            for j in range(LARGEST):
+                total += qd.sin(self.x[i] * self.x[j]) * self.plain[j]
+            self.y[i] = total * total
+
+    @qd.kernel
+    def all_forces(self, n: qd.i32, m: qd.i32):
+        for i in self.v:
+            force = qd.Vector([0.0, 0.0])
+            for j in range(LARGEST):
+                d = self.v[j] - self.v[i]
+                r2 = d.dot(d) + 0.1
+                force += d / (r2 * qd.sqrt(r2))
+            self.y[i] = force[0] * force[1]
+
+    @qd.kernel
+    def all_but_one(self, n: qd.i32, m: qd.i32):
+        for i in self.x:
+            total = 0.0
+            for j in range(1, LARGEST):
+                total += qd.sin(self.x[i] * self.x[j])
+            self.y[i] = total * total
+
     # -- what stays as it is -----------------------------------------------------------------------
 
     @qd.kernel
@@ -180,6 +212,7 @@ class World:
 GATHERED = (
     "squares nonlinear bounds_of_a_field forces cut_off neighbours_of_j by_an_index"
     " backwards_with_steps an_inner_loop two_loops of_a_grid scatter"
+    " all_products all_forces all_but_one"
 ).split()
 LEFT = "triangle product place_of_both few".split()
 
@@ -239,6 +272,58 @@ def test_gradients(runtime: None, name: str) -> None:
             np.testing.assert_allclose(
                 array.grad.to_numpy() - 0.5, wanted, rtol=1e-6, atol=1e-6, err_msg=f"{n} {m}"
             )
+
+
+MERGED = "all_products", "all_forces"
+
+
+@pytest.mark.parametrize("name", [*MERGED, "all_but_one", "nonlinear", "two_loops"])
+def test_both_sums_of_a_pair_in_one_loop(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The task that gathers also adds up what is for the work items themselves."""
+    pretend(monkeypatch, CpuBackend, fills=1)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    kernel = getattr(World(), name)
+    text = kernel.inspect(LARGEST, LARGEST, mode="reverse").stages["gather_sums"]
+    own = text.split("parallel ")[1]
+    is_merged = re.search(r"atomic<add, @(x|v), adjoint>", own) is None
+    assert is_merged == (name in MERGED)
+    qd.reset()
+
+
+@qd.kernel
+def of_all_pairs(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+    for i in x:
+        total = 0.0
+        for j in range(x.shape[0]):
+            total += (x[i] - x[j]) ** 2 * x[j]
+        y[i] = total * total
+
+
+def test_both_sums_where_threads_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may share the one loop, also if it is not known how long that is."""
+    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    pretend(monkeypatch, CpuBackend, fills=100, splits=True, blocks=Blocks(8))
+
+    def split(module: Module, noalias: bool, *_: object) -> None:
+        sequence_work_items(module)
+
+    monkeypatch.setattr("octants.passes.split_sums.split_sums", split)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    for n in (1, 5, 20):
+        x, y = (qd.ndarray(qd.f64, n, needs_grad=True) for _ in range(2))
+        values = np.random.default_rng(n).uniform(0.5, 1.5, n)
+        x.from_numpy(values)
+        y.grad.fill(1.0)
+        of_all_pairs(x, y)
+        of_all_pairs.grad(x, y)
+        square = values[:, None] - values
+        total = (square**2 * values).sum(1)
+        term = 4.0 * total[:, None] * square * values
+        wanted = term.sum(1) - term.sum(0) + (2.0 * total[:, None] * square**2).sum(0)
+        np.testing.assert_allclose(x.grad.to_numpy(), wanted, rtol=1e-9)
+    text = of_all_pairs.inspect(x, y, mode="reverse").stages["gather_sums"]
+    assert "atomic<" not in text.split("parallel ")[1]
+    qd.reset()
 
 
 @qd.kernel

@@ -104,6 +104,21 @@ FOLDING = [
         {"binary": 1},
     ),
     Case(
+        "squares of a difference and of its negation are the same",
+        "  %h: f32 = constant<0.3>()\n  %d: f32 = binary<sub>(%a, %h)\n"
+        "  %e: f32 = binary<sub>(%h, %a)\n  %p: f32 = binary<mul>(%d, %d)\n"
+        "  %q: f32 = binary<mul>(%e, %e)\n  %r: f32 = fma(%d, %d, %p)\n"
+        "  %s: f32 = fma(%e, %e, %q)\n  %t: f32 = binary<mul>(%r, %e)\n"
+        "  %v: f32 = fma(%s, %d, %t)\n" + store("%v"),
+        {"binary": 4, "fma": 2},
+    ),
+    Case(
+        "a difference is not its negation",
+        "  %h: f32 = constant<1.5>()\n  %d: f32 = binary<sub>(%a, %h)\n"
+        "  %e: f32 = binary<sub>(%h, %a)\n  %v: f32 = binary<div>(%d, %e)\n" + store("%v"),
+        {"binary": 3},
+    ),
+    Case(
         "a quotient by itself may be NaN",
         "  %v: f32 = binary<div>(%a, %a)\n" + store("%v"),
         {"binary": 1},

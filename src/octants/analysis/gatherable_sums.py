@@ -127,6 +127,10 @@ class PairLoops:
                 if not seen and not known.issuperset(op.indices):
                     yield op
 
+    def is_observed(self, op: ops.Access) -> bool:
+        """Whether the task may access an element by more than sums."""
+        return self._may_be_in(op.ref, self._observed)
+
     def is_sum(self, op: Operation) -> bool:
         """Whether an operation adds to memory, and its result is not used."""
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub"):

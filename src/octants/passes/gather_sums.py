@@ -64,7 +64,8 @@ A work item of the new task stands for an iteration of the loop, or for a part o
 there are fewer of them than a GPU has threads: so each thread adds up many pairs, and then adds
 once. What a pair needs of its work item is loaded again, or kept in memory that has an element for
 each work item; where it is not known how many there can be, the loop stays as it is. It does, too,
-if it adds what it carries on (see `analysis.gatherable_sums`).
+if it adds what it carries on (see `analysis.gatherable_sums`). What a work item adds up for itself
+may move to the new task, too (`passes.own_sums`).
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ from octants.ir.cloning import copy_block, copy_operation, emit
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 from octants.lazy_dataclass import dataclass
 from octants.passes.launch_temporaries import ItemNumbers
+from octants.passes.own_sums import OwnSums
+from octants.simplify import simplify
 from octants.simplify.dead_code import prune_block
 from octants.types.scalars import i64
 
@@ -102,6 +105,7 @@ def gather_sums(
             made only where their number is known: one loop over all terms is better otherwise.
     """
     tasks: list[Task] = []
+    is_merged = False
     for task in module.tasks:
         facts = PairLoops(task, noalias)
         made = [_gathered(facts, loop, sums, fills, shared) for loop, sums in list(facts.find())]
@@ -112,7 +116,10 @@ def gather_sums(
             name = f"{task.name}_gather{number or ''}"
             tasks.append(Task(name, gather.body, gather.domain, task.location))
             module.arrays += gather.stored.values()
+            is_merged = is_merged or gather.own is not None
     module.tasks[:] = tasks
+    if is_merged:
+        simplify(module)  # terms of both sums of a pair share most of their work
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,12 @@ def _gathered(
     gather = None if pairs is None else _Gather(facts, pairs, fills, shared)
     if gather is None or not gather.is_possible():
         return None
-    gather.build()
+    gather.find_own(loop, sums)
     _drop(loop.body, sums)
+    gather.build()
     position = facts.task.body.ops.index(loop)
+    if gather.own is not None:
+        gather.own.drop()
     facts.task.body.ops[position:position] = gather.stores()
     return gather
 
@@ -212,6 +222,7 @@ class _Gather:
         self.stored: dict[Value, Array] = {}
         self.numbers = ItemNumbers(self.task)
         self.domain, self.body = Block(), Block([Value(i64)])
+        self.own: OwnSums | None = None
 
     def is_possible(self) -> bool:
         """Decide how pairs know what they need of their work item; whether that can be."""
@@ -248,6 +259,15 @@ class _Gather:
             found[op] = None
             wanted += [value for each in inside for value in each.operands]
         return found
+
+    def find_own(self, loop: ops.For, sums: set[Operation]) -> None:
+        """Find what the old task adds up for its items in a loop, if the new one can do it."""
+        builder = Builder()
+        if self.shared or builder.constant_of(self._sizes(builder, {}).parts) == 1:
+            originals = self.pairs.originals
+            stored = {originals[value]: array for value, array in self.stored.items()}
+            own = OwnSums(self.facts, loop, stored)
+            self.own = own if own.can_move(sums) else None
 
     def stores(self) -> list[Operation]:
         """What keeps values of a work item of the old task."""
@@ -293,7 +313,7 @@ class _Gather:
         """In how many parts sums are taken: a power of two."""
         parts = builder.offset(1)
         is_known = builder.constant_of(sums) is not None
-        has_parts = self.fills and (is_known or not self.shared)
+        has_parts = self.fills and (is_known or not self.shared) and self.own is None
         for power in range(1, _MOST_PARTS + 1) if has_parts else ():
             count = builder.offset(1 << power)
             threads = builder.binary("mul", sums, count)
@@ -317,7 +337,12 @@ class _Gather:
         for op in loop.body.walk():
             if op.results and self.ahead.issuperset(op.results) and op.results[0] not in values:
                 emit(builder, op, values)
-        body = Block([Value(item.type)])
+        own, inits, mine = self.own, list[Value](), dict[Value, Value]()
+        if own is not None:
+            position = builder.binary("add", sizes.lower, number)
+            mine = own.begin(builder, position, self.numbers)
+            inits = own.inits(mine)
+        body = Block([Value(item.type), *(Value(init.type) for init in inits)])
         values[item] = body.args[0]
         with builder.into(body):
             for op in self.pairs.before:
@@ -327,9 +352,11 @@ class _Gather:
                 work_item = self.numbers.number(builder, body.args[0])
                 values[value] = builder.load(array, [work_item])
             builder.block.ops += self._pair(loop.body, values)
-            builder.yield_()
+            builder.yield_([] if own is None else own.add(builder, body, mine))
         ends = [builder.cast(end, item.type) for end in _range(builder, sizes, part)]
-        builder.for_(ends[0], ends[1], [], body)
+        found = builder.for_(ends[0], ends[1], inits, body)
+        if own is not None:
+            own.end(builder, found.results, mine)
 
     def _count(
         self, builder: Builder, values: dict[Value, Value], sizes: _Sizes, number: Value

@@ -12,7 +12,7 @@ from typing import Any
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import LEAST_BLOCKS
-from octants.ir.core import Array, Block, Companion, Space, Value
+from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 from octants.passes.split_work_items import Share, SharedItems, Sizes
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, i32, i64, u1
@@ -20,6 +20,7 @@ from octants.types.scalars import DType, i32, i64, u1
 BLOCK = 512  # threads, at most
 _ITEMS = 2  # of a thread, a power of two
 _SMALL = 96  # operations in loops
+_LITTLE = 40  # operations in a loop that leave registers for two blocks at a time
 _TOGETHER = 6  # sums that are added up at a time
 _THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
 _TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
@@ -43,13 +44,12 @@ class BlockShares(SharedItems):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {LEAST_BLOCKS: 2} if self._is_small else {}
+        return {LEAST_BLOCKS: 2} if max(map(_work, self.loops)) <= _LITTLE else {}
 
     @property
     def _is_small(self) -> bool:
-        """Whether loops do so little that there are registers for many threads at a time."""
-        inside = [op for loop in self.loops for op in loop.regions[0].walk()]
-        return sum(not isinstance(op, ops.Constant) for op in inside) <= _SMALL
+        """Whether loops do so little that a thread has the registers for several items."""
+        return sum(map(_work, self.loops)) <= _SMALL
 
     @property
     def items(self) -> int:
@@ -212,6 +212,11 @@ class BlockShares(SharedItems):
             found = Array(name, kind, 1, Space.SHARED, (), {Companion.PRIMAL: layout})
             self.arrays.append(found)
         return found
+
+
+def _work(loop: Operation) -> int:
+    """The operations in a loop."""
+    return sum(not isinstance(op, ops.Constant) for op in loop.regions[0].walk())
 
 
 def _stored_type(share: Value) -> DType:

@@ -213,6 +213,7 @@ class _Folder:
         self.builder = _SharingBuilder(noalias)
         self.values: dict[Value, Value] = {}
         self.written: dict[Block, set[ArrayRef]] = {}
+        self.negated: dict[Value, Value] = {}  # differences whose negation dominates them
 
     @property
     def scope(self) -> _Scope:
@@ -288,7 +289,7 @@ class _Folder:
 
         A new one is built in the outermost block that has its operands, for others to reuse.
         """
-        operands = self._operands(op)
+        operands = self._of_square(op, self._operands(op))
         key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
         known = self.scope.find(key)
         if known is None:
@@ -297,7 +298,27 @@ class _Folder:
                 build = _BUILD.get(type(op), _build_alike)
                 known = build(self.builder, op, operands)
             scope.shared[key] = known
+            if isinstance(op, ops.Binary) and op.fn == "sub" and known.type.is_float:
+                self._note_difference(op, operands[0], operands[1], known)
         self.values[op.result] = known
+
+    def _of_square(self, op: Operation, operands: list[Value]) -> list[Value]:
+        """The operands of an operation; b - a for a - b if it squares that and b - a came first.
+
+        The squares are equal, and what is computed from them can be shared.
+        """
+        is_square = isinstance(op, ops.Fma) or (isinstance(op, ops.Binary) and op.fn == "mul")
+        if not is_square or operands[0] is not operands[1]:
+            return operands
+        negated = self.negated.get(operands[0])
+        return operands if negated is None else [negated, negated, *operands[2:]]
+
+    def _note_difference(self, op: Operation, first: Value, second: Value, built: Value) -> None:
+        """Note that a float is the negation of one that is known, if it is so."""
+        key = (type(op), tuple(op.attributes), built.type, (second, first))
+        known = self.scope.find(key)
+        if known is not None and first is not second:
+            self.negated[built] = known
 
     def _outermost_scope(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
         """The outermost scope that sees the operands, going out of loops (and branches in them)."""
