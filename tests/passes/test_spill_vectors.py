@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,18 @@ def test_vectors_that_are_needed_at_the_same_time_have_arrays_of_their_own() -> 
     (inner,) = (op for op in outer.body.ops if isinstance(op, ops.For))
     names = [op.NAME for op in inner.body.walk()]
     assert (names.count("load"), names.count("store")) == (2, 1)
+
+
+def test_vectors_that_are_needed_one_after_the_other_share_an_array() -> None:
+    first = READ_IN_A_LOOP.format(values=listed("%v{}"))
+    products = "".join(f"  %p{k}: f32 = binary<mul>(%v{k}, %v0)\n" for k in range(LONG))
+    text = READ_IN_A_LOOP.format(values=listed("%p{}"))
+    second = re.sub(r"%([tjr])\b", r"%\g<1>2", text)
+    module = spilled(kernel(first + products + second))
+    assert arrays_of(module) == [LONG]
+    third = re.sub(r"%([tjr])\b", r"%\g<1>3", first)
+    module = spilled(kernel(products + first + second + third))
+    assert arrays_of(module) == [LONG, LONG]
 
 
 def test_a_vector_that_is_read_once_stays_in_registers() -> None:

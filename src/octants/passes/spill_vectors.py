@@ -122,6 +122,35 @@ class _Spiller:
         self._rewrite(self._block, contents, _Output(), lambda _: None)
         self._block.ops[:0] = self._constants
         prune_block(self._block)
+        self._share_memory()
+
+    def _share_memory(self) -> None:
+        """Let vectors that are in use one after the other have one array.
+
+        While an array is in use, it is only loaded from where it has been stored to in that time.
+        """
+        uses: dict[Array, list[ops.Load | ops.Store]] = {
+            array: [] for array in self._arrays.values()
+        }
+        ends: dict[Array, list[int]] = {}
+        for number, op in enumerate(self._block.ops):
+            for each in (op, *(inner for region in op.regions for inner in region.walk())):
+                if isinstance(each, (ops.Load, ops.Store)) and each.array in uses:
+                    uses[each.array].append(each)
+                    ends.setdefault(each.array, [number, number])[1] = number
+        shared: list[Array] = []
+        for array in sorted(ends, key=lambda array: ends[array][0]):
+            first, last = ends[array]
+            for other in shared:
+                is_like = (other.dtype, other.layouts) == (array.dtype, array.layouts)
+                if is_like and ends[other][1] < first:
+                    for each in uses[array]:
+                        each.array = other
+                    ends[other][1] = last
+                    self._module.arrays.remove(array)
+                    break
+            else:
+                shared.append(array)
 
     # -- which vectors are in memory ---------------------------------------------------------------
 
