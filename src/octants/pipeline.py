@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         fix_summation_order,
         fuse_product_sums,
         gather_sums,
+        jam_loops,
         sink_stores,
         split_sums,
         unroll_loops,
@@ -65,6 +66,7 @@ else:  # what only derivatives, some machines or some options need
     fix_summation_order = Deferred("octants.passes.fix_summation_order")
     fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
     gather_sums = Deferred("octants.passes.gather_sums")
+    jam_loops = Deferred("octants.passes.jam_loops")
     sink_stores = Deferred("octants.passes.sink_stores")
     split_sums = Deferred("octants.passes.split_sums")
     unroll_loops = Deferred("octants.passes.unroll_loops")
@@ -272,6 +274,12 @@ FINISH = (
         "spill_vectors",
         lambda module, machine: spill_vectors(module, machine.vector_bytes),
         "last: others know vectors as values, which loops carry",
+    ),
+    Pass(
+        "jam_loops",
+        lambda module, _: jam_loops.jam_loops(module),
+        "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
+        _is_gpu,
     ),
     Pass(
         "unroll_shared_sums",

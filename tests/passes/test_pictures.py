@@ -33,6 +33,7 @@ from octants.passes import (
     fuse_product_sums,
     gather_sums,
     hoist_from_branches,
+    jam_loops,
     outline_tasks,
     relax_divisions,
     sequence_work_items,
@@ -48,6 +49,7 @@ from octants.simplify import constant_folding_and_cse, dead_code
 
 PASSES = [
     (approximate_quotients, "approximate_quotients"),
+    (jam_loops, "jam_loops"),
     (check_bounds, "check_bounds"),
     (check_finite, "check_finite"),
     (outline_tasks, "outline_tasks"),

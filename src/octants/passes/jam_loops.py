@@ -1,0 +1,369 @@
+"""Runs iterations of a loop side by side: unrolls it, and fuses the loops in the copies.
+
+A product of a matrix and a vector loads the vector again for each row. With several rows side by
+side, their sums share each component that is loaded, and do not wait for each other.
+
+Before::
+
+    kernel @k
+    array @w: f32, 2, field, () [primal (2, 32) ((0, 1, 0, 128), (1, 1, 0, 4)) ()]
+    array @x: f32, 1, field, () [primal (32,) ((0, 1, 0, 4),) ()]
+    array @y: f32, 1, field, () [primal (2,) ((0, 1, 0, 4),) ()]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = constant<1>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = constant<2>()
+      %5: i32 = constant<32>()
+      %6: f32 = constant<0.0>()
+      for(%3, %4) { (%7: i32):
+        %8: f32 = for(%3, %5, %6) { (%9: i32, %10: f32):
+          %11: f32 = load<@w, primal>(%7, %9)
+          %12: f32 = load<@x, primal>(%9)
+          %13: f32 = fma(%11, %12, %10)
+          yield(%13)
+        }
+        store<@y, primal>(%8, %7)
+        yield()
+      }
+      yield()
+    }
+
+After::
+
+    kernel @k
+    array @w: f32, 2, field, () [primal (2, 32) ((0, 1, 0, 128), (1, 1, 0, 4)) ()]
+    array @x: f32, 1, field, () [primal (32,) ((0, 1, 0, 4),) ()]
+    array @y: f32, 1, field, () [primal (2,) ((0, 1, 0, 4),) ()]
+    parallel @k_0 {
+      %0: i32 = constant<0>()
+      %1: i32 = constant<1>()
+      yield(%0, %1)
+    } { (%2: i32):
+      %3: i32 = constant<0>()
+      %4: i32 = constant<2>()
+      %5: i32 = constant<32>()
+      %6: f32 = constant<0.0>()
+      %7: i32 = constant<1>()
+      for(%3, %7) { (%8: i32):
+        %9: i32 = binary<mul>(%8, %4)
+        %10: i32 = binary<add>(%9, %7)
+        %11: f32, %12: f32 = for(%3, %5, %6, %6) { (%13: i32, %14: f32, %15: f32):
+          %16: f32 = load<@w, primal>(%9, %13)
+          %17: f32 = load<@x, primal>(%13)
+          %18: f32 = fma(%16, %17, %14)
+          %19: f32 = load<@w, primal>(%10, %13)
+          %20: f32 = fma(%19, %17, %15)
+          yield(%18, %20)
+        }
+        store<@y, primal>(%11, %9)
+        store<@y, primal>(%12, %10)
+        yield()
+      }
+      yield()
+    }
+
+An iteration's operations before its inner loop then run before the inner loop of an earlier
+iteration, and so on. The pass runs where no operation can tell: one that writes and another that
+accesses the same memory change places only if both add to it atomically, or if the indices show
+that they access different elements (`_Order`). So all sums are rounded as before, but those of
+atomic updates, whose order is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.distinct_iterations import differ
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
+from octants.ir.cloning import emit
+from octants.ir.core import Block, Module, Operation, Task, Value
+from octants.ir.ops import Access, For
+from octants.lazy_dataclass import dataclass
+from octants.passes.unrolled_iterations import LoopRewriter, write_chunks
+from octants.simplify import simplify
+
+_MOST = 4
+"""The most iterations side by side."""
+_MOST_WORK = 48
+"""The most operations of a fused iteration: more of them take too many registers."""
+_UNROLLED = 16
+"""The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
+
+
+@staged("jam_loops")
+def jam_loops(module: Module) -> None:
+    """Run iterations side by side in the loops of all parallel tasks, in place."""
+    changes = [_Jammer(task, module.noalias).run() for task in module.tasks if task.is_parallel]
+    if any(changes):
+        simplify(module)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The operations of an iteration between two of its loops, or one of these loops."""
+
+    ops: list[Operation]
+
+    @property
+    def loop(self) -> For | None:
+        """The loop, if it is one."""
+        return self.ops[0] if self.ops and isinstance(self.ops[0], For) else None
+
+    def accesses(self) -> list[Access]:
+        """Its accesses to memory."""
+        inner = self.loop.body.ops if self.loop else self.ops
+        return [op for op in inner if isinstance(op, Access)]
+
+
+class _Jammer:
+    """Rewrites a task."""
+
+    def __init__(self, task: Task, noalias: bool) -> None:
+        self._affine = AffineExpressions(task)
+        self._noalias = noalias
+        self._loops = LoopRewriter(task.body)
+        self._builder = self._loops.builder
+        self._has_changed = False
+
+    def run(self) -> bool:
+        """Rewrite the task; gives whether anything has changed."""
+        self._loops.rewrite(self._rewrite_loop)
+        return self._has_changed
+
+    def _rewrite_loop(self, op: For) -> None:
+        segments = _segments(op)
+        count = self._count(op, segments)
+        if count > 1:
+
+            def write(first: Value, inits: list[Value]) -> list[Value]:
+                return self._side_by_side(op, segments, first, inits, count)
+
+            op.lower, op.inits = write_chunks(self._builder, op, count, write)
+            self._has_changed = True
+            trips = self._loops.trips(op)
+            if trips == 0:
+                self._loops.replaced.replace(op, op.inits)
+                return
+        self._builder.append(op)
+
+    # -- which loops -------------------------------------------------------------------------------
+
+    def _count(self, op: For, segments: Sequence[_Segment]) -> int:
+        """How many iterations run side by side; 0 or 1 if the loop stays."""
+        loops = [segment.loop for segment in segments if segment.loop is not None]
+        trips = self._loops.trips(op)
+        if not loops or (trips is not None and trips < 2):
+            return 0
+        if not all(_is_plain(each) for segment in segments for each in segment.ops):
+            return 0
+        inside = _varying(op)
+        if any(not inside.isdisjoint((loop.lower, loop.upper)) for loop in loops):
+            return 0
+        if all((self._loops.trips(loop) or _UNROLLED + 1) <= _UNROLLED for loop in loops):
+            return 0
+        order = _Order(self._affine, self._noalias, op, inside)
+        if not order.carries_within_segments(segments) or not order.allows(segments):
+            return 0
+        if not any(order.shares(loop) for loop in loops):
+            return 0
+        work = max(map(_work, loops))
+        count = _MOST
+        while count > 1 and (count * work > _MOST_WORK or (trips is not None and trips % count)):
+            count //= 2
+        return count
+
+    # -- rewriting ---------------------------------------------------------------------------------
+
+    def _side_by_side(
+        self,
+        op: For,
+        segments: Sequence[_Segment],
+        first: Value,
+        inits: Sequence[Value],
+        count: int,
+    ) -> list[Value]:
+        """Write so many iterations from a counter on; return what is carried then."""
+        builder, counter = self._builder, op.body.args[0]
+        copies: list[dict[Value, Value]] = []
+        for number in range(count):
+            copies.append(
+                {counter: builder.binary("add", first, builder.constant(number, first.type))}
+            )
+        yielded = op.body.yielded
+        carried = op.body.args[1:]
+        for segment in segments:
+            if segment.loop is not None:
+                self._fuse(segment.loop, copies)
+                continue
+            known = dict(zip(carried, inits, strict=True))
+            for values in copies:
+                values.update(known)
+                for each in segment.ops:
+                    emit(builder, each, values)
+                known = {
+                    arg: values.get(value, value)
+                    for arg, value in zip(carried, yielded, strict=True)
+                }
+        last = list(inits)
+        for values in copies:
+            values.update(zip(carried, last, strict=True))
+            last = [values.get(value, value) for value in yielded]
+        return last
+
+    def _fuse(self, loop: For, copies: list[dict[Value, Value]]) -> None:
+        """Write a loop that runs the iterations of the copies of a loop one after the other."""
+        builder = self._builder
+        lower, upper = (copies[0].get(each, each) for each in (loop.lower, loop.upper))
+        inits = [values.get(init, init) for values in copies for init in loop.inits]
+        counter = Value(loop.lower.type)
+        body = Block([counter, *(Value(init.type) for init in inits)])
+        size = len(loop.inits)
+        with builder.into(body):
+            results: list[Value] = []
+            for number, values in enumerate(copies):
+                own = dict(values)
+                own[loop.body.args[0]] = counter
+                own.update(
+                    zip(
+                        loop.body.args[1:],
+                        body.args[1 + number * size : 1 + (number + 1) * size],
+                        strict=True,
+                    )
+                )
+                for each in loop.body.ops[:-1]:
+                    emit(builder, each, own)
+                results += [own.get(value, value) for value in loop.body.yielded]
+            builder.yield_(results)
+        found = builder.for_(lower, upper, inits, body).results
+        for number, values in enumerate(copies):
+            values.update(
+                zip(loop.results, found[number * size : (number + 1) * size], strict=True)
+            )
+
+
+def _varying(op: For) -> set[Value]:
+    """The values that may differ from iteration to iteration of a loop."""
+    found = set(op.body.args)
+    for each in op.body.walk():
+        if not isinstance(each, ops.Constant):
+            found.update(each.results)
+        found.update(arg for region in each.regions for arg in region.args)
+    return found
+
+
+def _work(loop: For) -> int:
+    """The operations of an iteration."""
+    return sum(not isinstance(each, ops.Constant) for each in loop.body.ops[:-1])
+
+
+def _segments(op: For) -> list[_Segment]:
+    """The segments of an iteration of a loop, in order."""
+    segments, current = list[_Segment](), list[Operation]()
+    for each in op.body.ops[:-1]:
+        if isinstance(each, For):
+            segments += [_Segment(current), _Segment([each])]
+            current = []
+        else:
+            current.append(each)
+    return [*segments, _Segment(current)]
+
+
+def _is_plain(op: Operation) -> bool:
+    """Whether an operation only computes, accesses memory, or is a loop of such operations."""
+    if isinstance(op, For):
+        return all(not each.regions and _is_plain(each) for each in op.body.ops[:-1])
+    if isinstance(op, ops.Atomic):
+        return True
+    return op.is_scalar or isinstance(op, (ops.Constant, ops.Load, ops.Store, ops.RecordPop))
+
+
+class _Order:
+    """Whether iterations of a loop may run side by side."""
+
+    def __init__(
+        self, affine: AffineExpressions, noalias: bool, op: For, inside: set[Value]
+    ) -> None:
+        self._affine, self._noalias, self._op, self._inside = affine, noalias, op, inside
+        self._used = {value for each in op.body.walk() for value in each.operands}
+
+    def carries_within_segments(self, segments: Sequence[_Segment]) -> bool:
+        """Whether what the loop carries is ready where the next iteration needs it."""
+        depends = set(self._op.body.args[1:])
+        where = {
+            value: number
+            for number, segment in enumerate(segments)
+            for each in segment.ops
+            for value in each.results
+        }
+        uses: list[int] = []
+        for number, segment in enumerate(segments):
+            for each in segment.ops:
+                needs = {*each.operands}
+                if isinstance(each, For):
+                    needs.update(v for inner in each.body.walk() for v in inner.operands)
+                if needs.isdisjoint(depends):
+                    continue
+                if isinstance(each, For):
+                    return False
+                depends.update(each.results)
+                uses.append(number)
+        made = [where[value] for value in self._op.body.yielded if value in where]
+        return not uses or not made or max(made) <= min(uses)
+
+    def shares(self, loop: For) -> bool:
+        """Whether iterations side by side load the same elements in a loop."""
+        counter = self._op.body.args[0]
+        varies = {counter}
+        for each in self._op.body.walk():
+            if not isinstance(each, ops.Constant) and not varies.isdisjoint(each.operands):
+                varies.update(each.results)
+        return any(
+            isinstance(each, ops.Load) and varies.isdisjoint(each.indices) for each in loop.body.ops
+        )
+
+    def allows(self, segments: Sequence[_Segment]) -> bool:
+        """Whether no access to memory can tell that others have changed places with it."""
+        accesses = [segment.accesses() for segment in segments]
+        for later, behind in enumerate(accesses):
+            loop = segments[later].loop
+            if loop is not None and any(
+                self._conflict(one, other) and not self._keep_order(loop, one, other)
+                for one in behind
+                for other in behind
+            ):
+                return False
+            if any(
+                self._conflict(one, other) and not self._differ(one, other)
+                for before in accesses[:later]
+                for one in behind
+                for other in before
+            ):
+                return False
+        return True
+
+    def _conflict(self, one: Access, other: Access) -> bool:
+        """Whether two accesses may have to keep their order."""
+        if not (isinstance(one, ops.Write) or isinstance(other, ops.Write)):
+            return False
+        if not may_alias(one.ref, other.ref, self._noalias):
+            return False
+        return not (self._is_sum(one) and self._is_sum(other))
+
+    def _is_sum(self, op: Access) -> bool:
+        """Whether an access adds atomically, and does not give what was there before."""
+        return isinstance(op, ops.Atomic) and op.fn == "add" and self._used.isdisjoint(op.results)
+
+    def _differ(self, one: Access, other: Access) -> bool:
+        """Whether accesses of different iterations of the outer loop are to different elements."""
+        return differ(self._affine, self._op.body.args[0], self._inside, one, other)
+
+    def _keep_order(self, loop: For, one: Access, other: Access) -> bool:
+        """Whether accesses of different iterations of an inner loop are to different elements."""
+        inner = differ(self._affine, loop.body.args[0], self._inside, one, other)
+        return inner or self._differ(one, other)

@@ -1,0 +1,226 @@
+"""Iterations side by side: which loops, and that results stay the same, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.interpreter import run
+from octants.ir import ops
+from octants.ir.cloning import copy_module
+from octants.ir.core import Module
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
+from octants.ir.verifier import verify
+from octants.passes.jam_loops import jam_loops
+
+KERNEL = """\
+kernel @k
+array @w: f32, 2, field, () [primal (16, 32) ((0, 1, 0, 128), (1, 1, 0, 4)) ()]
+array @x: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
+array @y: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
+array @z: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
+array @n: i32, 1, field, () [primal (4,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = constant<1>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<1>()
+  %5: i32 = constant<7>()
+  %6: f32 = constant<0.5>()
+  %7: i32 = load<@n, primal>(%3)
+  %8: i32 = load<@n, primal>(%4)
+  %9: i32 = {rows}
+  %10: i32 = {columns}
+  %11: f32 = for(%3, %9, %6) {{ (%12: i32, %13: f32):
+    {before}
+    %14: f32 = for(%3, %10, %6) {{ (%15: i32, %16: f32):
+      %17: f32 = load<@w, primal>(%12, %15)
+      %18: f32 = load<@x, primal>(%15)
+      %19: f32 = fma(%17, %18, %16)
+      {inside}
+      yield(%19)
+    }}
+    {behind}
+    yield({carried})
+  }}
+  store<@z, primal>(%11, %5)
+  yield()
+}}
+"""
+SUM = "%20: f32 = fma(%14, %14, %13)", "%20"
+
+
+def kernel(
+    rows: Any = 8,
+    columns: Any = 20,
+    before: str = "",
+    inside: str = "",
+    behind: str = SUM[0],
+    carried: str = SUM[1],
+) -> Module:
+    """Bounds are constants, or names of values."""
+    bounds = {
+        name: f"constant<{each}>()" if isinstance(each, int) else f"binary<add>({each}, %3)"
+        for name, each in (("rows", rows), ("columns", columns))
+    }
+    text = KERNEL.format(**bounds, before=before, inside=inside, behind=behind, carried=carried)
+    module = parse(text)
+    verify(module)
+    return module
+
+
+def jammed(module: Module) -> tuple[Module, bool]:
+    """A copy after the pass, and whether that has changed."""
+    result = copy_module(module)
+    jam_loops(result)
+    verify(result)
+    return result, to_text(result) != to_text(module)
+
+
+def results(module: Module, bounds: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {name: rng.normal(size=64).astype(np.float32) for name in "xyz"}
+    arrays["w"] = rng.normal(size=(16, 32)).astype(np.float32)
+    arrays["n"] = np.array([*bounds, 0, 0], np.int32)
+    run(module, arrays)
+    return arrays
+
+
+def assert_same(module: Module, other: Module, bounds: tuple[int, int] = (0, 0)) -> None:
+    for one, two in zip(*(results(each, bounds).values() for each in (module, other)), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def sums_at_once(module: Module) -> int:
+    """The values that innermost loops carry, at most."""
+    loops = [op for op in module.walk() if isinstance(op, ops.For)]
+    inner = [op for op in loops if not any(each.regions for each in op.body.ops)]
+    return max((len(op.inits) for op in inner), default=0)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(8, 4), (6, 2), (2, 2), (5, 1), (1, 1), (0, 0)])
+def test_rows_whose_number_is_known_are_divided_evenly(rows: int, count: int) -> None:
+    module = kernel(rows)
+    result, _ = jammed(module)
+    assert sums_at_once(result) == count or rows == 0
+    assert_same(module, result)
+
+
+def test_rows_that_are_left_of_a_number_of_the_launch() -> None:
+    module = kernel("%7", "%8")
+    result, has_changed = jammed(module)
+    assert has_changed
+    for rows in (-1, 0, 1, 3, 4, 5, 8, 11):
+        for columns in (-1, 0, 1, 7):
+            assert_same(module, result, (rows, columns))
+
+
+def test_short_loops_are_left_to_be_unrolled() -> None:
+    assert not jammed(kernel(columns=16))[1]
+    assert jammed(kernel(columns=17))[1]
+
+
+LOAD_Z = "%30: f32 = load<@z, primal>({0})\n"
+JAMMED = {
+    "a store of the row": {"behind": "store<@y, primal>(%14, %12)", "carried": "%13"},
+    "an element that the row replaces": {
+        "before": LOAD_Z.format("%12"),
+        "behind": "%31: f32 = binary<add>(%30, %14)\nstore<@z, primal>(%31, %12)",
+        "carried": "%13",
+    },
+    "sums of columns": {
+        "inside": LOAD_Z.format("%15")
+        + "%31: f32 = binary<add>(%30, %17)\nstore<@z, primal>(%31, %15)"
+    },
+    "sums of elements": {"inside": "store<@w, primal>(%19, %12, %15)"},
+    "atomic sums": {"inside": "%30: f32 = atomic<add, @z, primal>(%18, %12)"},
+    "another loop": {
+        "behind": "%40: f32 = for(%3, %10, %14) { (%41: i32, %42: f32):\n"
+        "%43: f32 = load<@x, primal>(%41)\n%44: f32 = fma(%43, %43, %42)\nyield(%44)\n}\n"
+        "%20: f32 = fma(%40, %14, %13)"
+    },
+    "a value that comes in the next iteration": {"carried": "%14", "behind": ""},
+}
+
+
+@pytest.mark.parametrize("name", JAMMED)
+def test_what_runs_side_by_side(name: str) -> None:
+    for rows, columns in ((8, 20), ("%7", "%8")):
+        module = kernel(rows, columns, **JAMMED[name])
+        result, has_changed = jammed(module)
+        assert has_changed
+        assert_same(module, result, (7, 6))
+
+
+ADD = "%31: f32 = binary<add>(%30, %17)\n"
+LEFT = {
+    "a sum of the rows before": {"before": "store<@x, primal>(%13, %3)"},
+    "an inner loop that goes on with what the outer one carries": {
+        "inside": "%30: f32 = binary<mul>(%13, %17)\nstore<@y, primal>(%30, %15)"
+    },
+    "a row that the next one reads": {"behind": "store<@x, primal>(%14, %12)", "carried": "%13"},
+    "one element for all columns": {
+        "inside": LOAD_Z.format("%3") + ADD + "store<@z, primal>(%31, %3)"
+    },
+    "elements of diagonals": {
+        "inside": "%32: i32 = binary<add>(%12, %15)\n"
+        + LOAD_Z.format("%32")
+        + ADD
+        + "store<@z, primal>(%31, %32)"
+    },
+    "elements of the next column": {
+        "inside": "%32: i32 = binary<add>(%15, %4)\n"
+        + LOAD_Z.format("%32")
+        + ADD
+        + "store<@z, primal>(%31, %15)"
+    },
+    "a long iteration": {
+        "inside": "".join(
+            f"%{k}: f32 = unary<exp>(%{k - 1 if k > 30 else 19})\n" for k in range(30, 56)
+        )
+        + "store<@w, primal>(%55, %12, %15)"
+    },
+    "a sum that is read": {
+        "inside": "%30: f32 = atomic<add, @z, primal>(%18, %3)",
+        "behind": "%31: f32 = load<@z, primal>(%3)\n%20: f32 = fma(%31, %14, %13)",
+    },
+    "branches": {
+        "inside": "%30: u1 = compare<gt>(%19, %6)\nif(%30) {\nstore<@y, primal>(%6, %15)\nyield()"
+        "\n} {\nyield()\n}"
+    },
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_stays(name: str) -> None:
+    assert not jammed(kernel(**LEFT[name]))[1]
+
+
+def test_a_trip_count_of_the_row() -> None:
+    text = to_text(kernel(before="%33: i32 = binary<add>(%12, %3)"))
+    assert "for(%3, %10, %6)" in text
+    module = parse(text.replace("for(%3, %10, %6)", "for(%3, %14, %6)"))
+    verify(module)
+    assert not jammed(module)[1]
+    assert not jammed(module)[1]
+
+
+def test_an_array_that_may_be_another_one() -> None:
+    text = to_text(kernel(behind="store<@y, primal>(%14, %12)", carried="%13"))
+    for name in "xy":
+        text = text.replace(
+            f"@{name}: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]",
+            f"@{name}: f32, 1, ndarray, () [primal]",
+        )
+    module = parse(text)
+    assert not jammed(module)[1]
+    module.noalias = True
+    copy = copy_module(module)
+    copy.noalias = True
+    jam_loops(copy)
+    assert sums_at_once(copy) == 4
