@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import driver, options
+from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients
 from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.memory_overlaps import MemoryOverlaps
@@ -75,6 +76,8 @@ class FwdMode:
         OctantsValueError: for a `seed` that does not fit.
     """
 
+    block: Any = None
+
     def __init__(
         self,
         loss: Any,
@@ -110,13 +113,36 @@ class FwdMode:
         observe_shares(self._before_share)
         return self
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        driver.state.recorder = None
-        forget(self._before_write)
-        forget(self._before_share)
+    def _exit(self, kind: object, error: object, traceback: object) -> None:  # noqa: ARG002
+        self._stop()
+        self.block = None
         self.clear_seed()
         for loss in self.losses if kind is None else ():
             self._overlaps.see_loss(loss)
+
+    if TYPE_CHECKING:
+
+        def __exit__(self, kind: object, error: object, traceback: object) -> None: ...
+    else:
+        __exit__ = EndOfBlock(_exit)
+
+    @property
+    @internal
+    def is_entered(self) -> bool:
+        """Whether it is active; see `block_ends`."""
+        return driver.state.recorder is self
+
+    @internal
+    def abandon(self, _: Any) -> None:
+        """End it: the ``with`` statement was interrupted before it called `__exit__`."""
+        self.block = None
+        if self.is_entered:
+            self._stop()
+
+    def _stop(self) -> None:
+        forget(self._before_write, self._before_share)
+        if driver.state.recorder is self:
+            driver.state.recorder = None
 
     def clear_seed(self) -> None:
         """Set the tangents of the parameters to zero, as the end of the body does."""

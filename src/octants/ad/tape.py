@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from octants import driver, options, timeline
+from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
 from octants.ad.lost_gradient_warnings import (
@@ -48,7 +49,7 @@ from octants.diagnostics.tape_errors import (
     TapeIsUsed,
     TapeNotEntered,
 )
-from octants.diagnostics.tracebacks import shortens_tracebacks
+from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.alias_free_launches import has_distinct_arrays
@@ -127,6 +128,8 @@ class Tape:
     _launches = 0
     _done = False
     _entered = False
+    _is_abandoned = False
+    block: Any = None
     _observes = False
     _prefix: Prefix | None = None  # the launches before `_recent`
     _stops = 0  # calls of `_stop_following`
@@ -250,8 +253,8 @@ class Tape:
         for loss in self.losses:
             loss.reset()
         try:
-            driver.state.recorder = self
             self._observes = True
+            driver.state.recorder = self
             observe_writes(self.before_write)
             observe_shares(self.before_share)
         except BaseException:  # such as Ctrl-C: there is no `__exit__` then
@@ -259,19 +262,45 @@ class Tape:
             raise
         return self
 
-    @shortens_tracebacks
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._stop()
-        if kind is None:
-            self._propagate()
+    def _exit(self, kind: object, error: object, traceback: object) -> None:  # noqa: ARG002
+        try:
+            self._stop()
+            self.block = None
+            if kind is None:
+                if self._is_abandoned:
+                    raise TapeNotEntered().at(None)
+                self._propagate()
+        except OctantsError as problem:
+            __tracebackhide__ = True  # pytest passes over this frame
+            raise problem.with_traceback(of_users(problem))  # noqa: B904
+
+    if TYPE_CHECKING:
+
+        def __exit__(self, kind: object, error: object, traceback: object) -> None: ...
+    else:
+        __exit__ = EndOfBlock(_exit)
+
+    @property
+    @internal
+    def is_entered(self) -> bool:
+        """Whether the body has begun; see `block_ends`."""
+        return self._entered
+
+    @internal
+    def abandon(self, _: Any) -> None:
+        """Stop recording: the ``with`` statement was interrupted before it called `__exit__`."""
+        self.block = None
+        if self._entered:
+            self._is_abandoned = True
+            self._stop()
 
     def _stop(self) -> None:
         if driver.state.recorder is self:
             driver.state.recorder = None
         if self._observes:
-            self._observes = False
             forget_writes(self.before_write)
             forget_shares(self.before_share)
+            self._observes = False
 
     @shortens_tracebacks
     def grad(self) -> None:
@@ -280,7 +309,7 @@ class Tape:
         Raises:
             OctantsRuntimeError: if the tape was not entered, so that it has recorded nothing.
         """
-        if not self._entered:
+        if not self._entered or self._is_abandoned:
             raise TapeNotEntered().at(None)
         self._propagate()
 

@@ -1,0 +1,44 @@
+"""Ends what a ``with`` statement has begun, also if Ctrl-C keeps it from calling `__exit__`.
+
+Ctrl-C may come when `__enter__` has done its work and the statement has not begun, or when the
+body has ended and `__exit__` has not begun. Then nothing calls `__exit__`, and a tape would stay
+active for good. But the statement takes `__exit__` before it calls `__enter__`, and drops it in any
+case. So `__exit__` is an object that the statement alone refers to, and its end abandons the block.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+
+class Block(Protocol):
+    """A context manager, which keeps what `EndOfBlock` gives it in `block` until its end."""
+
+    block: Any
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether `__enter__` was called; then a ``with`` statement has taken `__exit__`."""
+
+    def abandon(self, _: Any, /) -> None:
+        """End the block, unless that was done."""
+
+
+class EndOfBlock:
+    """A descriptor for `__exit__`, the given function, of a class that is a `Block`."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, owner: Any, _: Any = None) -> Callable[..., None]:
+        function = self._function
+        if owner is None:
+            return function
+        end = partial(function, owner)
+        if not owner.is_entered:
+            owner.block = weakref.ref(end, owner.abandon)
+        return end
