@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants import algorithms
 from octants.algorithms import chunks
+from octants.compile_profile import profiled
 from octants.types import ndarray
 from tests.devices import ARCH
 
@@ -230,7 +231,12 @@ def test_runs_of_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "name"), [(qd.field, "f16"), pytest.param(qd.ndarray, "f32", marks=pytest.mark.slow)]
+    ("make", "name"),
+    [
+        (qd.field, "f16"),
+        (qd.ndarray, "f64"),
+        pytest.param(qd.ndarray, "f32", marks=pytest.mark.slow),
+    ],
 )
 def test_parallel_sort(make: Any, name: str) -> None:
     dtype = getattr(qd, name)
@@ -247,6 +253,28 @@ def test_parallel_sort(make: Any, name: str) -> None:
         algorithms.parallel_sort(keys, values)
         assert keys.to_numpy().tobytes() == given[order].tobytes()
         assert values.to_numpy()[:, 1].tolist() == (-order).tolist()
+
+
+def test_keys_of_64_bits() -> None:
+    """All bits decide, and a kernel that sorts by 16 of them serves all."""
+    rng = np.random.default_rng(5)
+    given = rng.integers(-(2**63), 2**63 - 1, 3000)
+    given[::3] >>= rng.integers(0, 60, 1000)
+    keys, start = qd.field(qd.i64, 3000), qd.field(qd.f32, 3000, needs_grad=True)
+    values = qd.field(qd.f32, 3000, needs_grad=True)
+    keys.from_numpy(given)
+    start.from_numpy(np.arange(3000, dtype=np.float32))
+    with profiled() as profile, qd.ad.Tape(loss=values, seed=np.arange(3000.0)):
+        values.copy_from(start)
+        algorithms.parallel_sort(keys, values)
+    order = np.argsort(given, kind="stable")
+    assert keys.to_numpy().tolist() == given[order].tolist()
+    assert values.to_numpy().tolist() == order.tolist()
+    wanted = np.zeros(3000)
+    wanted[order] = np.arange(3000)
+    assert start.grad.to_numpy().tolist() == wanted.tolist()
+    assert "part11" in str(profile.kernels)  # a kernel has the tasks of two passes, not of eight
+    assert "part12" not in str(profile.kernels)
 
 
 @pytest.mark.parametrize("name", ["u8", pytest.param("i16", marks=pytest.mark.slow)])

@@ -6,7 +6,7 @@ from types import FunctionType
 from typing import Any, NoReturn, cast
 
 from octants.algorithms.prefix_sums import inclusive_sum
-from octants.algorithms.radix_sort import BITS, sort, sort_scratch_slots
+from octants.algorithms.radix_sort import BITS, sort, sort_by_16_bits, sort_scratch_slots
 from octants.algorithms.reductions import NUMBERS
 from octants.data.array_base import Tensor
 from octants.data.ndarray import make_ndarray, ndarray
@@ -43,7 +43,13 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
     n[None] = count
     spare = _like(keys)
     moved = (keys, spare) if values is None else (values, _like(values))
-    _sort(keys, spare, *moved, scratch, n, keys.dtype, values is not None, BITS[keys.dtype])
+    arrays, kind = (keys, spare, *moved, scratch, n), (keys.dtype, values is not None)
+    bits = BITS[keys.dtype]
+    if bits <= 32:
+        _sort(*arrays, *kind, bits)
+        return
+    for bit in range(0, bits, 16):
+        _sort_by_16_bits(*arrays, *kind, bit)
 
 
 class PrefixSumExecutor:
@@ -119,6 +125,25 @@ def _sort(
     bits: CompileTime,
 ) -> None:
     sort(keys, spare, values, moved, scratch, n, dtype, has_values, bits)
+
+
+@_kernel
+def _sort_by_16_bits(
+    keys: AnyTensor,
+    spare: AnyTensor,
+    values: AnyTensor,
+    moved: AnyTensor,
+    scratch: AnyTensor,
+    n: AnyTensor,
+    dtype: CompileTime,
+    has_values: CompileTime,
+    bit: i32,  # type: ignore[valid-type]
+) -> None:
+    """Compiles in a quarter of the time of all 64 bits, and is as fast.
+
+    Keys of 32 bits take up to 1.5 times as long by a bit that is known at run time only.
+    """
+    sort_by_16_bits(keys, spare, values, moved, scratch, n, dtype, has_values, bit)
 
 
 @_kernel

@@ -91,9 +91,26 @@ def sort(
     static_assert(key_dtype in BITS, "`key_dtype` is a type of integers or floats")
     static_assert(end_bit in (16, 32, 48, 64), "`end_bit` is a multiple of 16, up to 64")
     for double in static(range(end_bit // 16)):
-        bit = 16 * double
-        _pass(keys, tmp_keys, values, tmp_values, scratch, n, key_dtype, has_values, bit)
-        _pass(tmp_keys, keys, tmp_values, values, scratch, n, key_dtype, has_values, bit + 8)
+        sort_by_16_bits(
+            keys, tmp_keys, values, tmp_values, scratch, n, key_dtype, has_values, 16 * double
+        )
+
+
+@library_function
+def sort_by_16_bits(
+    keys: Any,
+    tmp_keys: Any,
+    values: Any,
+    tmp_values: Any,
+    scratch: Any,
+    n: Any,
+    key_dtype: CompileTime,
+    has_values: CompileTime,
+    bit: Any,
+) -> None:
+    """Sort by 16 bits from ``bit`` on, which may be known at run time only."""
+    _pass(keys, tmp_keys, values, tmp_values, scratch, n, key_dtype, has_values, bit)
+    _pass(tmp_keys, keys, tmp_values, values, scratch, n, key_dtype, has_values, bit + 8)
 
 
 @library_function
@@ -106,7 +123,7 @@ def _pass(
     n: Any,
     key_dtype: CompileTime,
     has_values: CompileTime,
-    shift: CompileTime,
+    shift: Any,
 ) -> None:
     """Sort by eight bits: what has the same bits stays in order."""
     for chunk in range(count_of(n[None])):
@@ -142,11 +159,11 @@ def _pass(
 
 
 @library_function
-def _digit(key: Any, key_dtype: CompileTime, shift: CompileTime) -> Any:
+def _digit(key: Any, key_dtype: CompileTime, shift: Any) -> Any:
     """Eight bits of a number that is unsigned and in the same order as the keys."""
-    digit = 0
-    if static(shift < key_dtype.bits):
-        digit = int((_ordered_bits(key, key_dtype) >> shift) & 255)
+    digit = int((_ordered_bits(key, key_dtype) >> shift) & 255)
+    if static(key_dtype.bits < 16):  # the second pass by 16 bits has none
+        digit = digit if shift == 0 else 0
     return digit
 
 
