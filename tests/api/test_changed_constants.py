@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -69,6 +72,174 @@ def test_each_change_is_noticed() -> None:
     CONFIG.n = 1  # type: ignore[attr-defined]
     expected[7] = 1.0
     assert read().to_list() == expected
+
+
+class _Part:
+    """An object that says it equals all others."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.values = value, [value]
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
+class _Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+_MANY = list(range(1, 40))
+Change = Callable[[Any], None]
+
+
+def _at(*path: Any, of: Any) -> Change:
+    """Assign to an item of a container, or to an attribute."""
+
+    def change(value: Any) -> None:
+        for each in path[:-1]:
+            value = (
+                getattr(value, each) if isinstance(each, str) and each[0] == "." else value[each]
+            )
+        value[path[-1]] = of
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Change, float, float]] = {
+    # what is made, what a kernel reads of it, a change, and what it reads before and after that
+    "type in a list": (lambda: [1, 2], lambda c: c[0], _at(0, of=1.0), 1.0, 1.75),
+    "type in a long list": (lambda: [*_MANY], lambda c: c[0], _at(0, of=1.0), 1.0, 1.75),
+    "bool in a list": (lambda: [1.0, 2], lambda c: c[0], _at(0, of=True), 1.75, 1.0),
+    "number of numpy": (
+        lambda: [np.float32(1)],
+        lambda c: c[0],
+        _at(0, of=np.float32(2)),
+        1.75,
+        2.75,
+    ),
+    "type of numpy": (lambda: [np.float32(1)], lambda c: c[0], _at(0, of=np.int8(1)), 1.75, 1.0),
+    "type in a dict": (lambda: {"a": 1}, lambda c: c["a"], _at("a", of=1.0), 1.0, 1.75),
+    "list in a tuple": (lambda: ([1.5], 2), lambda c: c[0][0], _at(0, 0, of=4.5), 2.25, 5.25),
+    "list in a pair": (lambda: _Pair([1.5], 2), lambda c: c[0][0], _at(0, 0, of=4.5), 2.25, 5.25),
+    "many and a pair": (
+        lambda: [*_MANY, _Pair([1.5], 2)],
+        lambda c: c[39][0][0],
+        _at(39, 0, 0, of=4.5),
+        2.25,
+        5.25,
+    ),
+    "tuple in a dict": (
+        lambda: {"k": [1, (2, 3)]},
+        lambda c: c["k"][1][0],
+        _at("k", 1, of=(2.0, 3)),
+        2.0,
+        2.75,
+    ),
+    "array in a list": (lambda: [np.ones(2)], lambda c: c[0][1], _at(0, 1, of=4.0), 1.75, 4.75),
+    "vector in a list": (
+        lambda: [qd.Vector([1.0, 2.0])],
+        lambda c: c[0][1],
+        _at(0, 1, of=4.0),
+        2.75,
+        4.75,
+    ),
+    "struct in a list": (
+        lambda: [qd.Struct(a=1.0)],
+        lambda c: c[0].a,
+        lambda c: setattr(c[0], "a", 4.0),
+        1.75,
+        4.75,
+    ),
+    "vector": (lambda: qd.Vector([1.5, 2]), lambda c: c[0], _at(0, of=4.5), 2.25, 5.25),
+    "objects that are equal": (
+        lambda: [_Part(1.5)],
+        lambda c: c[0].value,
+        _at(0, of=_Part(2.5)),
+        2.25,
+        3.25,
+    ),
+    "number beside an object": (
+        lambda: [_Part(1.5), 1],
+        lambda c: c[1],
+        _at(1, of=1.0),
+        1.0,
+        1.75,
+    ),
+    "set": (lambda: {1, 2}, lambda c: 5.0 if 5 in c else 2.0, lambda c: c.add(5), 2.75, 5.75),
+    "deque": (lambda: deque([1.5]), lambda c: c[0], _at(0, of=2.5), 2.25, 3.25),
+    "bytearray": (lambda: bytearray(b"ab"), lambda c: c[0] * 1.0, _at(0, of=99), 97.75, 99.75),
+    "order of a dict": (
+        lambda: {"a": 1.5, "b": 2.5},
+        lambda c: list(c.values())[0],
+        lambda c: c.update(a=c.pop("a")),
+        2.25,
+        3.25,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("is_template", [False, True], ids=["global", "template"])
+def test_what_is_changed_in_place_is_noticed(name: str, is_template: bool) -> None:
+    make, look, change, before, after = CHANGES[name]
+    constant = make()
+
+    look_at = look if name == "order of a dict" else qd.func(look)
+
+    @qd.kernel
+    def of_global() -> qd.f64:
+        total = look_at(constant)
+        total += 0.75
+        return total
+
+    @qd.kernel
+    def of_template(given: qd.template()) -> qd.f64:
+        total = look_at(given)
+        total += 0.75
+        return total
+
+    def found() -> float:
+        return of_template(constant) if is_template else of_global()  # type: ignore[no-any-return]
+
+    assert (found(), found()) == (before, before)
+    change(constant)
+    assert (found(), found()) == (after, after)
+
+
+def test_a_zero_changes_its_sign() -> None:
+    zero, zeros = 0.0, [0.0, 0.0]
+
+    @qd.kernel
+    def angle() -> qd.f64:
+        return qd.atan2(zero * 1.0, -1.0)
+
+    @qd.kernel
+    def angle_of_item() -> qd.f64:
+        return qd.atan2(zeros[0] * 1.0, -1.0)
+
+    assert angle() > 3.0 and angle_of_item() > 3.0
+    zero = zeros[0] = -0.0
+    assert angle() < -3.0 and angle_of_item() < -3.0
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_has_not_changed_compiles_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    make, look, *_ = CHANGES[name]
+    constant = make()
+    look_at = look if name == "order of a dict" else qd.func(look)
+
+    @qd.kernel
+    def of_global() -> qd.f64:
+        return look_at(constant)
+
+    found = of_global()
+    compiled: list[Any] = []
+    monkeypatch.setattr(type(of_global), "specialise", lambda *given: compiled.append(given))
+    assert [of_global() for _ in range(3)] == [found] * 3
+    assert not compiled
 
 
 def test_a_function_that_an_object_or_a_variable_holds_is_replaced() -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import enum
 import inspect
+import marshal
+import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 from octants.functions_from_text import define
 from octants.runtime.arguments.argument_recognition import is_same
 from octants.types.compile_time_reads import ABSENT, HiddenArgument, Read, ReadKey, key_of
+from octants.types.likeness import can_change, likeness
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import (
@@ -29,11 +32,14 @@ from octants.types.specialisation_signature import (
     StructHandle,
 )
 from octants.types.structs import Struct
-from octants.types.weak_references import holds_objects, likeness, parts_of, reference_to
+from octants.types.weak_references import parts_of, reference_to
 
 _NUMBERS = (int, float, bool, str, type(None))
 _HANDLES = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle, DType, enum.Enum)
 _CONSTANT = (types.ModuleType, types.BuiltinFunctionType, type)
+_MOST_TERMS = 12
+"""The most conditions on items of a container, beside one on all of it."""
+_MARSHAL = 2  # the last version of the format that gives equal bytes for equal objects
 
 
 Terms = tuple[list[str], dict[str, Any]]
@@ -275,56 +281,88 @@ class _Writer:
         """A condition that an expression equals a value."""
         if isinstance(value, (float, int, str)):
             name, kind = self._name("v", value), self._name("t", type(value))
-            return f"((x := {expression}) is {name} or (type(x) is {kind} and x == {name}))"
-        if isinstance(value, (list, tuple, dict)) and holds_objects(value):
-            return f"{expression} == {self._name('v', likeness(value))}"
-        same = is_same(f"(x := {expression})", value, f"v{self.number}", self.scope)
-        content = _content(value, "x")
-        if content is None:
-            return is_same(expression, value, f"v{self.number}", self.scope)
-        return f"({same} and {content[1]} == {self._name('c', content[0])})"
+            same = f"(type(x) is {kind} and x == {name}{self._sign(value)})"
+            return f"((x := {expression}) is {name} or {same})"
+        if isinstance(value, np.ndarray) and can_change(value):
+            same = is_same(f"(x := {expression})", value, f"v{self.number}", self.scope)
+            return f"({same} and x.tobytes() == {self._name('c', value.tobytes())})"
+        if can_change(value) or isinstance(value, tuple):
+            return self._alike(expression, value)
+        return is_same(expression, value, f"v{self.number}", self.scope)
+
+    def _sign(self, value: Any) -> str:
+        """What else must hold where a number equals zero: 0.0 and -0.0 are equal."""
+        if not isinstance(value, float) or value != 0.0:
+            return ""
+        self.scope["sign_of"] = math.copysign
+        return f" and sign_of(1.0, x) == {math.copysign(1.0, value)}"
+
+    def _alike(self, expression: str, value: Any) -> str:
+        """A condition that a container holds the same.
+
+        Most often it has not changed: then it equals a copy, and numbers that others equal, such as
+        1 and 1.0, are the same objects. Else its `likeness` decides.
+        """
+        if isinstance(value, Matrix):
+            same = is_same(f"(x := {expression})", value, f"v{self.number}", self.scope)
+            elements = value.to_numpy()
+            data, dtype = self._name("c", elements.tobytes()), self._name("t", elements.dtype)
+            return f"({same} and (x := x.to_numpy()).dtype is {dtype} and x.tobytes() == {data})"
+        like = self._name("v", likeness(value))
+        is_nest = isinstance(value, (list, tuple, dict))
+        terms = _unlike_their_equals(value, "x") if is_nest else None
+        if terms is None:
+            return f"{like} == {expression}"
+        if len(terms) > _MOST_TERMS:
+            self.scope["dumps"] = marshal.dumps
+            try:
+                data = self._name("c", marshal.dumps(value, _MARSHAL))
+            except ValueError:  # of a named tuple, perhaps
+                return f"{like} == {expression}"
+            return f"(dumps(x := {expression}, {_MARSHAL}) == {data} or {like} == x)"
+        items = self._name("c", _copy(value))
+        names = [f"{items}k{k}" for k in range(len(terms))]
+        self.scope.update(zip(names, (item for _, item in terms), strict=True))
+        tests = [test.format(name) for name, (test, _) in zip(names, terms, strict=True)]
+        same = " and ".join([f"(x := {expression}) == {items}", *tests])
+        return f"({same} or {like} == x)"
+
+
+def _unlike_their_equals(value: Any, path: str) -> list[tuple[str, Any]] | None:
+    """Conditions that tell a container from others that equal it; None if it has objects.
+
+    Each is a text, and what it compares with.
+    """
+    found: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        found.append((f"[*{path}] == {{}}", [*value]))
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in pairs:
+        if type(key) not in (int, str):
+            return None
+        inner = f"{path}[{key!r}]".replace("{", "{{").replace("}", "}}")
+        if isinstance(item, (list, tuple, dict)):
+            others = _unlike_their_equals(item, inner)
+            if others is None:
+                return None
+            found += others
+        elif type(item) in (bool, int) or (type(item) is float and item.is_integer()):
+            found.append((f"{inner} is {{}}", item))
+        elif type(item) not in (float, str, type(None)):
+            return None
+    return found
+
+
+def _copy(value: Any) -> Any:
+    """A copy of nested containers."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return tuple(map(_copy, value)) if isinstance(value, tuple) else value
 
 
 def _position(read: Read) -> int:
     """The position of a variable's cell in a function's closure."""
     position: int = read.owner.__code__.co_freevars.index(read.name)
     return position
-
-
-def _content(value: Any, name: str) -> tuple[Any, str] | None:
-    """A copy of the mutable content of a value, and an expression for it."""
-    if isinstance(value, (list, dict)) and _is_plain(value):
-        return _copy(value), name
-    if isinstance(value, Matrix):
-        return value.to_numpy().tobytes(), f"{name}.to_numpy().tobytes()"
-    if isinstance(value, np.ndarray) and _may_change(value):
-        return value.tobytes(), f"{name}.tobytes()"
-    if isinstance(value, Struct):
-        return value.to_dict(), f"{name}.to_dict()"
-    return None
-
-
-def _may_change(array: np.ndarray[Any, Any]) -> bool:
-    """Whether elements may be assigned; not if it owns its memory and is read-only."""
-    is_constant = array.base is None and not array.flags.writeable
-    return not array.dtype.hasobject and not is_constant
-
-
-def _copy(value: Any) -> Any:
-    """A copy of nested lists and dictionaries."""
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return value
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether the items of a list or dict can be compared with ``==``."""
-    items = value.values() if isinstance(value, dict) else value
-    return all(
-        _is_plain(item)
-        if isinstance(item, (list, dict, tuple))
-        else isinstance(item, (*_NUMBERS, *_HANDLES))
-        for item in items
-    )

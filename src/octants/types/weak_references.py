@@ -81,34 +81,3 @@ def if_referable(value: Any) -> Callable[[], Any]:
     if isinstance(value, _CONSTANT):
         return lambda: value
     return reference_to(value) or (lambda: None)
-
-
-class Same:
-    """Equals one object, which it does not keep alive."""
-
-    __slots__ = ("_reference",)
-
-    def __init__(self, reference: weakref.ref[Any]) -> None:
-        self._reference = reference
-
-    def __eq__(self, other: object) -> bool:
-        return self._reference() is other
-
-    __hash__ = object.__hash__
-
-
-def holds_objects(value: Any) -> bool:
-    """Whether a container, or one in it, has an object that could be referenced weakly."""
-    return any(reference_to(part) is not None or holds_objects(part) for part in parts_of(value))
-
-
-def likeness(value: Any) -> Any:
-    """What equals a container as long as it holds the same objects."""
-    reference = reference_to(value)
-    if reference is not None:
-        return Same(reference)
-    if isinstance(value, dict):
-        return {key: likeness(part) for key, part in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(likeness, value))
-    return value

@@ -19,6 +19,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import WrongArgument
 from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
+from octants.types.likeness import content_of
 from octants.types.masked_arrays import is_masked_type
 from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
 from octants.types.specialisation_signature import (
@@ -218,14 +219,15 @@ def has_interface(kind: type) -> bool:
 def template_key(value: Any) -> Any:
     """The key of a template argument.
 
-    It is the type and value of a number or string, the keys of the items of a tuple or list, and
-    the identity of anything else: a number that no other object ever has. An object that cannot be
-    referenced weakly must be kept alive together with the key.
+    It is the type and value of a number or string, the keys of the items of a tuple, list or
+    dictionary, and the identity of anything else: a number that no other object ever has. What can
+    be changed in place, such as an array of numpy, has its content in the key, too. An object that
+    cannot be referenced weakly must be kept alive together with the key.
     """
     kind = type(value)
     if kind is float:
         return kind, value.hex()
-    if kind in (int, bool, str, type(None)):
+    if kind in (int, bool, str, bytes, type(None)):
         return kind, value
     if isinstance(value, NdarrayHandle):
         return value.argument_key, "array"
@@ -233,7 +235,10 @@ def template_key(value: Any) -> Any:
         return kind, value.tobytes()
     if issubclass(kind, (tuple, list, MethodType)):
         return kind, *map(template_key, parts_of(value))
-    return object_key(value)
+    if issubclass(kind, dict):
+        return kind, *map(template_key, value), *map(template_key, value.values())
+    content = content_of(value)
+    return object_key(value) if content is None else (object_key(value), template_key(content))
 
 
 def object_key(value: Any) -> Any:
