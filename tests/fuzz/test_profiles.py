@@ -76,7 +76,7 @@ WANTED = {
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences;
         recurrence of sums of sums""",
-    "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
+    "reductions": """reduction; reduction: pairs; reduction: flag; reduction: count; reduction: extreme;
         reduction: product; reduction: vector; reduction: sum of a stated type;
         reduction: in an inner loop""",
     "statics": """static operand; static in a condition""",

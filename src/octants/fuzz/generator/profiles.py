@@ -98,7 +98,8 @@ PROFILES = {
         (loops.FEATURES,),
     ),
     "reductions": Profile(
-        "loops with several sums, counts, flags and extrema, which later statements read",
+        "loops with several sums, counts, flags and extrema, which later statements read; sums over"
+        " pairs of rows",
         (reductions.PRODUCTIONS,),
         (0, 0, 1),
         sizes=(0.1, 0.2),

@@ -212,4 +212,44 @@ Maker = Callable[[Context, str, int], Part]
 _SUMS: list[Maker] = [_sum, _sum, _flag, _count, _other_type]
 """What threads may share, mostly."""
 _PARTS: list[Maker] = [*_SUMS, _sum_of_sums, _extreme, _product, _vector]
-PRODUCTIONS = Productions(statements=((30.0, reduce),))
+# -- of pairs --------------------------------------------------------------------------------------
+
+
+def reduce_pairs(c: Context) -> bool | None:
+    """A sum over the rows of an array: of functions of each row and of one of the work item."""
+    arrays = [a for a, role in array_elements.readable(c, "f") if role.kind == "read" and a.shape]
+    numbers = [v for v in c.variables("i", ()) if v.frozen and v.low >= 0]
+    pairs = [(a, v) for a in arrays for v in numbers if v.high < a.shape[0]]
+    if c.loops or c.serial or not pairs:
+        return None
+    all_rows = [(a, v) for a, v in pairs if v.high == a.shape[0] - 1]
+    array, row = c.pick(all_rows or pairs)
+    extent = array.shape[0]
+    if c.cost + 2 * c.trips * extent > _MOST_COST:
+        return None
+    total, counter = c.shared.fresh("s"), c.shared.fresh("k")
+    rest = [str(c.integer(0, size - 1)) for size in array.shape[1:]]
+    component = [str(c.integer(0, size - 1)) for size in array.element_shape]
+    own, other = (
+        array.at(", ".join([index, *rest])) + (f"[{', '.join(component)}]" if component else "")
+        for index in (row.name, counter)
+    )
+    difference = f"({other} - {own})"
+    forms = [
+        f"{own} * {other}",
+        f"{difference} / (1.0 + {difference} ** 2)",
+        f"qd.sqrt(0.1 + {difference} * {difference}) * {own}",
+        f"{own} * {own} + {other} * {counter}",
+    ]
+    c.note("reduction: pairs")
+    c.emit(f"{total} = {fitting(c, 1.0, 1).text}")
+    with (
+        c.block(f"for {counter} in range({extent}):", trips=extent),
+        loops.inside(c, may_continue=True),
+    ):
+        c.emit(f"{total} += {round(1.5 / extent, 3)} * qd.tanh({c.pick(forms)})")
+    c.scopes[-1].append(Variable(total, "f", -3.0, 3.0))
+    return True
+
+
+PRODUCTIONS = Productions(statements=((30.0, reduce), (10.0, reduce_pairs)))
