@@ -76,9 +76,9 @@ WANTED = {
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences;
         recurrence of sums of sums""",
-    "reductions": """reduction; reduction: pairs; reduction: flag; reduction: count; reduction: extreme;
+    "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
         reduction: product; reduction: vector; reduction: sum of a stated type;
-        reduction: in an inner loop""",
+        reduction: in an inner loop; reduction: pairs""",
     "statics": """static operand; static in a condition""",
     "recursion": """recursion; recursion in a loop; func""",
     "layouts": """field of three axes: order; field of three axes: tree;
