@@ -229,6 +229,19 @@ def test_functions_that_stay_the_old_ones_are_noticed(
     assert is_watched or found.problems[0].startswith("check rebound, run 1 primal: f"), found
 
 
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_items_that_stay_the_old_ones_are_noticed(
+    is_watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_watched:
+        monkeypatch.setattr(specialisation_guards, "can_change", lambda _: False)
+    source = "TABLE = (0.3, -0.8)\n" + SOURCE.replace("f[i] = a.x", "f[i] = TABLE[1] + a.x")
+    checker = Checker("cpu", ["rebound"], 1)
+    found = checker.check(replace(program(), source=source), BACKENDS["cpu"]())  # type: ignore[arg-type]
+    checker.close()
+    assert (found.status is Status.AGREES) == is_watched, found.problems
+
+
 def test_what_another_thread_finds_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     primal = backends.Session.primal
 

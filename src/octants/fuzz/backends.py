@@ -276,11 +276,15 @@ class Session:
         return names
 
     def launch_rebound(self) -> None:
-        """Launch with other functions and constants under their names, which are restored then."""
+        """Launch with other functions and constants under their names, which are restored then.
+
+        A tuple becomes a list, whose items are changed in place.
+        """
         source = _FLOAT.sub(lambda found: repr(float(found[0]) * OTHER), self.program.source)
         own, others = dict(self.module), self._execute(source, ", other functions")
         floats = [name for name, value in own.items() if isinstance(value, float)]
-        rebound = {name: others[name] for name in (*_FUNCTION.findall(source), *floats)}
+        lists = {name: [*others[name]] for name, value in own.items() if _is_table(value)}
+        rebound = {name: others[name] for name in (*_FUNCTION.findall(source), *floats)} | lists
         others |= {name: value for name, value in own.items() if name not in rebound}
         self.module.update(rebound)
         try:
@@ -289,6 +293,9 @@ class Session:
                 self._launches()
         finally:
             self.module.update(own)
+            for name, items in lists.items():
+                items[:] = own[name]
+                self.module[name] = items
 
     def _reset(self) -> None:
         self.driver.state.numbers = itertools.count(1)
@@ -489,6 +496,10 @@ def _repeated_once(qd: Any) -> Iterator[None]:
         yield
     finally:
         repeated.REPEATED = usual
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, float) for item in value)
 
 
 def _as_numpy(value: Any) -> Any:
