@@ -552,3 +552,49 @@ def test_random_tapes_with_a_common_beginning(seed: int, arrays: Arrays, alone: 
         expected = alone(arrays, run)
         for _ in range(2):
             assert arrays.gradient(run)[0] == expected
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 4])
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_a_tree_that_the_body_destroys(before: int, overwrites: bool) -> None:
+    """The tape must not write where the tree was: other arrays may have its memory."""
+    builder = qd.FieldsBuilder()
+    x = qd.field(qd.f64, needs_grad=True)
+    builder.dense(qd.i, 40).place(x)
+    tree = builder.finalize()
+    y = qd.field(qd.f64, 40, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def copy():
+        for i in x:
+            x[i] = y[i] * 3.0
+
+    @qd.kernel
+    def change():
+        for i in x:
+            x[i] = qd.sin(x[i]) * x[i]
+
+    @qd.kernel
+    def total():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    def body() -> None:
+        copy()
+        if overwrites:
+            change()
+        total()
+
+    for _ in range(before):
+        with qd.ad.Tape(loss=loss):
+            body()
+    others = []
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT521"), qd.ad.Tape(loss=loss):
+        body()
+        tree.destroy()
+        for _ in range(4):
+            other = qd.ndarray(qd.f64, 40)
+            other.fill(7.0)
+            others.append(other)
+    assert all((other.to_numpy() == 7.0).all() for other in others)

@@ -33,6 +33,7 @@ from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.cached_property import cached_property
+from octants.data.array_base import Tensor
 from octants.data.host_access_events import (
     HostWrite,
     forget_shares,
@@ -246,6 +247,7 @@ class Tape:
         if self.validation or self._check is not None:
             refuse("a tape cannot check its gradients", "check them before the capture")
         self._entered = True
+        self._generation = driver.state.generation
         self.thread = threading.get_ident()
         losses = [array for loss in self.losses if (array := loss.array) is not None]
         cleared = (Companion.ADJOINT,) if self.clear_gradients else ()
@@ -319,6 +321,8 @@ class Tape:
         self._done = True
         if self._observes:
             self._stop()
+        if driver.state.generation != self._generation:
+            self._require_fields()
         if self._unentered and not self._all_entries and self._reverse_as_before():
             self._launches += len(self._unentered)
             self._unentered.clear()
@@ -330,6 +334,15 @@ class Tape:
             first = launches[0]
             first.sequences = first.sequences or KnownSequences()
             first.sequences.note(launches)
+
+    def _require_fields(self) -> None:
+        """Raise an error if the body has destroyed a field whose address launches know."""
+        self._stop_following()
+        known = {getattr(entry, "specialisation", None): None for entry in self._entries}
+        for specialisation in filter(None, known):
+            for reference in specialisation.field_references:
+                if isinstance(field := reference(), Tensor):
+                    field.require_alive()
 
     def _plain_launches(self) -> tuple[Touched, ...]:
         """The launches of a tape that recorded nothing else, if later tapes may follow them."""

@@ -256,12 +256,13 @@ class Specialisation:
         """An object that keeps the fields alive that launches use."""
         held = self._held()
         if held is None:
-            held = Held(list(map(_referent, self._field_references)))
+            held = Held(list(map(_referent, self.field_references)))
             self._held = weakref.ref(held)
         return held
 
     @cached_property
-    def _field_references(self) -> list[weakref.ref[Any]]:
+    def field_references(self) -> list[weakref.ref[Any]]:
+        """Weak references to the fields whose addresses the kernel knows."""
         sources = [source for source in self.sources if isinstance(source, FieldSource)]
         return [source.reference for source in sources]
 
@@ -365,7 +366,7 @@ class Specialisation:
     def relies_on_memory_of(self, array: Any) -> bool:
         """Whether the kernel was built knowing that no ndarray is the memory of a field."""
         return any(map(has_memory_of_others, self.arrays)) and any(
-            getattr(reference(), "primal", None) is array for reference in self._field_references
+            getattr(reference(), "primal", None) is array for reference in self.field_references
         )
 
     @cached_property
