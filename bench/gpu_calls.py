@@ -310,6 +310,14 @@ def masses(qd: Any) -> dict[str, Case]:
         for i in range(MASSES):
             loss[None] += x[STEPS, i] * x[STEPS, i]
 
+    def difference(given):
+        for i in range(MASSES):
+            loss[None] += (x[STEPS, i] - given[i]) ** 2
+
+    difference.__annotations__ = {"given": qd.types.ndarray(qd.f32, ndim=1)}
+    difference = qd.kernel(difference)
+    numbers = np.zeros(MASSES, np.float32)
+
     def forward() -> None:
         for t in range(STEPS):
             step(t)
@@ -319,7 +327,17 @@ def masses(qd: Any) -> dict[str, Case]:
         with qd.ad.Tape(loss=loss):
             forward()
 
-    return {"64 steps of masses: forward": (forward, 10), "with the tape": (whole, 10)}
+    def with_numpy() -> None:
+        with qd.ad.Tape(loss=loss):
+            for t in range(STEPS):
+                step(t)
+            difference(numbers)
+
+    return {
+        "64 steps of masses: forward": (forward, 10),
+        "with the tape": (whole, 10),
+        "with the tape, the last kernel of a numpy array": (with_numpy, 10),
+    }
 
 
 if __name__ == "__main__":
