@@ -30,6 +30,12 @@ def scale_in_place(x: qd.Tensor, w: qd.types.ndarray()):
 
 
 @qd.kernel
+def scale_by_column(x: qd.Tensor, y: qd.Tensor, w: qd.types.ndarray()):
+    for i in x:
+        y[i] = x[i] * w[i, w.shape[1] - 1]
+
+
+@qd.kernel
 def shift(x: qd.Tensor, y: qd.Tensor, w: qd.types.ndarray()):
     for i in x:
         y[i] = x[i] + w[i]
@@ -196,6 +202,19 @@ def test_one_array_in_other_shapes_and_types(world: World) -> None:
 
         found, first = world.gradient(body), np.arange(1.0, SIZE + 1)
         np.testing.assert_allclose(found, VALUES * 3 * first**2 * (2 * first - 1) * 4)
+
+
+def test_one_array_with_other_axes(world: World) -> None:
+    for _ in range(3):
+        w = VALUES.copy()
+
+        def body(w: Any = w) -> None:
+            scale(world.x, world.y, w)
+            w.shape = SIZE, 1  # the same object with the same bits
+            scale_by_column(world.y, world.x, w)
+            scale(world.x, world.y, w[:, 0])
+
+        np.testing.assert_allclose(world.gradient(body), VALUES**3)
 
 
 def test_elements_that_an_argument_selects(world: World) -> None:

@@ -495,12 +495,9 @@ class Tape:
 
     @property
     def _may_pass_copies(self) -> bool:
-        """Whether arrays of numpy may be overwritten, and share memory with no other array.
-
-        A capture does not know what they will hold at a replay.
-        """
+        """Whether arrays of numpy may be overwritten, and share memory with no other array."""
         may_share = self._overlaps or self._gradient_ends.has_shared
-        return self.on_overwrite == "save" and not (captures or may_share)
+        return self.on_overwrite == "save" and not may_share
 
     def _pass_copies(
         self, path: FastPath, specialisation: Specialisation, arguments: tuple[Any, ...]
