@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from octants import driver
 from octants.ad.checkpoint_snapshots import Snapshots
 from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.overwrite_ledger import SavedPart
@@ -246,6 +247,7 @@ class StepRecorder(Tape):
         self, advance: StepRunner, snapshots: Snapshots, touched: set[Any], *, validates: bool
     ) -> None:
         super().__init__(clear_gradients=False, validation=validates)
+        self._generation = driver.state.generation  # no `__enter__` notes it
         self._touched = touched
         self.trace = advance.trace
         self._runner = advance
