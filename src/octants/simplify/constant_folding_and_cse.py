@@ -554,8 +554,17 @@ class _Folder:
 
 
 def _settle(block: Block, settled: dict[Value, Value]) -> dict[Value, Value]:
-    """Add the results of the ifs of a block, and of those in them, that no condition decides."""
+    """Add the results of ifs that no condition decides, and of loops that do not change them.
+
+    They are those of a block, and of the ifs and loops in it.
+    """
     for op in block.ops:
+        if isinstance(op, ops.Loop):
+            _settle(op.body, settled)
+            carried = zip(op.results, op.inits, op.carried, op.body.yielded, strict=True)
+            for result, init, arg, end in carried:
+                if settled.get(end, end) is arg:
+                    settled[result] = settled.get(init, init)
         if isinstance(op, ops.If):
             for region in op.regions:
                 _settle(region, settled)
