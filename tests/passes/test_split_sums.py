@@ -158,6 +158,36 @@ class World:
             self.y[i] = total
 
     @qd.kernel
+    def cells(self, n: qd.i32, m: qd.i32):
+        """As over the neighbours of a cell, some of which are outside."""
+        for i in range(n):
+            total, pushed, found = self.x[i], 0.0, False
+            for o in qd.grouped(qd.ndrange((-1, 2), (-1, 2))):
+                cell = i + 3 * o[0] + o[1]
+                if cell >= 0 and cell < LARGEST:
+                    for j in range(cell % (m + 1)):
+                        d = self.x[i] - self.x[j]
+                        if d > 0.2:
+                            total += d * self.x[cell]
+                            found = True
+                        elif j != i:
+                            self.z[j] += d * d
+                            pushed += d
+            self.y[i] = total * pushed
+            self.count[i] = qd.i32(found)
+
+    @qd.kernel
+    def sum_of_sums(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for k in range(5):
+                part = 0.0
+                for j in range(m):
+                    part += self.x[j] * (i + k)
+                total += qd.sin(part)
+            self.y[i] = total
+
+    @qd.kernel
     def narrow(self, n: qd.i32, m: qd.i32):
         for i in range(n):
             total = qd.f16(0.0)
@@ -175,6 +205,43 @@ class World:
             self.y[i] = qd.sqrt(total + 0.1) + qd.max(other, 0.0)
 
     # -- what stays as it is -----------------------------------------------------------------------
+
+    @qd.kernel
+    def reads_what_it_scatters(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j] ** 2
+                self.z[i] += self.x[j]
+            self.y[i] = total + self.z[i]
+
+    @qd.kernel
+    def greatest(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                total += self.x[j] ** 2
+                qd.atomic_max(self.z[j], self.x[i])
+            self.y[i] = total
+
+    @qd.kernel
+    def restarts(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for _ in range(3):
+                for j in range(m):
+                    total += self.x[j]
+                total *= 0.5
+            self.y[i] = total
+
+    @qd.kernel
+    def short(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for a in range(3):
+                for b in range(5):
+                    total += self.x[a] * self.x[b] * i
+            self.y[i] = total
 
     @qd.kernel
     def recurrence(self, n: qd.i32, m: qd.i32):
@@ -251,9 +318,13 @@ class World:
             self.y[i] = total
 
 
-SPLIT = "plain matrix asked many less branches triangle two_loops of_an_offset narrow kinks".split()
+SPLIT = """
+    plain matrix asked many less branches triangle two_loops of_an_offset scatter_too cells
+    sum_of_sums narrow kinks
+""".split()
 LEFT = """
-    recurrence scatter_too looks looks_at_a_flag prefix decides places overwrites prints
+    recurrence reads_what_it_scatters greatest restarts short looks looks_at_a_flag prefix decides
+    places overwrites prints
 """.split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 
@@ -307,12 +378,14 @@ def test_blocks_have_no_more_work_items_than_a_device_allows(
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "matrix", "asked", "less", "branches", "triangle", "two_loops", "kinks"]
+    "name",
+    "plain matrix asked less branches triangle two_loops cells sum_of_sums kinks".split(),
 )
 def test_gradients(runtime: None, name: str) -> None:
     world = World()
     kernel, n, m = getattr(world, name), 9, 11
-    assert is_split(kernel, "reverse") == (name != "triangle")  # no sums are left
+    no_sums_are_left = name in ("triangle", "sum_of_sums")
+    assert is_split(kernel, "reverse") != no_sums_are_left
     weights = np.arange(1.0, LARGEST + 1)
 
     def value() -> float:

@@ -85,6 +85,13 @@ class PairLoops:
         """Whether a loop is known to have fewer than so many iterations."""
         return isinstance(loop, ops.For) and _are_few(self.numbers, loop.operands, few)
 
+    def most_iterations(self, loop: ops.For, most: int) -> int:
+        """The iterations of a loop, from 1 to ``most``, which also stands for an unknown number."""
+        lower, upper = (self.numbers.get(bound) for bound in loop.operands[:2])
+        if lower is None or upper is None:
+            return most
+        return min(most, max(1, int(upper - lower)))
+
     def meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether two accesses may be to one element."""
         return self._may_be_in(one.ref, [other.ref])

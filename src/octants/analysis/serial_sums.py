@@ -16,19 +16,17 @@ REASSOCIATE_SUMS = "reassociate_sums"
 """The option of a reversed task whose sums no replay must reproduce bit by bit."""
 
 
-def only_sums(loop: ops.For, true: Container[Value] = ()) -> bool:
+def only_sums(loop: ops.For, true: Container[Value] = (), *, is_nest: bool = False) -> bool:
     """Whether a loop carries only sums that no iteration reads, and flags that only become true.
 
     Args:
         loop: the loop.
-        true: values outside the loop that are surely true.
+        true: values that are surely true.
+        is_nest: Inner loops may carry the sums, too, which may be elements of vectors.
     """
-    uses = _Uses(loop.body)
+    uses = _Uses(loop.body, with_loops=is_nest, true=true)
     pairs = zip(loop.body.args[1:], loop.body.yielded, strict=True)
-    return all(
-        _AdditionChain(uses, arg, true if arg.type is u1 else ()).leads_to(end)
-        for arg, end in pairs
-    )
+    return all(uses.chain(arg).leads_to(end) for arg, end in pairs)
 
 
 def has_free_order(loop: ops.For, noalias: bool = False) -> bool:
@@ -42,11 +40,11 @@ def has_free_order(loop: ops.For, noalias: bool = False) -> bool:
         loop: the loop.
         noalias: no two arrays of the module, nor their companions, share memory.
     """
-    if not _may_be_reordered(loop, noalias):
+    if not only_adds(loop, noalias):
         return False
     uses = _Uses(loop.body, with_loops=True)
     return all(
-        uses.origin(end) is arg or _AdditionChain(uses, arg).leads_to(end)
+        uses.origin(end) is arg or uses.chain(arg).leads_to(end)
         for arg, end in zip(loop.body.args[1:], loop.body.yielded, strict=True)
     )
 
@@ -64,11 +62,11 @@ def unread_sums(loop: ops.Loop) -> set[Value]:
     return {
         arg
         for arg, end in zip(loop.carried, loop.body.yielded, strict=True)
-        if arg is not end and _AdditionChain(uses, arg).leads_to(end)
+        if arg is not end and uses.chain(arg).leads_to(end)
     }
 
 
-def _may_be_reordered(loop: ops.For, noalias: bool) -> bool:
+def only_adds(loop: ops.For, noalias: bool) -> bool:
     """Whether the operations of a loop have no effects besides sums that it does not read."""
     inside = list(loop.body.walk())
     used = {value for op in inside for value in op.operands}
@@ -87,18 +85,26 @@ def _may_be_reordered(loop: ops.For, noalias: bool) -> bool:
 class _Uses:
     """The definitions and the users of the values in a block and its regions.
 
-    ``with_loops`` also follows sums through inner loops, and through elements of vectors.
+    ``with_loops`` also follows sums through inner loops, and through elements of vectors. The
+    values that are ``true`` are terms of flags.
     """
 
-    def __init__(self, block: Block, *, with_loops: bool = False) -> None:
+    def __init__(
+        self, block: Block, *, with_loops: bool = False, true: Container[Value] = ()
+    ) -> None:
         self.end = block.ops[-1]
         self._with_loops = with_loops
+        self._true = true
         self.makers: dict[Value, Operation] = {}
         self.users: dict[Value, list[Operation]] = {}
         for op in block.walk():
             self.makers.update((value, op) for value in op.results)
             for value in op.operands:
                 self.users.setdefault(value, []).append(op)
+
+    def chain(self, start: Value) -> _AdditionChain:
+        """The additions to a value."""
+        return _AdditionChain(self, start, self._true if start.type is u1 else ())
 
     def sources(self, value: Value) -> Iterator[list[tuple[Value, Operation]]]:
         """The paths back from a sum: a term, or the yields of both branches, each with its user."""
@@ -114,7 +120,7 @@ class _Uses:
                 yield [(op.rhs, op)]
         elif isinstance(op, ops.For) and self._with_loops:
             number = op.results.index(value)
-            inner = _AdditionChain(self, op.carried[number])
+            inner = self.chain(op.carried[number])
             if inner.leads_to(op.body.yielded[number], op.body.ops[-1]):
                 yield [(op.inits[number], op)]
         elif isinstance(op, ops.Insert) and self._with_loops:

@@ -83,7 +83,10 @@ Each launch decides how many threads share a work item, a power of two: enough t
 All of them run the whole work item, but each has its own iterations of the loops that sum up, and
 only the first one has effects, after the others have read what they need. That changes the order
 of the sums. So the pass runs only where rounding may differ, and only on sums that no branch, trip
-count or index depends on, since a replay must find those again.
+count or index depends on, since a replay must find those again. Loops may also add to memory that
+nothing else in the task reads.
+
+A short loop is split if it has longer ones in it, such as that over the cells around a particle.
 
 The threads of a work item are lanes of a subgroup here, which load what is side by side
 (`split_sums_over_lanes`). If everything that its loops load is uniform over the work items, blocks
@@ -94,11 +97,12 @@ from __future__ import annotations
 
 from octants.analysis.gatherable_sums import PairLoops
 from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
+from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_adds, only_sums
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.cooperative_tasks import local_arrays
-from octants.ir.core import Module, Operation, Task
+from octants.ir.core import Module, Task
+from octants.passes.collapse_nests import collapse_nests
 from octants.passes.split_sums_over_blocks import BlockShares
 from octants.passes.split_sums_over_lanes import LaneShares
 from octants.passes.split_work_items import SharedItems, with_inner
@@ -129,10 +133,12 @@ def split_sums(
         facts = PairLoops(task, noalias)
         if not facts.is_free() or facts.fills(fills // 2 + 1):
             continue
-        if loops := _loops_to_split(task, facts):
+        if loops := _loops_to_split(task, facts, noalias):
+            collapse_nests(task, loops, facts.numbers)
+            facts = PairLoops(task, noalias)
             shared: SharedItems = LaneShares(task, facts, loops, fills, blocks)
             in_blocks = BlockShares(task, facts, loops, fills, blocks)
-            if in_blocks.fits and _are_uniform(task, facts, loops):
+            if in_blocks.fits and _may_share_in_blocks(task, facts, loops):
                 shared = in_blocks
             shared.run()
             module.arrays += shared.arrays
@@ -144,25 +150,28 @@ def split_sums(
 # -- which -----------------------------------------------------------------------------------------
 
 
-def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
+def _loops_to_split(task: Task, facts: PairLoops, noalias: bool) -> set[ops.For]:
     """The loops of a task that sum up; none if it has others, or cannot run in several threads."""
-    used = {value for op in task.body.walk() for value in op.operands}
+    every = list(task.body.walk())
+    used = {value for op in every for value in op.operands}
     if local_arrays(task) or any(
-        op.has_effects and not used.isdisjoint(op.results) for op in task.body.walk()
+        op.has_effects and not used.isdisjoint(op.results) for op in every
     ):
         return set()
-    found: set[Operation] = set()
-    true = {op.result for op in task.body.ops if isinstance(op, ops.Constant) and op.value is True}
+    found: set[ops.For] = set()
+    true = {op.result for op in every if isinstance(op, ops.Constant) and op.value is True}
     for op in task.body.ops:
         inner = with_inner(op)[1:]
         has_effects = any(each.has_effects for each in inner)
-        if isinstance(op, ops.For) and not facts.is_short(op, _FEW):
-            if has_effects or not only_sums(op, true):
+        loops = [each for each in (op, *inner) if isinstance(each, ops.Loop)]
+        is_short = all(facts.is_short(loop, _FEW) for loop in loops)
+        if isinstance(op, ops.For) and not is_short:
+            if has_effects and not (only_adds(op, noalias) and _are_alone(task, op, facts)):
+                return set()
+            if not only_sums(op, true, is_nest=True):
                 return set()
             found.add(op)
-            continue
-        loops = [each for each in (op, *inner) if isinstance(each, ops.Loop)]
-        if not all(facts.is_short(loop, _FEW) for loop in loops) or (op.results and has_effects):
+        elif not is_short or (op.results and has_effects):
             return set()
     sums = {value for op in found for value in op.results}
     floats = {value for value in sums if value.type.is_float}
@@ -170,11 +179,22 @@ def _loops_to_split(task: Task, facts: PairLoops) -> set[Operation]:
     return found if sums and may else set()
 
 
-def _are_uniform(task: Task, facts: PairLoops, loops: set[Operation]) -> bool:
-    """Whether loops load from the same locations for all work items."""
+def _are_alone(task: Task, loop: ops.For, facts: PairLoops) -> bool:
+    """Whether nothing but sums accesses what a loop adds to."""
+    updates = [op for op in loop.body.walk() if isinstance(op, ops.Atomic)]
+    others = [op for op in task.body.walk() if isinstance(op, ops.Access) and not facts.is_sum(op)]
+    return not any(facts.meet(update, other) for update in updates for other in others)
+
+
+def _may_share_in_blocks(task: Task, facts: PairLoops, loops: set[ops.For]) -> bool:
+    """Whether loops load from the same locations for all work items, and have no effects.
+
+    The last threads of blocks have items that do not exist.
+    """
+    if any(op.has_effects for loop in loops for op in loop.body.walk()):
+        return False
     known = facts.following(task.body)
     for loop in loops:
-        assert isinstance(loop, ops.For)
         varying_equally = facts.following(loop.body, {*known, loop.body.args[0]})
         loads = (op for op in loop.body.walk() if isinstance(op, ops.Load))
         if not all(varying_equally.issuperset(load.indices) for load in loads):

@@ -17,7 +17,9 @@ class LaneShares(SharedItems):
 
     @property
     def powers(self) -> int:
-        return self.blocks.subgroup_size.bit_length() - 1
+        lanes = self.blocks.subgroup_size
+        most = max(self.facts.most_iterations(loop, lanes) for loop in self.loops)
+        return (most - 1).bit_length()
 
     @property
     def block_dim(self) -> int:

@@ -51,10 +51,10 @@ class SharedItems(ABC):
     """Iterations of a share, where it is known how many there are."""
 
     def __init__(
-        self, task: Task, facts: PairLoops, loops: set[Operation], fills: int, blocks: Blocks
+        self, task: Task, facts: PairLoops, loops: set[ops.For], fills: int, blocks: Blocks
     ) -> None:
         self.task, self.facts, self.fills, self.blocks = task, facts, fills, blocks
-        self.loops = [op for op in task.body.ops if op in loops]
+        self.loops = [op for op in task.body.ops if isinstance(op, ops.For) and op in loops]
         self.values: list[dict[Value, Value]] = []  # for each item of a thread
         self.builder = Builder()
         self.arrays: list[Array] = []  # that are needed
