@@ -155,3 +155,19 @@ def test_arrays_that_end_while_they_are_cleared(
     monkeypatch.undo()
     gc.collect()
     assert alive() is None
+
+
+def test_arrays_of_all_sizes_and_nothing_beside_them() -> None:
+    generator = np.random.default_rng(0)
+    kinds = [(qd.f16, 1), (qd.f16, 3), (qd.f32, 1), (qd.f64, 7), (qd.f32, 20_000)]
+    kinds += [(qd.f32, int(generator.integers(1, 70))) for _ in range(70)]
+    arrays = [qd.ndarray(dtype, count, needs_grad=True) for dtype, count in kinds]
+    loss = qd.ndarray(qd.f32, 1, needs_grad=True)
+    for number in range(REPEATED):
+        for array in arrays:
+            array.fill(number + 1)
+            array.grad.fill(number + 2)
+        tape(loss)
+        for array in arrays:
+            assert (array.to_numpy() == number + 1).all()
+            assert not array.grad.to_numpy().any()

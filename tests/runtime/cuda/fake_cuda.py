@@ -151,6 +151,17 @@ STOPPABLE: dict[str, Callable[[Call], None]] = dict.fromkeys(_MOVES, _move)
 STOPPABLE["octants_begin"] = _begin
 
 
+def _clear(call: Call) -> None:
+    ranges = call.slots.reshape(-1, 2).tolist()
+    assert call.grid <= len(ranges)
+    for address, nbytes in ranges[: call.grid]:
+        assert not (address | nbytes) % 4
+        call.cuda.bytes_at(address, nbytes)[:] = bytes(nbytes)
+
+
+STOPPABLE["octants_clear"] = _clear
+
+
 @dataclass
 class FakeCuda:
     """The driver, its devices, and everything that happens in them."""
@@ -654,7 +665,10 @@ class FakeCuda:
         assert node.grid > 0
         assert node.block > 0
         assert (node.grid_y, node.grid_z, node.block_y, node.block_z) == (1, 1, 1, 1)
-        words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1] or 0)
+        has_words = entry != "octants_clear"
+        words: Any = ()
+        if has_words:
+            words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1] or 0)
         parameters = ctypes.string_at(arguments[0] or 0, size)
         return Call(self, entry, parameters, list(words), node.grid, node.block, 0)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.runtime.cuda.graphs import clear_kernel
 from tests.runtime.cuda.whole import Gpu, gpu
 
 __all__ = ["gpu"]
@@ -149,3 +150,35 @@ def test_a_loss_is_cleared_with_the_gradients(gpu: Gpu) -> None:
             assert loss[None] == 0.0
         assert loss.grad[None] == 1.0
     assert gpu.fake.calls["cuGraphLaunch"] == 1
+
+
+def test_ranges_of_all_sizes_are_cleared_by_a_graph(gpu: Gpu) -> None:
+    gpu.init()
+    kinds = [(qd.f16, 3), (qd.f32, 1), (qd.f64, 7), (qd.f32, clear_kernel.MOST_BYTES // 4 + 1)]
+    kinds += [(qd.f32, 5)] * (clear_kernel.MOST_RANGES + 2)
+    arrays = [qd.ndarray(dtype, count, needs_grad=True) for dtype, count in kinds]
+    for _ in range(20):
+        for array in arrays:
+            array.fill(2.0)
+            array.grad.fill(3.0)
+        gpu.fake.calls.clear()
+        gpu.fake.launches.clear()
+        qd.ad.clear_all_gradients()
+        for array in arrays:
+            assert (array.to_numpy() == 2.0).all()
+            assert not array.grad.to_numpy().any()
+    assert sum(gpu.fake.calls[name] for name in FILLS) == 0
+    assert [call.grid for call in gpu.fake.launches] == [4, clear_kernel.MOST_RANGES]
+
+
+def test_ranges_are_cleared_by_fills_if_the_driver_compiles_nothing(gpu: Gpu) -> None:
+    gpu.init()
+    arrays = [qd.field(qd.f32, 5, needs_grad=True) for _ in range(3)]
+    gpu.fake.fail("cuModuleLoadDataEx", 222)
+    for _ in range(20):
+        for array in arrays:
+            array.grad.fill(3.0)
+        gpu.fake.calls.clear()
+        qd.ad.clear_all_gradients()
+        assert not any(array.grad.to_numpy().any() for array in arrays)
+    assert sum(gpu.fake.calls[name] for name in FILLS) == 3

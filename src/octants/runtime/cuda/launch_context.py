@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.context import Context, context_of
-from octants.runtime.cuda.graphs import abortable_nodes
+from octants.runtime.cuda.graphs import abortable_nodes, clear_kernel
 from octants.runtime.cuda.graphs.replay_retries import Replays
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
-from octants.runtime.cuda.modules import Module
+from octants.runtime.cuda.modules import DeviceFunction, Module
 from octants.runtime.cuda.streams import Stream, Streams
 from octants.runtime.cuda.transfers import PinnedStaging
 from octants.runtime.gpu.device import GpuDevice
@@ -86,6 +86,11 @@ class LaunchContext(GpuDevice):
     def abortable_code(self) -> bytes:
         """The copy and fill kernels of abortable graphs, as the driver loads them."""
         return abortable_nodes.code().encode()
+
+    def clear_kernel(self) -> DeviceFunction | None:
+        """The loaded kernel of `graphs.clear_kernel`; None if there is none for the GPU."""
+        code = clear_kernel.CODE.encode()
+        return Module(self.context, code, b"", self._dropped_modules).function("octants_clear")
 
     def module(self, artifact: Artifact) -> Module:
         """Load code; kernels that were compiled together share a module."""

@@ -33,3 +33,6 @@ class HipDevice(CudaDevice):
 
     def abortable_code(self) -> bytes:
         return self._make_abortable_code()
+
+    def clear_kernel(self) -> None:
+        """None: fills are nodes of their own."""

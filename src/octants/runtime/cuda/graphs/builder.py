@@ -36,6 +36,7 @@ class DriverGraphBuilder:
 
     def __init__(self, context: Context, *, is_ordered: bool = True) -> None:
         self._context, self._is_ordered = context, is_ordered
+        self.library = context.library
         self.kernels: dict[PreparedDispatch, tuple[int, cuda.KernelNode]] = {}
         """The node of each dispatch, and the parameters that it was added with."""
         self._last: c_void_p | None = None

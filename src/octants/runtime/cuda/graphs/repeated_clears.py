@@ -1,7 +1,7 @@
 """Fills of several ranges of memory with zeros, as a driver graph where they are repeated.
 
 Each tape sets all gradients to zero, mostly the same ones as the tape before. A graph does so in
-one call of the driver, where each range would take one.
+one call of the driver, where each range would take one, and with one kernel for all small ranges.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
+from octants.runtime.cuda.graphs.clear_kernel import add_clears, is_small
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
+from octants.runtime.cuda.modules import DeviceFunction
 from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class RepeatedClears:
         self._repetitions = Repetitions[DriverGraph](
             _REPEATED, most=_MOST_KNOWN, counted=_MOST_KNOWN
         )
+        self._kernel: DeviceFunction | None = None
 
     def get(self, machine: LaunchContext, ranges: Ranges) -> DriverGraph | None:
         """The graph that sets ranges to zero; None if they have not been repeated enough."""
@@ -44,13 +47,19 @@ class RepeatedClears:
     def forget(self) -> None:
         """Drop all graphs."""
         self._repetitions.made.clear()
+        self._kernel = None
 
     def _make(self, machine: LaunchContext, ranges: Ranges) -> DriverGraph | None:
-        # If the driver refuses, each range is filled by itself.
-        with contextlib.suppress(OctantsError), machine.context.active():
+        # If the driver refuses, or does not compile PTX, each range is filled by itself.
+        with contextlib.suppress(OctantsError, InternalError), machine.context.active():
             nodes = DriverGraphBuilder(machine.context, is_ordered=False)
+            kernel = self._kernel = self._kernel or machine.clear_kernel()
+            small = [each for each in ranges if kernel is not None and is_small(*each)]
+            if kernel is not None and small:
+                add_clears(nodes, kernel, small)
             for address, nbytes in ranges:
-                nodes.clear(address, nbytes)
+                if (address, nbytes) not in small:
+                    nodes.clear(address, nbytes)
             made = self._repetitions.made[ranges] = DriverGraph(machine, nodes)
             return made
         return None
