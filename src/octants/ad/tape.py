@@ -123,7 +123,9 @@ class Tape:
     _uses_fast_path = True
     _repeats = True  # may be reversed as an earlier tape was
     _adjoints = 1
-    # The state of a tape that has recorded nothing.
+    # The state of a tape that has recorded nothing, and the usual options.
+    validation = False
+    grad_check: Sequence[Any] = ()
     paused = 0
     _custom: CustomCall | None = None
     _launches = 0
@@ -138,7 +140,7 @@ class Tape:
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
     _followed: LaunchSequence | None = None  # that of an earlier tape, and of this one so far
-    _expected: Iterator[Any] | None = None  # its launches that have not been repeated yet
+    _expected: Iterator[Any] | None = iter(())  # its launches that have not been repeated yet
     _check: differences.GradientCheck | None = None
     _requested = _NO_ARGUMENTS
 
@@ -158,28 +160,37 @@ class Tape:
             raise ValueError(f"on_overwrite is one of {ON_OVERWRITE}, not {on_overwrite!r}")
         self.losses: list[Loss] = make_losses(loss, seed)
         self.clear_gradients = clear_gradients
-        self.validation = validation
-        self.grad_check = list(grad_check or ())
-        if grad_check:
-            self._check = differences.GradientCheck(self.grad_check, self.losses)
         self.on_overwrite = on_overwrite
         self.thread = threading.get_ident()
+        if validation:
+            self.validation = True
+        if grad_check:
+            self.grad_check = list(grad_check)
+            self._check = differences.GradientCheck(self.grad_check, self.losses)
         if argument_gradients is not False:
             self._requested = ArgumentGradients(argument_gradients)
-        self._replaced: dict[Any, TapedMemory] = {}  # losses that the host has written
         self._all_entries: list[TapeEntry] = []
         self._touched_arrays: set[Any] = set()
         self._unentered: list[PlainLaunch] = []
-        self._is_simple = self._uses_fast_path and not validation and self._check is None
-        self._may_follow = self._is_simple and on_overwrite == "save"
-        if self._may_follow and self._repeats and self._requested is _NO_ARGUMENTS:
-            self._expected = iter(())
+        self._is_simple = simple = self._uses_fast_path and not (validation or grad_check)
+        self._may_follow = follows = simple and on_overwrite == "save"
+        if not (follows and self._repeats and argument_gradients is False):
+            self._expected = None
         self._recent: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
-        self._copied: dict[int, tuple[Any, Any]] = {}  # arguments by identity, and their copies
 
     # A tape that repeats as a whole needs none of these.
+
+    @cached_property
+    def _replaced(self) -> dict[Any, TapedMemory]:
+        """The losses that the host has written."""
+        return {}
+
+    @cached_property
+    def _copied(self) -> dict[int, tuple[Any, Any]]:
+        """Arrays of numpy that launches were given, by identity, and the tape's copies of them."""
+        return {}
 
     @cached_property
     def _whole_ledger(self) -> OverwriteLedger:
