@@ -117,13 +117,14 @@ class Queue(BatchQueue):
         if self.bind is not None:
             self.bind(batch.commands)
 
-    def _end(self, batch: CommandBatch) -> None:
-        """End the commands of a batch."""
+    def _end(self, batch: CommandBatch, *, is_last: bool = True) -> None:
+        """End the commands of a batch; those of the last one in a submission reach the host."""
         context, functions = self.context, self.context.functions
-        stages = (_SHADER | _TRANSFER, _HOST)
-        functions.quick.vkCmdPipelineBarrier(
-            batch.commands, *stages, 0, 1, self._last_barrier, 0, None, 0, None
-        )
+        if is_last:
+            stages = (_SHADER | _TRANSFER, _HOST)
+            functions.quick.vkCmdPipelineBarrier(
+                batch.commands, *stages, 0, 1, self._last_barrier, 0, None, 0, None
+            )
         status = functions.vkEndCommandBuffer(batch.commands)
         if status != SUCCESS:
             raise context.fail("vkEndCommandBuffer", status)
@@ -168,7 +169,7 @@ class Queue(BatchQueue):
                 raise batches.NotRecordable
             else:
                 self.batch = None
-                self._end(before)
+                self._end(before, is_last=False)
                 self._pair[0], self._pair[1] = before.commands, batch.commands
                 before.number = batch.number = self._submit(self._both)
                 self._flying.append(before)
