@@ -114,3 +114,34 @@ def test_what_loops_carry_is_right_in_lanes_that_left_early() -> None:
     assert out.to_numpy().tolist() == [
         [int(number) for number in _left_early(n, steps)] for n in range(count)
     ]
+
+
+def test_the_gradient_of_a_nest_in_place() -> None:
+    """It was wrong where loops had a test at both ends."""
+    n, items = 3, 4
+    gradients = []
+    for arch in (qd.cpu, qd.vulkan):
+        qd.init(arch=arch, default_fp=qd.f64, offline_cache=False, log_level="error")
+        m = qd.field(qd.f64, (n, n, items), needs_grad=True)
+        start = qd.field(qd.f64, (n, n, items), needs_grad=True)
+        out = qd.field(qd.f64, (n, items), needs_grad=True)
+
+        @qd.kernel
+        def nest(m: qd.template(), out: qd.template()):
+            for b in range(items):
+                for i in range(n):
+                    for j in range(i + 1):
+                        t = m[i, j, b]
+                        for k in range(j):
+                            t -= m[i, k, b] * m[j, k, b]
+                        m[i, j, b] = t
+                for i in range(n):
+                    out[i, b] = m[i, i, b]
+
+        rng = np.random.default_rng(0)
+        start.from_numpy(rng.normal(size=(n, n, items)))
+        with qd.ad.Tape(out, seed=rng.normal(size=(n, items))):
+            m.copy_from(start)
+            nest(m, out)
+        gradients.append(start.grad.to_numpy())
+    np.testing.assert_allclose(*gradients, rtol=1e-12, atol=1e-13)

@@ -167,12 +167,8 @@ class Code(ABC):
         test: Callable[[], Operand],
         body: Callable[[], object],
         is_left: Callable[[], Operand] | None = None,
-        *,
-        is_short: bool = False,
     ) -> None:
         """Write a loop that runs while ``test``, computed before each iteration, is true.
-
-        If ``test`` ``is_short``, it may be written twice; it has no effects then.
 
         ``is_left`` computes the exit test again behind the loop, in a form that the driver cannot
         merge with ``test``.

@@ -229,8 +229,6 @@ class LlvmCode(Code):
         test: Callable[[], str],
         body: Callable[[], object],
         is_left: Callable[[], str] | None = None,  # noqa: ARG002
-        *,
-        is_short: bool = False,  # noqa: ARG002
     ) -> None:
         f = self._f
         head, inside, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))

@@ -16,7 +16,6 @@ from octants.codegen.instruction_writer import ThreadCode
 from octants.codegen.spirv.module_builder import CUT_WORD, Assembly
 from octants.codegen.spirv.nesting_depth import Nesting
 from octants.codegen.spirv.opcodes import (
-    BuiltIn,
     Decoration,
     Op,
     StorageClass,
@@ -179,19 +178,15 @@ class ControlFlowCode(ThreadCode):
         test: Callable[[], int],
         body: Callable[[], object],
         is_left: Callable[[], int] | None = None,
-        *,
-        is_short: bool = False,
     ) -> None:
         if not self._is_open:
             return
-        tests_at_end = is_short and self.masks
         if not self.assembly.features.has("cuts"):
-            control = _NO_CONTROL if is_left else _DO_NOT_UNROLL
-            self._loop(test, body, control, tests_at_end=tests_at_end)
+            self._loop(test, body, _NO_CONTROL if is_left else _DO_NOT_UNROLL)
         elif is_left is None:
-            self._watched_loop(test, body, tests_at_end=tests_at_end)
+            self._watched_loop(test, body)
         else:
-            self._loop(test, body, tests_at_end=tests_at_end)
+            self._loop(test, body)
             self._note_cut(is_left())
 
     def _loop(
@@ -200,12 +195,9 @@ class ControlFlowCode(ThreadCode):
         body: Callable[[], object],
         control: int = _NO_CONTROL,
         seen: int | None = None,
-        *,
-        tests_at_end: bool = False,
     ) -> None:
         """Write a loop; ``seen`` is a variable whose lowest bit is its condition."""
         header, first, inside, latch, merge = (self.assembly.fresh() for _ in range(5))
-        more = self._tested_before(test) if tests_at_end else None
         self._exits.append((merge, seen))
         self._jump(Op.BRANCH, header)
         self._label(header)
@@ -213,40 +205,19 @@ class ControlFlowCode(ThreadCode):
         self._jump(Op.BRANCH, first)
         self._label(first)
         with self._dominating_only_itself():
-            goes_on = test() if more is None else self.read(more)
-            self._jump(Op.BRANCH_CONDITIONAL, goes_on, inside, merge)
+            self._jump(Op.BRANCH_CONDITIONAL, test(), inside, merge)
             self._label(inside)
             self._loops += 1
             with self.nesting.inside():
                 body()
             self._loops -= 1
-            if more is None or not self._is_open:
-                self._jump(Op.BRANCH, latch)
-            else:
-                goes_on = test()
-                self.write(more, goes_on)
-                self._jump(Op.BRANCH_CONDITIONAL, goes_on, latch, merge)
+            self._jump(Op.BRANCH, latch)
         self._label(latch)
         self._jump(Op.BRANCH, header)
         self._label(merge)
         self._exits.pop()
 
-    def _tested_before(self, test: Callable[[], int]) -> int:
-        """Return a variable for a loop's condition, and test it before the loop.
-
-        A machine that predicates runs an iteration for no thread if only its start has a test. But
-        if only its end has one, Mesa's driver (22.3) takes what the last iteration of any thread
-        computes for what all threads have behind the loop. So both ends have one, and the driver
-        cannot find out that the first is always true.
-        """
-        variable, zero = self.variable(u1), self.constant(0, u32)
-        is_hidden = self.compare("eq", u32, self.workgroup_row(), zero)
-        self.write(variable, self.apply("and", u1, test(), is_hidden))
-        return variable
-
-    def _watched_loop(
-        self, test: Callable[[], int], body: Callable[[], object], *, tests_at_end: bool
-    ) -> None:
+    def _watched_loop(self, test: Callable[[], int], body: Callable[[], object]) -> None:
         """Write a loop, and record whether it ended although its condition holds.
 
         A number has the condition as its lowest bit, and the iteration above it: the driver knows
@@ -262,7 +233,7 @@ class ControlFlowCode(ThreadCode):
             self.write(seen, self.apply("add", u32, self.read(seen), step))
             return goes_on
 
-        self._loop(watched, body, seen=seen, tests_at_end=tests_at_end)
+        self._loop(watched, body, seen=seen)
         bit = self.apply("and", u32, self.read(seen), one)
         self._note_cut(self.compare("eq", u32, bit, one))
 
@@ -328,19 +299,6 @@ class ControlFlowCode(ThreadCode):
             )
 
         return self.hoisted(("pushed", word), make)
-
-    # -- built-in variables ---------------------------------------------------------------------
-
-    def workgroup_row(self) -> int:
-        """Zero, since all workgroups stand in one row; the driver's compiler does not know that."""
-        return self._built_in(BuiltIn.WORKGROUP, 1)
-
-    def _built_in(self, which: BuiltIn, axis: int = 0) -> int:
-        def make() -> int:
-            vector = self.assign(Op.LOAD, self.assembly.vector(3), self.assembly.built_in(which))
-            return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, axis)
-
-        return self.hoisted((which, axis), make)
 
 
 def _is_pure(op: Op) -> bool:

@@ -362,3 +362,14 @@ class SpirvCode(ControlFlowCode):
     def _wide(self, which: BuiltIn) -> int:
         number = self._built_in(which)
         return self.hoisted(("wide", which), lambda: self.convert(number, u32, i64))
+
+    def workgroup_row(self) -> int:
+        """Zero, since all workgroups stand in one row; the driver's compiler does not know that."""
+        return self._built_in(BuiltIn.WORKGROUP, 1)
+
+    def _built_in(self, which: BuiltIn, axis: int = 0) -> int:
+        def make() -> int:
+            vector = self.assign(Op.LOAD, self.assembly.vector(3), self.assembly.built_in(which))
+            return self.assign(Op.COMPOSITE_EXTRACT, self.assembly.type(u32), vector, axis)
+
+        return self.hoisted((which, axis), make)

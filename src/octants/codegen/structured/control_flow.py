@@ -13,7 +13,6 @@ from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import DType
 
-_SHORT = 16  # operations
 Inside = Callable[[Block], list[Operand]]
 Condition = Callable[[Operation, Callable[[], Operand]], Operand]
 
@@ -46,8 +45,7 @@ def write_for(
         return is_less(code, dtype, code.read(counter), upper)
 
     is_plain = condition == body.condition and not body.may_end_in(op)
-    left = is_left if is_plain else None
-    code.loop(lambda: condition(op, test), iterate, left, is_short=is_plain)
+    code.loop(lambda: condition(op, test), iterate, is_left if is_plain else None)
     bind_all(body, op.results, carried)
 
 
@@ -71,16 +69,8 @@ def write_while(
         bind_all(body, op.body.args, carried)
         write_all(body, carried, inside(op.body))
 
-    is_plain = condition == body.condition and not body.may_end_in(op)
-    body.code.loop(lambda: condition(op, test), iterate, is_short=is_plain and _is_short(op))
+    body.code.loop(lambda: condition(op, test), iterate)
     bind_all(body, op.results, carried)
-
-
-def _is_short(op: ops.While) -> bool:
-    """Whether a condition is so short that it may be written twice."""
-    computed = op.condition.ops[:-1]
-    is_simple = all(each.is_speculatable and not each.REGIONS for each in computed)
-    return is_simple and len(computed) <= _SHORT
 
 
 def if_(body: StructuredFunction, op: ops.If) -> None:

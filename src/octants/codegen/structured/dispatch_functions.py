@@ -236,7 +236,6 @@ def _loop_until(
         lambda: code.compare("lt", i64, code.read(item), upper),
         iterate,
         lambda: is_less(code, i64, code.read(item), upper),
-        is_short=True,
     )
 
 
