@@ -78,7 +78,8 @@ WANTED = {
         recurrence of sums of sums""",
     "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
         reduction: product; reduction: vector; reduction: sum of a stated type;
-        reduction: in an inner loop; reduction: pairs""",
+        reduction: in an inner loop; reduction: pairs;
+        reduction: over the neighbours of a cell""",
     "statics": """static operand; static in a condition""",
     "recursion": """recursion; recursion in a loop; func""",
     "layouts": """field of three axes: order; field of three axes: tree;

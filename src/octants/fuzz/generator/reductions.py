@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 from octants.fuzz.generator import array_elements, integers, loops
@@ -12,6 +13,7 @@ Part = Iterator[None]
 """What writes a reduced value: its start, then what an iteration does; then it declares results."""
 
 _MOST = 24  # iterations
+_CELLS = 9  # around a work item, with its own
 _MOST_COST = 1500.0  # of a function that has such loops
 
 
@@ -19,24 +21,48 @@ def reduce(c: Context) -> bool | None:
     """A loop whose iterations add to some values, of which later statements know the results."""
     if c.loops or c.depth > 3 or (c.serial and not c.run_time_loops):
         return None
-    if c.cost + 2 * c.trips * _MOST > _MOST_COST:
-        return None
     counter, (header, most) = c.shared.fresh("k"), _range(c)
+    cells = _CELLS if c.chance(0.3) else 1
+    if c.cost + 2 * c.trips * _MOST * cells > _MOST_COST:
+        return None
     c.note("reduction")
     table = c.pick([_SUMS, _PARTS])
-    parts = [c.pick(table)(c, counter, most) for _ in range(c.integer(1, 3))]
+    parts = [c.pick(table)(c, counter, most * cells) for _ in range(c.integer(1, 3))]
     for part in parts:
         next(part)
-    with c.block(f"for {counter} in {header}:", trips=most), loops.inside(c, may_continue=True):
+    with contextlib.ExitStack() as blocks:
+        if cells > 1:
+            _over_cells(c, blocks)
+        blocks.enter_context(c.block(f"for {counter} in {header}:", trips=most))
+        blocks.enter_context(loops.inside(c, may_continue=True))
         c.scopes[-1].append(Variable(counter, "i", 0, most, frozen=True))
         _term(c, counter)
         for part in parts:
             next(part)
-        if table is _PARTS and c.chance(0.3):
+        if (table is _PARTS or cells > 1) and c.chance(0.3):
             c.statements(1)
     for part in parts:
         next(part, None)
     return True
+
+
+def _over_cells(c: Context, blocks: contextlib.ExitStack) -> None:
+    """Loops over the neighbours of a cell, some of which may be outside of the grid."""
+    c.note("reduction: over the neighbours of a cell")
+    steps = [c.shared.fresh("k") for _ in range(2)]
+    if c.chance(0.5):
+        cell = c.shared.fresh("k")
+        header = f"for {cell} in qd.grouped(qd.ndrange((-1, 2), (-1, 2))):"
+        blocks.enter_context(c.block(header, trips=_CELLS))
+        for axis, step in enumerate(steps):
+            c.emit(f"{step} = {cell}[{axis}]")
+            c.scopes[-1].append(Variable(step, "i", -1, 1, frozen=True))
+    else:
+        for step in steps:
+            blocks.enter_context(c.block(f"for {step} in range(-1, 2):", trips=3.0))
+            c.scopes[-1].append(Variable(step, "i", -1, 1, frozen=True))
+    if c.chance(0.6):
+        blocks.enter_context(c.block(f"if {c.truth(1)}:", trips=0.8))
 
 
 def _range(c: Context) -> tuple[str, int]:
