@@ -228,6 +228,53 @@ def test_loops_that_stay() -> None:
     assert wrong_from_far(module) == 0
 
 
+HALVING = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, shared, () [primal (64,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {'block_dim': 64, 'subgroup_size': 32} {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<6>()
+  %5: i32 = constant<32>()
+  for(%3, %4) { (%6: i32):
+    %7: i32 = binary<shr>(%5, %6)
+    barrier<block>()
+    %8: f32 = load<@y, primal>(%7)
+    store<@y, primal>(%8, %6)
+    yield()
+  }
+  yield()
+}
+"""
+
+
+def test_loops_with_barriers() -> None:
+    """Halvings of a block are unrolled; not many iterations, and no loops in loops."""
+    module = parse(HALVING)
+    unroll_loops(module)
+    verify(module)
+    assert not any(isinstance(op, ops.For) for op in module.walk())
+    found = [op for op in module.walk() if isinstance(op, (ops.Barrier, ops.Load))]
+    assert [isinstance(op, ops.Barrier) for op in found] == 6 * [True, False]
+    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    loads = [op for op in found if isinstance(op, ops.Load)]
+    assert [constants[op.indices[0]] for op in loads] == [32, 16, 8, 4, 2, 1]
+    inner = "    for(%3, %4) { (%9: i32):\n      yield()\n    }\n    barrier<block>()\n"
+    for text in (
+        HALVING.replace("constant<6>", "constant<11>"),
+        HALVING.replace("constant<6>()", "shape<@x, 0>()"),
+        HALVING.replace("    barrier<block>()\n", inner),
+        HALVING.replace("    barrier<block>()\n", ""),
+    ):
+        module = parse(text)
+        unroll_loops(module)
+        assert sum(isinstance(op, ops.For) for op in module.walk()) == text.count(" for(")
+
+
 @pytest.mark.parametrize("count", counts(6, 16))
 @pytest.mark.parametrize("share", [0, 40])
 def test_random_reverse_kernels(share: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Unrolls loops for targets whose compilers do not: blocks of records, and loops of sines.
+"""Unrolls loops for targets whose compilers do not: of records, of sines, and with barriers.
 
 The records of an unrolled block have constant indices then, and code generation keeps them in
 variables of the work item, which a driver turns into registers.
@@ -49,6 +49,9 @@ After::
       yield()
     }
 
+Short loops with a barrier are unrolled, too, such as those that halve the sums of a block: at each
+iteration of a loop around a barrier the threads of a block have to agree whether it goes on.
+
 Where the machine estimates sines and cosines of small angles, an unrolled block does so for all of
 them, and is run again with the functions themselves unless all angles were small. Loops that do
 little else run in chunks of iterations that are unrolled likewise (`analysis.slow_paths`)::
@@ -90,6 +93,9 @@ from octants.passes.unrolled_iterations import (
 from octants.simplify import simplify
 from octants.types.scalars import f32
 
+MOST_WAITS = 10
+"""The most iterations of a loop with a barrier for the work items of a block: halvings of a block.
+"""
 _ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
 
 
@@ -148,6 +154,11 @@ class _Unroller:
         if op in self._unrolled:
             write = self._speculated if speculates and trips else self._copies
             results = write(op, op.lower, op.inits, trips or 0)
+            self._loops.replaced.replace(op, results)
+            self._has_changed = True
+            return
+        if trips is not None and trips <= MOST_WAITS and _waits(op):
+            results = self._copies(op, op.lower, op.inits, trips)
             self._loops.replaced.replace(op, results)
             self._has_changed = True
             return
@@ -252,6 +263,12 @@ def _can_speculate(op: ops.For) -> bool:
     if any(each.regions for each in op.body.ops):
         return False
     return slow_paths.can_speculate(op, slow_path_of, MOST_WORK)
+
+
+def _waits(op: ops.For) -> bool:
+    """Whether the work items of a block wait for each other in each iteration of a short loop."""
+    has_barrier = any(isinstance(o, ops.Barrier) and o.scope == "block" for o in op.body.ops)
+    return has_barrier and not any(isinstance(each, ops.Loop) for each in op.body.walk())
 
 
 def _updates(op: ops.For) -> bool:
