@@ -24,7 +24,7 @@ else:
     physical_devices = Deferred("octants.runtime.vulkan.physical_devices")
 
 _THREADS = 1 << 16  # that record at the same time, on a GPU
-_FILLS = 1 << 18  # that fill a GPU
+_FILLS = 1 << 19  # that fill a large GPU: two for each thread, since a thread may take two items
 _FEW_THREADS = 1 << 10  # on a CPU that stands for one
 _ESTIMATE_SUMS = 8  # additions that take as long as an estimate of a sine, on NVIDIA's GPUs
 
