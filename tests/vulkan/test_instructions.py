@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,13 @@ import octants as qd
 from octants.artifact import Artifact
 from octants.codegen import memory
 from octants.codegen.spirv.compile import compile_module
+from octants.codegen.spirv.instruction_writer import FEW_ELEMENTS, LEAST_ELEMENTS
 from octants.codegen.spirv.opcodes import Ext, Op
+from octants.ir.core import Array, Companion, Module, Space
 from octants.runtime.vulkan import physical_devices
+from octants.types.layouts import Layout, Term
+from octants.types.scalars import f32
+from tests.codegen.compiled import ndarray, parallel
 from tests.vulkan.disassembly import to_text
 from tests.vulkan.validation import check
 
@@ -124,3 +130,29 @@ def test_equal_instructions_are_written_once_where_they_dominate() -> None:
     once()
     values[:, 0] = values[:, 1] + values[:, 2]
     assert np.array_equal(x.to_numpy(), values)
+
+
+@pytest.mark.parametrize("elements", [4, FEW_ELEMENTS, FEW_ELEMENTS + 1, 40, 80])
+@pytest.mark.parametrize("selects", [False, True])
+def test_local_arrays_are_long_where_short_ones_become_registers(
+    selects: bool, elements: int
+) -> None:
+    x = ndarray("x", f32)
+    layout = {Companion.PRIMAL: Layout((elements,), (Term(0, 1, 0, 4),))}
+    local = Array("v", f32, 1, Space.LOCAL, (), layout)
+
+    def body(build: Any, i: Any) -> None:
+        build.store(local, [build.index(2)], build.load(x, [i]))
+        build.store(x, [i], build.load(local, [build.binary("and", i, build.index(3))]))
+
+    task = parallel("t", lambda build: (build.index(0), build.shape(x, 0)), body)
+    module, own = Module("k", [x, local], tasks=[task]), physical_devices.choose(0).target
+    if selects:
+        own = dataclasses.replace(own, features=f"{own.features},selects")
+    check(artifact := compile_module(module, own))
+    text = to_text(artifact.code)
+    ((kind, length),) = re.findall(r"(\d+) = type_array \d+ (\d+)", text)
+    (count,) = re.findall(rf"{length} = constant \d+ (\d+)", text)
+    expected = max(elements, LEAST_ELEMENTS) if selects and elements > FEW_ELEMENTS else elements
+    assert int(count) == expected
+    assert re.search(rf"= type_pointer function {kind}\b", text)

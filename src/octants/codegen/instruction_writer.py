@@ -291,6 +291,10 @@ class ThreadCode(Code):
     """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """
 
+    def elements_in_memory(self, count: int) -> int:
+        """Return how many elements an array of a work item should have to be in memory."""
+        return count
+
     # -- other threads --------------------------------------------------------------------------
 
     @abstractmethod

@@ -36,6 +36,9 @@ from octants.codegen.spirv.opcodes import (
 from octants.codegen.structured.f16_conversions import call_half_function
 from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
 
+FEW_ELEMENTS, LEAST_ELEMENTS = 5, 65
+"""Elements of an array of a work item. NVIDIA's compiler (580.159) keeps those of up to 40, if not
+more, in registers, and selects one of all elements in each access."""
 _SCOPES = {"device": DEVICE_SCOPE, "block": BLOCK_SCOPE, "subgroup": SUBGROUP_SCOPE}
 
 
@@ -171,6 +174,10 @@ class SpirvCode(ControlFlowCode):
     def store(self, address: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
         alignment = self._alignment(address, dtype)
         self.emit(Op.STORE, self._pointer(address, dtype), value, *alignment)
+
+    def elements_in_memory(self, count: int) -> int:
+        is_changed = count > FEW_ELEMENTS and self.assembly.features.has("selects")
+        return max(count, LEAST_ELEMENTS) if is_changed else count
 
     def local_array(self, dtype: DType, count: int) -> Words:
         kind, result = self.assembly.array(dtype, count), self.assembly.fresh()

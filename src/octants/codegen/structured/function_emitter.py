@@ -115,6 +115,8 @@ class StructuredFunction:
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""
+        if isinstance(key, ArrayRef):  # records are many, and their numbers often known
+            count = self.code.elements_in_memory(count)
         if key not in self._local_arrays:
             self._local_arrays[key] = self.code.local_array(dtype, count)
         return self._local_arrays[key]

@@ -235,6 +235,7 @@ class Hardware:
             "cuts": "llvmpipe" in self.name,
             "splits": self.properties.vendor == _NVIDIA,
             "waves": self.properties.vendor == _NVIDIA,
+            "selects": self.properties.vendor == _NVIDIA,
             **_float_modes(controls),
         }
         found["whole"] &= found["sized"] and self._takes_size()
