@@ -182,6 +182,14 @@ def test_half_of_the_programs_run_as_users_run_them(backend: str, wanted: set[bo
         assert made.qd.cfg.fast_math
 
 
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_work_items_that_share_a_block_have_no_fixed_order_on_gpus(backend: str) -> None:
+    for profile in ("blocks", "core"):
+        program = generate(10, "f32", profile)  # which is `deterministic`
+        wanted = backend == "cpu" or profile == "core"
+        assert f"'deterministic': {wanted}" in script(program, [], backend), profile
+
+
 @pytest.mark.parametrize("hang", ["time.sleep(100)", "exec('while True: pass')"])
 def test_a_program_that_hangs_costs_one_program(monkeypatch: pytest.MonkeyPatch, hang: str) -> None:
     monkeypatch.setattr(runner, "PATIENCE", 3.0)

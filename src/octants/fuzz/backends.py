@@ -21,17 +21,19 @@ from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OCT491", "OneByOne")
-"""Codes of documented errors of autodiff: an overwritten value, an operation without a rule, a
-write to memory that a kernel knows as two arrays, a kernel without an array that has a gradient,
-a record of a forced size that is too small, and a maximum in a kernel of several launches; and what
-says that several adjoints must be propagated one after the other."""
+REFUSALS = ("OCT245", "OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OCT491", "OneByOne")
+"""Codes of documented errors of autodiff: an order of work items that share a block, an overwritten
+value, an operation without a rule, a write to memory that a kernel knows as two arrays, a kernel
+without an array that has a gradient, a record of a forced size that is too small, and a maximum in
+a kernel of several launches; and what says that several adjoints must be propagated one after the
+other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
 AGAIN, ONCE_MORE = ", again", ", once more"
 """What follows the mode of a second and a third run."""
 _MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
+GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
 MULTIPLES = 1.0, -2.0, 0.5
@@ -188,7 +190,15 @@ class PackageBackend:
             chosen |= options(program.seed, self.arch)
         if self.fast_math is not None:
             chosen["fast_math"] = self.fast_math
-        return chosen | configuration.options
+        chosen |= configuration.options
+        if has_free_order(program, self.arch):
+            chosen["deterministic"] = False
+        return chosen
+
+
+def has_free_order(program: Program, arch: str) -> bool:
+    """Whether a program cannot be `deterministic`: on GPUs, work items that share a block."""
+    return arch in GPUS and ".simt." in program.source
 
 
 def options(seed: int, arch: str) -> dict[str, Any]:
@@ -564,8 +574,7 @@ def _flat(value: Any) -> FloatArray:
     return np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value).ravel()
 
 
-_GPUS = ("cuda", "amdgpu", "metal", "vulkan")
-_ARCHS = {name: name for name in ("cpu", *_GPUS)} | {"interpreter": "python"}
+_ARCHS = {name: name for name in ("cpu", *GPUS)} | {"interpreter": "python"}
 BACKENDS: dict[str, Callable[[], Backend]] = {
     name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=fast)
     for name, arch in _ARCHS.items()

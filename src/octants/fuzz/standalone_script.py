@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.fuzz.backends import options
+from octants.fuzz.backends import has_free_order, options
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, Text
 
 TEMPLATE = '''\
@@ -73,6 +73,8 @@ def script(program: Program, problems: list[str], backend: str) -> str:
     calls = []
     name, _, variant = backend.partition("-")
     chosen = options(program.seed, name)
+    if has_free_order(program, name):
+        chosen["deterministic"] = False
     if variant:
         chosen["fast_math"] = variant == "fast"
     for kernel, arguments in program.launches:
