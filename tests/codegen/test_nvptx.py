@@ -288,6 +288,20 @@ def test_warps_combine_updates_of_several_elements(tmp_path: Path) -> None:
         assert text.count(".shared.add.f32") == 1 + 32  # where not all threads are there: each
 
 
+@pytest.mark.parametrize(("count", "is_copied"), [(64, True), (2048, True), (2080, False)])
+def test_large_arrays_that_warps_add_to_together_have_no_copies(
+    count: int, is_copied: bool, tmp_path: Path
+) -> None:
+    """A warp adds to 32 elements at a time, for which it need not wait in device memory."""
+    text = SHARED_WEIGHTS.replace("(64,)", f"({count},)").replace("<64>", f"<{count}>")
+    module = parse(text)
+    module.noalias = True
+    alone = assemble(module, 90, tmp_path)
+    assert ".shared.add.f32" in alone
+    unroll_shared_sums(module)
+    assert (".shared.add.f32" in assemble(module, 90, tmp_path)) == is_copied
+
+
 def test_short_loops_of_large_kernels_are_unrolled(tmp_path: Path) -> None:
     """Else a thread waits for the loads of each iteration, one after the other."""
     x, y = ndarray("x", f32), ndarray("y", f32)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.privatisation import find_sums, is_dense
 from octants.analysis.reductions import find_shared
-from octants.analysis.sum_groups import find_groups
+from octants.analysis.sum_groups import SumGroup, find_groups
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Operation, Space, Task
@@ -26,6 +26,10 @@ _OF_NDARRAY = 1 << 14
 """The bytes of the copy of an array whose shape the launch determines."""
 _GROUP = 32
 """The most updates that subgroups make together."""
+_MANY = 16
+"""So many updates of a group go to memory at once: a copy saves little, and threads that add floats
+in shared memory wait for each other.
+"""
 _FEW = 4
 """The most updates of such an array: each is written twice."""
 
@@ -79,11 +83,13 @@ def find_copies(
     for target in sums.private_copies:
         size, count = target[0].dtype.size, _count(target)
         updates = [op for op in accesses if op.ref == target]
-        nbytes = count * size or _OF_NDARRAY
+        most, nbytes = left, count * size or _OF_NDARRAY
+        if _are_combined(task, updates, noalias):
+            most, nbytes = min(left, _SMALL), count * size or _SMALL
         is_known = count > 0 or (
             target[0].space is Space.NDARRAY and _site_count(task, updates, noalias) <= _FEW
         )
-        if target not in small and is_known and nbytes <= left:
+        if target not in small and is_known and nbytes <= most:
             repaid = not repeated.isdisjoint(updates)
             found.append(BlockCopy(target, nbytes // size, fits=count > 0, is_repaid=repaid))
             left -= nbytes
@@ -97,8 +103,20 @@ def _site_count(task: Task, updates: list[ops.Access], noalias: bool) -> int:
     """Return how many updates are written: one for each group of those made together."""
     if len(updates) <= _FEW:
         return len(updates)
-    groups = find_groups(task, find_shared(task.body).intersection(updates), noalias, _GROUP)
+    groups = _groups(task, updates, noalias)
     return len(updates) - sum(len(group.updates) - 1 for group in groups)
+
+
+def _are_combined(task: Task, updates: list[ops.Access], noalias: bool) -> bool:
+    """Return whether subgroups make all updates of an array together, many at a time."""
+    lengths = [len(group.updates) for group in _groups(task, updates, noalias)]
+    count = sum(isinstance(op, ops.Atomic) for op in updates)
+    return min(lengths, default=0) >= _MANY and sum(lengths) == count
+
+
+def _groups(task: Task, updates: list[ops.Access], noalias: bool) -> list[SumGroup]:
+    """Return the groups of the updates of an array."""
+    return find_groups(task, find_shared(task.body).intersection(updates), noalias, _GROUP)
 
 
 def _is_last(target: ArrayRef, accesses: list[ops.Access], affine: AffineExpressions) -> bool:
