@@ -181,9 +181,9 @@ LEFT = {
     },
     "a long iteration": {
         "inside": "".join(
-            f"%{k}: f32 = unary<exp>(%{k - 1 if k > 30 else 19})\n" for k in range(30, 56)
+            f"%{k}: f32 = unary<exp>(%{k - 1 if k > 30 else 19})\n" for k in range(30, 100)
         )
-        + "store<@w, primal>(%55, %12, %15)"
+        + "store<@w, primal>(%99, %12, %15)"
     },
     "a sum that is read": {
         "inside": "%30: f32 = atomic<add, @z, primal>(%18, %3)",

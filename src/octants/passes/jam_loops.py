@@ -90,7 +90,7 @@ from octants.simplify import simplify
 
 _MOST = 4
 """The most iterations side by side."""
-_MOST_WORK = 48
+_MOST_WORK = 128
 """The most operations of a fused iteration: more of them take too many registers."""
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
