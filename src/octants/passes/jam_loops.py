@@ -99,9 +99,16 @@ _UNROLLED = 16
 @staged("jam_loops")
 def jam_loops(module: Module) -> None:
     """Run iterations side by side in the loops of all parallel tasks, in place."""
-    changes = [_Jammer(task, module.noalias).run() for task in module.tasks if task.is_parallel]
+    tasks = [task for task in module.tasks if task.is_parallel and _has_nests(task)]
+    changes = [_Jammer(task, module.noalias).run() for task in tasks]
     if any(changes):
         simplify(module)
+
+
+def _has_nests(task: Task) -> bool:
+    """Whether a loop has loops in it."""
+    loops = (op for op in task.body.walk() if isinstance(op, For))
+    return any(isinstance(op, For) for loop in loops for op in loop.body.ops)
 
 
 @dataclass(frozen=True, slots=True)
