@@ -34,6 +34,7 @@ from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.sequence_work_items import sequence_work_items
 from octants.passes.share_reciprocals import share_reciprocals
+from octants.passes.sink_into_branches import sink_into_branches
 from octants.passes.skip_unchanged_updates import skip_unchanged_updates
 from octants.passes.spill_vectors import spill_vectors
 from octants.passes.sum_in_registers import sum_in_registers
@@ -226,6 +227,12 @@ FINISH = (
         "skip_unchanged_updates",
         lambda module, _: skip_unchanged_updates(module),
         "when it is known which updates have to be atomic",
+    ),
+    Pass(
+        "sink_into_branches",
+        lambda module, _: sink_into_branches(module),
+        "when sums have left their loops, and before the passes that look at what loops carry",
+        _contracts,
     ),
     Pass(
         "expand_powers",
