@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         jam_loops,
         sink_stores,
         split_sums,
+        sum_rows_locally,
         unroll_loops,
         unroll_shared_sums,
     )
@@ -70,6 +71,7 @@ else:  # what only derivatives, some machines or some options need
     jam_loops = Deferred("octants.passes.jam_loops")
     sink_stores = Deferred("octants.passes.sink_stores")
     split_sums = Deferred("octants.passes.split_sums")
+    sum_rows_locally = Deferred("octants.passes.sum_rows_locally")
     unroll_loops = Deferred("octants.passes.unroll_loops")
     unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
 
@@ -281,6 +283,12 @@ FINISH = (
         "spill_vectors",
         lambda module, machine: spill_vectors(module, machine.vector_bytes),
         "last: others know vectors as values, which loops carry",
+    ),
+    Pass(
+        "sum_rows_locally",
+        lambda module, _: sum_rows_locally.sum_rows_locally(module),
+        "when it is known which updates are plain, and before iterations run side by side",
+        _is_gpu,
     ),
     Pass(
         "jam_loops",

@@ -42,6 +42,7 @@ from octants.passes import (
     skip_unchanged_updates,
     split_sums,
     sum_in_registers,
+    sum_rows_locally,
     unroll_loops,
     unroll_shared_sums,
 )
@@ -50,6 +51,7 @@ from octants.simplify import constant_folding_and_cse, dead_code
 PASSES = [
     (approximate_quotients, "approximate_quotients"),
     (jam_loops, "jam_loops"),
+    (sum_rows_locally, "sum_rows_locally"),
     (check_bounds, "check_bounds"),
     (check_finite, "check_finite"),
     (outline_tasks, "outline_tasks"),

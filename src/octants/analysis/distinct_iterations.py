@@ -9,6 +9,16 @@ from octants.ir import ops
 from octants.ir.core import Value
 
 
+def varying(loop: ops.For) -> set[Value]:
+    """The values in a loop that may differ from iteration to iteration: all but its constants."""
+    found = set(loop.body.args)
+    for op in loop.body.walk():
+        if not isinstance(op, ops.Constant):
+            found.update(op.results)
+        found.update(arg for region in op.regions for arg in region.args)
+    return found
+
+
 def differ(
     affine: AffineExpressions,
     counter: Value,

@@ -77,7 +77,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.distinct_iterations import differ
+from octants.analysis.distinct_iterations import differ, varying
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
@@ -169,7 +169,7 @@ class _Jammer:
             return 0
         if not all(_is_plain(each) for segment in segments for each in segment.ops):
             return 0
-        inside = _varying(op)
+        inside = varying(op)
         if any(not inside.isdisjoint((loop.lower, loop.upper)) for loop in loops):
             return 0
         if all((self._loops.trips(loop) or _UNROLLED + 1) <= _UNROLLED for loop in loops):
@@ -252,16 +252,6 @@ class _Jammer:
             values.update(
                 zip(loop.results, found[number * size : (number + 1) * size], strict=True)
             )
-
-
-def _varying(op: For) -> set[Value]:
-    """The values that may differ from iteration to iteration of a loop."""
-    found = set(op.body.args)
-    for each in op.body.walk():
-        if not isinstance(each, ops.Constant):
-            found.update(each.results)
-        found.update(arg for region in each.regions for arg in region.args)
-    return found
 
 
 def _work(loop: For) -> int:

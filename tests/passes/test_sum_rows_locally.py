@@ -1,0 +1,136 @@
+"""Sums of rows in memory of the work item: which, and that they are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.interpreter import run
+from octants.ir.cloning import copy_module
+from octants.ir.core import Companion, Module, Space
+from octants.ir.parser import parse
+from octants.ir.verifier import verify
+from octants.passes.sum_rows_locally import sum_rows_locally
+
+KERNEL = """\
+kernel @k
+array @x: f32, 2, field, () [adjoint (4, 16) ((0, 1, 0, 64), (1, 1, 0, 4)) ()]
+array @p: f32, 2, field, () [primal (4, 16) ((0, 1, 0, 64), (1, 1, 0, 4)) ()]
+array @w: f32, 2, field, () [primal (8, 16) ((0, 1, 0, 64), (1, 1, 0, 4)) ()]
+array @n: i32, 1, field, () [primal (4,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = constant<4>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = {rows}
+  %5: i32 = constant<{first}>()
+  %6: i32 = {last}
+  %7: i32 = load<@n, primal>(%3)
+  %8: i32 = constant<15>()
+  for(%3, %4) {{ (%9: i32):
+    for(%5, %6) {{ (%10: i32):
+      %11: f32 = load<@w, primal>(%9, %10)
+      {body}
+      yield()
+    }}
+    {behind}
+    yield()
+  }}
+  yield()
+}}
+"""
+ADD = "%12: f32 = load<@{0}>({1})\n%13: f32 = binary<add>(%12, %11)\nstore<@{0}>(%13, {1})".format
+BODY = ADD("x, adjoint", "%2, %10")
+DOWN = "%14: i32 = binary<sub>(%8, %10)\n" + ADD("x, adjoint", "%2, %14")
+
+
+def kernel(
+    body: str = BODY,
+    rows: str = "constant<6>()",
+    first: int = 0,
+    last: str = "constant<16>()",
+    behind: str = "",
+) -> Module:
+    text = KERNEL.format(rows=rows, first=first, last=last, body=body, behind=behind)
+    module = parse(text)
+    verify(module)
+    return module
+
+
+def rewritten(module: Module) -> tuple[Module, int]:
+    """A copy after the pass, and how many rows it has found."""
+    result = copy_module(module)
+    sum_rows_locally(result)
+    verify(result)
+    return result, sum(array.space is Space.LOCAL for array in result.arrays)
+
+
+def results(module: Module) -> list[Any]:
+    """Of whole numbers, whose sums are exact."""
+    rng = np.random.default_rng(0)
+    shapes = (4, 16), (4, 16), (8, 16)
+    x, p, w = (rng.integers(-99, 99, shape).astype(np.float32) for shape in shapes)
+    arrays = {("x", Companion.ADJOINT): x, "p": p, "w": w, "n": np.array([6, 0, 0, 0], np.int32)}
+    run(module, arrays)
+    return [x, p]
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "upwards": {},
+    "downwards": {"body": DOWN},
+    "a part of the row": {"first": 3, "last": "constant<9>()"},
+    "as many times as the launch says": {"rows": "load<@n, primal>(%3)"},
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name: str) -> None:
+    module = kernel(**ROWS[name])
+    result, count = rewritten(module)
+    assert count == 1
+    for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_row_that_is_nowhere_where_no_iteration_runs() -> None:
+    """Work items other than the first one have no iterations, and row 99."""
+    rows = """load<@n, primal>(%2)
+  %15: u1 = compare<gt>(%4, %3)
+  %16: i32 = constant<99>()
+  %17: i32 = select(%15, %2, %16)"""
+    module = kernel(ADD("x, adjoint", "%17, %10"), rows=rows)
+    result, count = rewritten(module)
+    assert count == 1
+    for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+LEFT: dict[str, dict[str, Any]] = {
+    "primal values, which replays must reproduce": {"body": ADD("p, primal", "%2, %10")},
+    "few times": {"rows": "constant<3>()"},
+    "a row of the matrix": {"body": ADD("x, adjoint", "%3, %9")},
+    "a diagonal": {
+        "body": "%14: i32 = binary<add>(%9, %10)\n" + ADD("x, adjoint", "%2, %14"),
+        "last": "constant<8>()",
+    },
+    "a row that depends on the iteration": {"body": ADD("x, adjoint", "%9, %10")},
+    "a row of unknown length": {"last": "load<@n, primal>(%3)"},
+    "one that is read": {
+        "behind": "%20: f32 = load<@x, adjoint>(%2, %3)\nstore<@p, primal>(%20, %2, %3)"
+    },
+    "a product": {"body": BODY.replace("add", "mul")},
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_stays(name: str) -> None:
+    assert rewritten(kernel(**LEFT[name]))[1] == 0
+
+
+def test_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octants.passes.sum_rows_locally._MOST_BYTES", 63)
+    assert rewritten(kernel())[1] == 0
