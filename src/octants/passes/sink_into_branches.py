@@ -70,6 +70,9 @@ from octants.passes.split_work_items import with_inner
 from octants.simplify import simplify
 from octants.types.scalars import DType
 
+_MOST = 300
+"""The most operations behind an if: each if looks at all that are behind it."""
+
 
 @staged("sink_into_branches")
 def sink_into_branches(module: Module) -> None:
@@ -90,33 +93,44 @@ def _visit(block: Block, numbers: dict[Value, Any]) -> bool:
     for op in block.ops:
         for region in op.regions:
             changed |= _visit(region, numbers)
-    for op in list(block.ops):
-        if isinstance(op, ops.If) and op.results and op in block.ops:
-            changed |= _sink(block, op, numbers)
+    at = 0
+    while at < len(block.ops):
+        op = block.ops[at]
+        is_moved = isinstance(op, ops.If) and op.results and _sink(block, at, op, numbers)
+        changed |= bool(is_moved)
+        at += not is_moved
     return changed
 
 
-def _sink(block: Block, branch: ops.If, numbers: dict[Value, Any]) -> bool:
+def _sink(block: Block, at: int, branch: ops.If, numbers: dict[Value, Any]) -> bool:
     """Move what depends on an if into one of its branches, if the other one needs nothing of it."""
-    start = block.ops.index(branch)
+    sides = [
+        taken
+        for taken, other in ((True, branch.orelse), (False, branch.then))
+        if all(isinstance(op, ops.Constant) for op in other.ops[:-1])
+    ]
     depending, values = list[Operation](), set(branch.results)
-    for op in block.ops[start + 1 : -1]:
+    tail = block.ops[at + 1 : -1]
+    if not sides or len(tail) > _MOST:
+        return False
+    for op in tail:
         if any(not values.isdisjoint(each.operands) for each in with_inner(op)):
             depending.append(op)
             values.update(op.results)
+            if not _may_move(op):
+                return False
         elif not op.is_scalar or op.regions:
             return False
     inside = [each for op in depending for each in with_inner(op)]
-    if not any(isinstance(op, ops.Atomic) for op in inside) or not all(map(_may_move, depending)):
+    if not any(isinstance(op, ops.Atomic) for op in inside):
         return False
     needed = list(dict.fromkeys(value for value in block.yielded if value in values))
-    for taken, other in ((True, branch.orelse), (False, branch.then)):
-        if all(isinstance(op, ops.Constant) for op in other.ops[:-1]):
-            left = _Nothing(branch, not taken, inside, numbers)
-            results = [left.value(value) for value in needed]
-            if all(result is not None for result in results) and left.is_all(depending):
-                _move(block, branch, taken, depending, dict(zip(needed, results, strict=True)))
-                return True
+    for taken in sides:
+        left = _Nothing(branch, not taken, inside, numbers)
+        results = [left.value(value) for value in needed]
+        if all(result is not None for result in results) and left.is_all(depending):
+            _move(block, at, taken, depending, dict(zip(needed, results, strict=True)))
+            return True
     return False
 
 
@@ -229,7 +243,7 @@ def _is_zero(value: Value | _Number | None) -> bool:
 
 def _move(
     block: Block,
-    branch: ops.If,
+    at: int,
     taken: bool,
     depending: list[Operation],
     results: dict[Value, Any],
@@ -238,11 +252,13 @@ def _move(
 
     Args:
         block: where they are.
-        branch: the if.
+        at: the position of the if.
         taken: whether they come into the branch that runs where its condition is true.
         depending: the operations.
         results: what is used after them, and what that is in the other branch.
     """
+    branch = block.ops[at]
+    assert isinstance(branch, ops.If)
     own = branch.then if taken else branch.orelse
     into = Builder(Block())
     values = dict(zip(branch.results, own.yielded, strict=True))
@@ -261,9 +277,8 @@ def _move(
     new.location = branch.location
     renamed = dict(zip(results, new.results, strict=True))
     gone = set(depending)
-    start = block.ops.index(branch)
-    rest = [op for op in block.ops[start + 1 :] if op not in gone]
-    block.ops[start:] = [*rest[:-1], new, rest[-1]]
+    rest = [op for op in block.ops[at + 1 :] if op not in gone]
+    block.ops[at:] = [*rest[:-1], new, rest[-1]]
     replace_operands(rest[-1], lambda value: renamed.get(value, value))
 
 
