@@ -83,7 +83,7 @@ def test_fork_while_a_launch_is_running() -> None:
     out = finish(
         start(
             """
-            slow = Compiled(spin(), device)
+            slow = Compiled(spin(), device, simd="never")
             work = {"turns": np.array(200_000_000), "out": np.zeros(6)}
             thread = threading.Thread(target=slow.run, args=(work,))
             thread.start()
@@ -170,7 +170,7 @@ def test_ctrl_c_while_another_thread_runs_a_kernel() -> None:
     """The launch of the other thread goes on; the main thread gets its exception."""
     process = start(
         """
-        slow = Compiled(spin(), device)
+        slow = Compiled(spin(), device, simd="never")
         work = {"turns": np.array(300_000_000), "out": np.zeros(3)}
         thread = threading.Thread(target=slow.run, args=(work,))
         thread.start()
@@ -196,7 +196,7 @@ def test_a_handler_of_the_program_is_left_alone() -> None:
         """
         seen = []
         signal.signal(signal.SIGINT, lambda *_: seen.append(work["out"][0]))
-        slow = Compiled(spin(), device)
+        slow = Compiled(spin(), device, simd="never")
         work = {"turns": np.array(300_000_000), "out": np.zeros(3)}
         print("ready", flush=True)
         slow.run(work)

@@ -78,7 +78,7 @@ def test_bounds_anywhere() -> None:
 
 def test_several_threads_work_at_once() -> None:
     device = CpuDevice(4)
-    kernel = Compiled(spin(), device)
+    kernel = Compiled(spin(), device, simd="never")
     data = {"turns": np.array(2_000_000), "out": np.zeros(64)}
     before, start = time.process_time(), time.perf_counter()
     kernel.run(data)
@@ -172,7 +172,7 @@ def test_eight_threads_launch_ten_thousand_times_each() -> None:
 
 def test_a_launch_that_finds_the_pool_busy_runs_by_itself() -> None:
     device = CpuDevice(2)
-    slow, quick = Compiled(spin(), device), Compiled(increment(), device)
+    slow, quick = Compiled(spin(), device, simd="never"), Compiled(increment(), device)
     turns, slow_data = 300_000_000, {"turns": np.array(0), "out": np.zeros(4)}
     data = {"x": np.zeros(200_000, np.int32)}
     was_busy = False

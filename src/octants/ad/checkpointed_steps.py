@@ -241,7 +241,7 @@ class StepRecorder(Tape):
     """A tape that records one step, to reverse it at once; a snapshot keeps what it overwrites."""
 
     _uses_fast_path = False
-    _entered = True  # as the recorder of the steps that run again
+    is_entered = True  # as the recorder of the steps that run again
 
     def __init__(
         self, advance: StepRunner, snapshots: Snapshots, touched: set[Any], *, validates: bool

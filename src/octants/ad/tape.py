@@ -130,7 +130,7 @@ class Tape:
     _custom: CustomCall | None = None
     _launches = 0
     _done = False
-    _entered = False
+    is_entered = False  # see `block_ends`
     _is_abandoned = False
     block: Any = None
     _observes = False
@@ -253,11 +253,11 @@ class Tape:
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
             raise NestedTape().at(None)
-        if self._entered:
+        if self.is_entered:
             raise TapeIsUsed().at(None)
         if self.validation or self._check is not None:
             refuse("a tape cannot check its gradients", "check them before the capture")
-        self._entered = True
+        self.is_entered = True
         self._generation = driver.state.generation
         self.thread = threading.get_ident()
         losses = [array for loss in self.losses if (array := loss.array) is not None]
@@ -293,17 +293,11 @@ class Tape:
     else:
         __exit__ = EndOfBlock(_exit)
 
-    @property
-    @internal
-    def is_entered(self) -> bool:
-        """Whether the body has begun; see `block_ends`."""
-        return self._entered
-
     @internal
     def abandon(self, _: Any) -> None:
         """Stop recording: the ``with`` statement was interrupted before it called `__exit__`."""
         self.block = None
-        if self._entered:
+        if self.is_entered:
             self._is_abandoned = True
             self._stop()
 
@@ -322,7 +316,7 @@ class Tape:
         Raises:
             OctantsRuntimeError: if the tape was not entered, so that it has recorded nothing.
         """
-        if not self._entered or self._is_abandoned:
+        if not self.is_entered or self._is_abandoned:
             raise TapeNotEntered().at(None)
         self._propagate()
 
