@@ -71,7 +71,7 @@ from octants.simplify import simplify
 from octants.types.scalars import DType
 
 _MOST = 300
-"""The most operations behind an if: each if looks at all that are behind it."""
+"""The most operations behind an if, each of which it looks at."""
 
 
 @staged("sink_into_branches")
