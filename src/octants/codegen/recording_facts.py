@@ -44,7 +44,7 @@ def restartable(body: Block) -> set[Operation]:
     """Return the operations that may lack space for records before the task changes anything."""
     found: set[Operation] = set()
     for op in body.ops:
-        inside = [op, *(each for region in op.regions for each in region.walk())]
+        inside = [*op.walk()]
         if any(_changes_memory(each) or isinstance(each, ops.Print) for each in inside):
             break
         found.update(each for each in inside if isinstance(each, _ASKING))
@@ -78,7 +78,7 @@ def pushes_in_reserve(body: Block) -> set[Operation]:
     reserved: set[Record] = set()
     behind = 0
     for number, op in enumerate(body.ops):
-        inside = [op, *(each for region in op.regions for each in region.walk())]
+        inside = [*op.walk()]
         records = {each.record for each in inside if isinstance(each, ops.RecordReserve)}
         if records:
             reserved |= records

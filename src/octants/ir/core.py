@@ -261,6 +261,10 @@ class Operation:
     def regions(self) -> list[Block]:
         raise NotImplementedError
 
+    def walk(self) -> Iterator[Operation]:
+        """The operation, and those of its regions after it."""
+        return Block([], [self]).walk()
+
     def verify(self) -> None:
         """Raise `InvalidIR` if the operation is not well formed by itself."""
 

@@ -252,7 +252,7 @@ class _Gather:
             op = self.definitions.get(wanted.pop())
             if op is None or op in found or self.fixed.issuperset(op.results):
                 continue
-            inside = [op, *(inner for region in op.regions for inner in region.walk())]
+            inside = [*op.walk()]
             has_loop = any(isinstance(each, ops.Loop) for each in inside)
             if has_loop or not self.facts.is_repeatable(op):
                 return None

@@ -70,7 +70,7 @@ class OwnSums:
             if value in self._stored:
                 self._loaded[value] = None
             elif op is not None and op not in self._needed:
-                inside = list(Block([], [op]).walk())
+                inside = [*op.walk()]
                 has_loop = any(isinstance(each, ops.Loop) for each in inside)
                 if has_loop or not self._facts.is_repeatable(op):
                     return False

@@ -66,7 +66,6 @@ from octants.ir.cloning import copy_operation
 from octants.ir.core import Block, Module, Operation, Value, replace_operands
 from octants.ir.scalar_semantics import EXACT, evaluate
 from octants.lazy_dataclass import dataclass
-from octants.passes.split_work_items import with_inner
 from octants.simplify import simplify
 from octants.types.scalars import DType
 
@@ -114,14 +113,14 @@ def _sink(block: Block, at: int, branch: ops.If, numbers: dict[Value, Any]) -> b
     if not sides or len(tail) > _MOST:
         return False
     for op in tail:
-        if any(not values.isdisjoint(each.operands) for each in with_inner(op)):
+        if any(not values.isdisjoint(each.operands) for each in op.walk()):
             depending.append(op)
             values.update(op.results)
             if not _may_move(op):
                 return False
         elif not op.is_scalar or op.regions:
             return False
-    inside = [each for op in depending for each in with_inner(op)]
+    inside = [each for op in depending for each in op.walk()]
     if not any(isinstance(op, ops.Atomic) for op in inside):
         return False
     needed = list(dict.fromkeys(value for value in block.yielded if value in values))

@@ -134,7 +134,7 @@ class _Spiller:
         }
         ends: dict[Array, list[int]] = {}
         for number, op in enumerate(self._block.ops):
-            for each in (op, *(inner for region in op.regions for inner in region.walk())):
+            for each in op.walk():
                 if isinstance(each, (ops.Load, ops.Store)) and each.array in uses:
                     uses[each.array].append(each)
                     ends.setdefault(each.array, [number, number])[1] = number

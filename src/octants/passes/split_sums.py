@@ -105,7 +105,7 @@ from octants.ir.core import Module, Task
 from octants.passes.collapse_nests import collapse_nests
 from octants.passes.split_sums_over_blocks import BlockShares
 from octants.passes.split_sums_over_lanes import LaneShares
-from octants.passes.split_work_items import SharedItems, with_inner
+from octants.passes.split_work_items import SharedItems
 from octants.simplify import simplify
 from octants.target import Blocks
 
@@ -161,7 +161,7 @@ def _loops_to_split(task: Task, facts: PairLoops, noalias: bool) -> set[ops.For]
     found: set[ops.For] = set()
     true = {op.result for op in every if isinstance(op, ops.Constant) and op.value is True}
     for op in task.body.ops:
-        inner = with_inner(op)[1:]
+        inner = [*op.walk()][1:]
         has_effects = any(each.has_effects for each in inner)
         loops = [each for each in (op, *inner) if isinstance(each, ops.Loop)]
         is_short = all(facts.is_short(loop, _FEW) for loop in loops)

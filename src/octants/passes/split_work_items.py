@@ -173,7 +173,7 @@ class SharedItems(ABC):
             self.values.append({item: builder.cast(index, item.type)})
         for op in self.task.body.ops[:-1]:
             builder.location = op.location
-            inside = with_inner(op)
+            inside = [*op.walk()]
             is_late = op not in self.loops and any(each.has_effects for each in inside)
             if is_late:
                 self._deferred.append(op)
@@ -254,9 +254,7 @@ class SharedItems(ABC):
     def _conflicts(self, inside: list[Operation]) -> bool:
         """Whether operations must come after the deferred effects."""
         accesses = [op for op in inside if isinstance(op, ops.Access)]
-        late = [
-            each for op in self._deferred for each in with_inner(op) if isinstance(each, ops.Access)
-        ]
+        late = [each for op in self._deferred for each in op.walk() if isinstance(each, ops.Access)]
         return any(
             other.has_effects and self.facts.meet(op, other) for op in accesses for other in late
         )
@@ -274,8 +272,3 @@ class SharedItems(ABC):
         if not is_last:
             builder.barrier(self.scope)
         self._deferred = []
-
-
-def with_inner(op: Operation) -> list[Operation]:
-    """An operation, and those of its regions."""
-    return [op, *(inner for region in op.regions for inner in region.walk())]
