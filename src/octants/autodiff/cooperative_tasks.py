@@ -61,7 +61,7 @@ def has_no_reverse(task: Task, is_active: Callable[[Array], bool]) -> bool:
     flow = ActivityFlow(task.body)
     active = flow.varied(is_active) & flow.useful(is_active)
     used = {value for op in task.body.walk() for value in op.operands}
-    constants = {op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(task.body)
     at_top, loops = set(task.body.ops), _loops_with_barriers(task)
     in_loops = {op for loop in loops for op in loop.body.ops}
     for loop in loops:

@@ -138,7 +138,7 @@ def _plan_local(
     body: Block, strides: Mapping[Operation, int], machine: Capabilities
 ) -> RecordingPlan:
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
-    constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(body)
     local: dict[Operation, int] = {}
     in_blocks, fixed_length, unrolled = set[Operation](), set[Operation](), set[Operation]()
     single: dict[Operation, int] = {}
@@ -198,7 +198,7 @@ def _in_blocks(
     body: Block, strides: Mapping[Operation, int], partitions: int, machine: Capabilities
 ) -> frozenset[Operation]:
     """The loops of a task that may be recorded in blocks."""
-    constants = {op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(body)
     capacity = machine.whole_record_bytes // (partitions * machine.record_buffer_sharers)
     return frozenset(
         op

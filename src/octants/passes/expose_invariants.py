@@ -93,9 +93,7 @@ class _Unroller:
 
     def __init__(self, task: Task, noalias: bool) -> None:
         self._body, self._noalias = task.body, noalias
-        self._constants = {
-            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(task.body)
         self._costs = Costs(task.body)
         self._depths: dict[Value, int] = {}  # of the loops around a definition
         self._replaced = ReplacedLoops()

@@ -89,9 +89,7 @@ class _Relaxing:
     def __init__(self, body: Block) -> None:
         self._body = body
         self._definitions = {op.results[0]: op for op in body.walk() if len(op.results) == 1}
-        self._constants = {
-            op.result: op.value for op in body.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(body)
         self._deciding = deciding(body)
         self._changed = False
 

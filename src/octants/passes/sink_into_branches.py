@@ -78,10 +78,8 @@ def sink_into_branches(module: Module) -> None:
     """Rewrite the ifs of every task that adds to memory, in place."""
     changed = False
     for task in module.tasks:
-        every = list(task.body.walk())
-        if any(isinstance(op, ops.Atomic) for op in every):
-            numbers = {op.result: op.value for op in every if isinstance(op, ops.Constant)}
-            changed |= _visit(task.body, numbers)
+        if any(isinstance(op, ops.Atomic) for op in task.body.walk()):
+            changed |= _visit(task.body, ops.constants_in(task.body))
     if changed:
         simplify(module)
 

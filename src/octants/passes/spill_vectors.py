@@ -64,7 +64,7 @@ def spill_vectors(module: Module, most_bytes: int) -> None:
 def _drop_checks(task: Task, block: Block) -> None:
     """Drop checks that an index of a vector is in range if its range is known to be."""
     ranges = AffineExpressions(task)
-    numbers = {op.result: op.value for op in block.walk() if isinstance(op, ops.Constant)}
+    numbers = ops.constants_in(block)
     checked = {op.index for op in block.walk() if isinstance(op, Access)}
     checked.update(
         op.on_true for op in block.walk() if isinstance(op, ops.Select) and op.result in checked

@@ -119,9 +119,7 @@ class _Rewriter:
     def __init__(self, module: Module, task: Task) -> None:
         self._module, self._task, self._left = module, task, _MOST_BYTES
         self._affine = AffineExpressions(task)
-        self._constants = {
-            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(task.body)
         self._users: dict[Value, int] = {}
         for value in (value for op in task.body.walk() for value in op.operands):
             self._users[value] = self._users.get(value, 0) + 1

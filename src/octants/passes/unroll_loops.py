@@ -121,9 +121,7 @@ class _Unroller:
         self._may_change_bits = estimate_sums > 0 and is_free(
             task, APPROXIMATE_TRIG, sines_and_cosines(task.body)
         )
-        self._constants = {
-            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(task.body)
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
         self._unrolled = self._loops_to_unroll()

@@ -16,6 +16,7 @@ from octants.ir.ops.arithmetic import (
     RandomStream,
     Select,
     Unary,
+    constants_in,
 )
 from octants.ir.ops.components import Extract, Insert
 from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
@@ -87,4 +88,5 @@ __all__ = [
     "While",
     "Write",
     "Yield",
+    "constants_in",
 ]

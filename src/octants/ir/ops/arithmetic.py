@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.ir.core import InvalidIR, Operation, Value, attribute, operand, operands, operation
+from octants.ir.core import (
+    Block,
+    InvalidIR,
+    Operation,
+    Value,
+    attribute,
+    operand,
+    operands,
+    operation,
+)
 
 FLOAT_FUNCTIONS = frozenset(
     "sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2"
@@ -68,6 +77,11 @@ class Constant(Pure):
     def verify(self) -> None:
         if self.result.type.is_bool != isinstance(self.value, bool):
             raise InvalidIR(f"constant {self.value!r} of type {self.result.type}")
+
+
+def constants_in(block: Block) -> dict[Value, Any]:
+    """The numbers that the constants of a block and its regions are."""
+    return {op.result: op.value for op in block.walk() if isinstance(op, Constant)}
 
 
 @operation("unary")

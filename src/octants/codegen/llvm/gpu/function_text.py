@@ -14,7 +14,7 @@ from octants.codegen.instruction_writer import ThreadCode
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module_text import KernelText
 from octants.ir.core import Array, ArrayRef, Companion, Operation, Value
-from octants.ir.ops import Constant
+from octants.ir.ops import constants_in
 
 
 class ThreadText(FunctionText):
@@ -62,7 +62,7 @@ class ThreadText(FunctionText):
     def constants(self) -> dict[Value, Any]:
         """The constants of the task."""
         body = self.kernel.module.tasks[self.task].body
-        return {op.result: op.value for op in body.walk() if isinstance(op, Constant)}
+        return constants_in(body)
 
     @cached_property
     def may_change_bits(self) -> bool:
