@@ -87,10 +87,8 @@ class PairLoops:
 
     def most_iterations(self, loop: ops.For, most: int) -> int:
         """The iterations of a loop, from 1 to ``most``, which also stands for an unknown number."""
-        lower, upper = (self.numbers.get(bound) for bound in loop.operands[:2])
-        if lower is None or upper is None:
-            return most
-        return min(most, max(1, int(upper - lower)))
+        trips = loop.trips(self.numbers)
+        return most if trips is None else min(most, max(1, trips))
 
     def meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether two accesses may be to one element."""

@@ -49,20 +49,13 @@ def collapse_nests(task: Task, loops: set[ops.For], numbers: Mapping[Value, Any]
         while op in loops and (inner := _nested(op, numbers)) is not None:
             builder = Builder()
             new = _collapsed(op, inner, numbers, builder)
-            numbers = {**numbers, new.upper: _trips(op, numbers) * _trips(inner, numbers)}
-            numbers |= {new.lower: 0}
+            numbers = {**numbers, **ops.constants_in(builder.block)}
             body += builder.block.ops
             loops.discard(op)
             loops.add(new)
             op = new
         body.append(op)
     task.body.ops[:] = body
-
-
-def _trips(loop: ops.For, numbers: Mapping[Value, Any]) -> int:
-    """The iterations of a loop with constant bounds."""
-    trips: int = numbers[loop.upper] - numbers[loop.lower]
-    return trips
 
 
 def _nested(loop: ops.For, numbers: Mapping[Value, Any]) -> ops.For | None:
@@ -75,10 +68,7 @@ def _nested(loop: ops.For, numbers: Mapping[Value, Any]) -> ops.For | None:
     others = (op for op in loop.body.ops[:-1] if op is not found)
     if any(op.has_effects or op.regions or not op.is_scalar for op in others):
         return None
-    bounds = (found.lower, found.upper, loop.lower, loop.upper)
-    if any(bound not in numbers for bound in bounds):
-        return None
-    if _trips(found, numbers) < 1 or _trips(loop, numbers) < 1:
+    if not (found.trips(numbers) and loop.trips(numbers)):
         return None
     if found.inits != loop.body.args[1:] or loop.body.yielded != found.results:
         return None
@@ -89,8 +79,10 @@ def _collapsed(
     loop: ops.For, inner: ops.For, numbers: Mapping[Value, Any], builder: Builder
 ) -> ops.For:
     """Emit the constants of one loop in place of two, and make that loop, with their results."""
-    trips = _trips(inner, numbers)
-    total = builder.constant(_trips(loop, numbers) * trips, i32)
+    around, trips = loop.trips(numbers), inner.trips(numbers)
+    assert around is not None
+    assert trips is not None
+    total = builder.constant(around * trips, i32)
     zero = builder.constant(0, i32)
     body = Block([Value(i32), *inner.body.args[1:]])
     with builder.into(body):

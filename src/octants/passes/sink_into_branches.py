@@ -101,14 +101,14 @@ def _visit(block: Block, numbers: dict[Value, Any]) -> bool:
 
 def _sink(block: Block, at: int, branch: ops.If, numbers: dict[Value, Any]) -> bool:
     """Move what depends on an if into one of its branches, if the other one needs nothing of it."""
-    sides = [
+    choices = [
         taken
         for taken, other in ((True, branch.orelse), (False, branch.then))
         if all(isinstance(op, ops.Constant) for op in other.ops[:-1])
     ]
     depending, values = list[Operation](), set(branch.results)
     tail = block.ops[at + 1 : -1]
-    if not sides or len(tail) > _MOST:
+    if not choices or len(tail) > _MOST:
         return False
     for op in tail:
         if any(not values.isdisjoint(each.operands) for each in op.walk()):
@@ -122,7 +122,7 @@ def _sink(block: Block, at: int, branch: ops.If, numbers: dict[Value, Any]) -> b
     if not any(isinstance(op, ops.Atomic) for op in inside):
         return False
     needed = list(dict.fromkeys(value for value in block.yielded if value in values))
-    for taken in sides:
+    for taken in choices:
         left = _Nothing(branch, not taken, inside, numbers)
         results = [left.value(value) for value in needed]
         if all(result is not None for result in results) and left.is_all(depending):

@@ -150,14 +150,9 @@ class _Rewriter:
 
     # -- which -------------------------------------------------------------------------------------
 
-    def _trips(self, loop: ops.For) -> int | None:
-        """The trip count of a loop, if it is a constant."""
-        lower, upper = self._constants.get(loop.lower), self._constants.get(loop.upper)
-        return None if lower is None or upper is None else int(upper - lower)
-
     def _rows(self, outer: ops.For) -> list[_Row]:
         """The rows that the loops in a loop add to."""
-        trips = self._trips(outer)
+        trips = outer.trips(self._constants)
         if trips is not None and trips < _FEWEST:
             return []
         changing = varying(outer)
@@ -173,7 +168,7 @@ class _Rewriter:
 
     def _row(self, loop: ops.For, store: ops.Store) -> _Row | None:
         """The addition that ends with a store, if it is one to an adjoint, and the row is short."""
-        trips, dtype = self._trips(loop), store.array.dtype
+        trips, dtype = loop.trips(self._constants), store.array.dtype
         is_adjoint = store.companion is Companion.ADJOINT and dtype.is_float
         if not is_adjoint or trips is None or not 0 < trips * dtype.size <= self._left:
             return None
@@ -208,7 +203,7 @@ class _Rewriter:
 
     def _array(self, row: _Row) -> Array:
         """An array of the work item for a row."""
-        dtype, trips = row.store.array.dtype, self._trips(row.loop)
+        dtype, trips = row.store.array.dtype, row.loop.trips(self._constants)
         assert trips is not None
         self._left -= trips * dtype.size
         layout = Layout((trips,), (Term(0, 1, 0, dtype.size),))
@@ -230,7 +225,7 @@ class _Rewriter:
 
     def _add(self, outer: ops.For, row: _Row, array: Array) -> list[Operation]:
         """Operations that add the sums to the row, if there are any: else it may be nowhere."""
-        if self._trips(outer) is not None:
+        if outer.trips(self._constants) is not None:
             return self._add_all(row, array)
         builder = Builder()
         builder.location = row.store.location

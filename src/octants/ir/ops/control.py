@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from octants.ir.core import (
@@ -53,6 +54,11 @@ class For(Loop):
     upper: Value = operand()
     inits: list[Value] = operands()
     body: Block = region()
+
+    def trips(self, numbers: Mapping[Value, Any]) -> int | None:
+        """The trip count, if both bounds are among the ``numbers``."""
+        lower, upper = numbers.get(self.lower), numbers.get(self.upper)
+        return None if lower is None or upper is None else max(0, int(upper - lower))
 
     def verify(self) -> None:
         types = [self.lower.type, *(value.type for value in self.inits)]
