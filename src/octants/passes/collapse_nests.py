@@ -21,8 +21,8 @@ After, if the bounds are -1 and 2::
       yield(%7)
     }
 
-The bounds of both are constants. What the outer loop does besides the inner one has no effects,
-and it is done again in each iteration.
+The bounds of both are constants, and an i32 can count all iterations. What the outer loop does
+besides the inner one has no effects, and it is done again in each iteration.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Task, Value
 from octants.types.scalars import i32
+
+_TOO_MANY = 1 << 31  # iterations for the counter
 
 
 def collapse_nests(task: Task, loops: set[ops.For], numbers: Mapping[Value, Any]) -> None:
@@ -68,7 +70,8 @@ def _nested(loop: ops.For, numbers: Mapping[Value, Any]) -> ops.For | None:
     others = (op for op in loop.body.ops[:-1] if op is not found)
     if any(op.has_effects or op.regions or not op.is_scalar for op in others):
         return None
-    if not (found.trips(numbers) and loop.trips(numbers)):
+    total = (found.trips(numbers) or 0) * (loop.trips(numbers) or 0)
+    if not 0 < total < _TOO_MANY:
         return None
     if found.inits != loop.body.args[1:] or loop.body.yielded != found.results:
         return None
