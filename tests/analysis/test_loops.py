@@ -41,6 +41,9 @@ FLAGS = {
     FLAG: True,
     f"{FLAG}; if b:;   t += y[j]": False,  # whether an iteration before this one has set it
     f"if b:;   t += y[j]; {FLAG}": False,
+    "s += qd.sin(y[j]); b = True": True,
+    "if b:;   t += y[j]; s += y[j]; b = True": False,  # all iterations but the first
+    "if b:;   t += y[j]; s += y[j]; if y[j] > 0.1:;   b = True; else:;   b = True": False,
 }
 
 

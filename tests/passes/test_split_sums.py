@@ -274,6 +274,16 @@ class World:
             self.y[i] = total + other
 
     @qd.kernel
+    def leaves_out_the_first(self, n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total, has_begun = 0.0, False
+            for j in range(m):
+                if has_begun:
+                    total += self.x[j] * self.x[i]
+                has_begun = True
+            self.y[i] = total
+
+    @qd.kernel
     def prefix(self, n: qd.i32, m: qd.i32):
         for i in range(n):
             total = 0.0
@@ -323,8 +333,8 @@ SPLIT = """
     sum_of_sums narrow kinks
 """.split()
 LEFT = """
-    recurrence reads_what_it_scatters greatest restarts short looks looks_at_a_flag prefix decides
-    places overwrites prints
+    recurrence reads_what_it_scatters greatest restarts short looks looks_at_a_flag
+    leaves_out_the_first prefix decides places overwrites prints
 """.split()
 SIZES = [(LARGEST, LARGEST), (LARGEST, 5), (1, LARGEST), (33, 17), (0, 5), (5, 0)]
 

@@ -175,8 +175,8 @@ class _AdditionChain:
         uses the ``end``, or another ``user``.
         """
         return self._is_sum_chain(end, user or self._uses.end, 0) and all(
-            sorted(map(id, self._uses.users[value])) == sorted(map(id, steps))
-            for value, steps in self._steps.items()
+            sorted(map(id, self._uses.users.get(value, ()))) == sorted(map(id, steps))
+            for value, steps in {self._start: [], **self._steps}.items()
         )
 
     def _is_sum_chain(self, value: Value, user: Operation, depth: int) -> bool:

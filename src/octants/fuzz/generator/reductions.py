@@ -146,9 +146,11 @@ def _flag(c: Context, _: str, most: int) -> Part:
     c.emit(f"{other} = {fitting(c, 1.0, 1).text}")
     yield
     reads = c.pick(["never", "before", "behind", "behind"])
+    is_always_set = c.chance(0.2)  # so that it tells the first iteration from others
     if reads == "before":
         _add_where(c, flag, other, most)
-    with c.block(f"if {_condition(c)}:", trips=0.5):
+    condition = "True" if is_always_set else _condition(c)
+    with c.block(f"if {condition}:", trips=0.5):
         c.emit(f"{flag} = True")
         if c.chance(0.7):
             c.emit(f"{first} += {_share(c, most)}")
