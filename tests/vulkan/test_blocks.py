@@ -292,6 +292,7 @@ def test_subgroups_have_to_be_whole(monkeypatch: pytest.MonkeyPatch, is_large: b
         return made(*given)
 
     monkeypatch.setattr(device.context.functions, "vkCreateComputePipelines", create)
+    monkeypatch.setattr(device, "programs", {})  # with the pipelines of kernels of other tests
     if is_large:
         monkeypatch.setattr(device.context.hardware._sizes, "most_in_block", 1)
     function, given = CASES["shuffles"]
