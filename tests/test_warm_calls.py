@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no 
 WARM = 80  # calls after which a repeated launch is a graph of the driver
 SHORT, LONG = 8, 24  # launches of two chains
 COPY_IN, COPY_OUT = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
+COPY_WITHIN = "cuMemcpyDtoDAsync"
 REPLAY = "cuGraphLaunch"
 CHEAP = {"cuCtxGetCurrent", "cuStreamQuery"}
 """Calls that take well under a microsecond; waiting repeats the second."""
@@ -37,7 +38,7 @@ def calls() -> Calls:
     n = qd.field(qd.i32, 4)
     n.fill(3)
     numbers = [np.zeros(64, np.float32) for _ in range(2)]
-    array = qd.ndarray(qd.f32, 64)
+    array, other = (qd.ndarray(qd.f32, 64) for _ in range(2))
 
     @qd.kernel
     def double():
@@ -74,6 +75,8 @@ def calls() -> Calls:
         "a kernel of two numpy arrays": lambda: add(*numbers),
         "an array from numpy": lambda: array.from_numpy(numbers[0]),
         "an array to numpy": array.to_numpy,
+        "a copy of an array": lambda: other.copy_from(array),
+        "a copy of a field": lambda: b.copy_from(a),
     }
 
 
@@ -128,6 +131,8 @@ ON_CPU = {
     "a kernel of two numpy arrays": 6,
     "an array from numpy": 12,
     "an array to numpy": 10,
+    "a copy of an array": 31,
+    "a copy of a field": 33,
 }
 CHAINS_ON_CPU = {"a launch of a chain": 4, "a launch on a tape, and its reverse": 6}
 ON_CUDA: dict[str, tuple[int, list[str]]] = {
@@ -138,6 +143,8 @@ ON_CUDA: dict[str, tuple[int, list[str]]] = {
     "a kernel of two numpy arrays": (32, [REPLAY]),
     "an array from numpy": (23, [COPY_IN]),
     "an array to numpy": (29, [COPY_OUT]),
+    "a copy of an array": (34, [COPY_WITHIN]),
+    "a copy of a field": (36, [COPY_WITHIN]),
 }
 CHAINS_ON_CUDA = {"a launch of a chain": 6, "a launch on a tape, and its reverse": 8}
 

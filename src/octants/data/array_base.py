@@ -103,6 +103,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     """The number of the device that the memory is on, as `init` counts them."""
 
     _kind = "tensor"
+    _is_sparse = False  # of a field that has memory: whether it is in sparse blocks
     _opened: HostWindow | None = None
     _end: Callable[[str], UserError] | None = None
     _tensor: Any = None  # torch's view of the memory, once it was asked for
@@ -408,18 +409,17 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             OctantsRuntimeTypeError: it is no field or ndarray.
             OctantsValueError: it has another shape.
         """
-        what = f"copy_from() of {self.describe()}"
         if other is self:
             return
         if not isinstance(other, Tensor):
-            advice = "use `from_numpy` or `from_torch`"
+            what, advice = f"copy_from() of {self.describe()}", "use `from_numpy` or `from_torch`"
             raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
         window, own = other.window(), self.window()
         host_access_events.before_read(other)
-        is_sparse = getattr(self, "sparsity", None) is not None
-        if other.dtype is self.dtype and window.stands_like(own) and not is_sparse:
+        if other.dtype is self.dtype and window.stands_like(own) and not self._is_sparse:
             self.write(window.saved_for(own), source=other)
             return
+        what = f"copy_from() of {self.describe()}"
         check_shape(what, window.shape, own.shape)
         self._copy_in(what, window.read(), other)
 

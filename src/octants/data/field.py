@@ -50,7 +50,6 @@ class Field(Tensor[E], FieldHandle):
     """
 
     _kind = "field"
-    _is_sparse = False
     has_own_blocks = False
     """Whether a shape placed the field: then only `lazy_grad` can still give it a companion."""
 

@@ -183,15 +183,16 @@ class HostWindow:
     @property
     def extent(self) -> tuple[int, int]:
         """The addresses of the first byte, and past the last one."""
-        if self._parts.size == 0:
-            return self.address, self.address
+        start = self.address
+        if self._is_packed or self._parts.size == 0:
+            return start, start + self._parts.nbytes
         reach = [
             (extent - 1) * stride
             for extent, stride in zip(self._parts.shape, self._parts.strides, strict=True)
         ]
         before = sum(step for step in reach if step < 0)
         after = sum(step for step in reach if step > 0)
-        return self.address + before, self.address + after + self._parts.itemsize
+        return start + before, start + after + self._parts.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -228,13 +229,13 @@ class FarWindow(HostWindow):
                 address = storage.address + self.offset
                 parts.fill(address, values, elements.dtype, elements.size)
                 return
+        if isinstance(values, Saved):
+            self.parts.restore(self._at(region) if region else self._parts, values)
+            return
         if not region and not captures and self._are_packed_elements(values):
             self.parts.device.write(self.address, values)
             return
         part = self._at(region)
-        if isinstance(values, Saved):
-            self.parts.restore(part, values)
-            return
         if not is_scalar(values):
             values = np.broadcast_to(values, self.shape[len(region) :]).reshape(part.shape)
         self.parts.write(part, values)

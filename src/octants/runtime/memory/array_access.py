@@ -187,8 +187,7 @@ class DeviceParts:
         if saved.device is not self.device:
             self._fetch(part, saved)
             return
-        _keep(part)
-        _keep(saved)
+        _keep(part, saved)
         source = saved.part
         if part.flags.c_contiguous and source.flags.c_contiguous and part.size:
             self.device.copy(address_of(part), address_of(source), part.nbytes)
@@ -263,11 +262,12 @@ def is_scalar(values: Any) -> bool:
     return is_number(values) or np.ndim(values) == 0
 
 
-def _keep(part: Part | Saved) -> None:
-    """Keep the memory of a part alive for the active capture."""
+def _keep(*parts: Part | Saved) -> None:
+    """Keep the memory of parts alive for the active capture."""
     capture = thread_capture()
     if capture is not None:
-        capture.keep(part)
+        for part in parts:
+            capture.keep(part)
 
 
 def _forward(part: Part) -> tuple[Part, tuple[Any, ...]]:
