@@ -127,6 +127,12 @@ class AffineExpressions:
                 return Affine(0, {}, bits).plus(right, left.constant)
         return Affine(0, {value: 1}, bits)
 
+    def element(self, op: ops.Access) -> object:
+        """A key that is equal for two accesses to the same element at uniform indices."""
+        definitions = [(index, self.definitions.get(index)) for index in op.indices]
+        indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
+        return op.ref, tuple(indices)
+
     def is_uniform(self, value: Value) -> bool:
         """Whether all work items see the same value, wherever they use it."""
         if value not in self._uniform:

@@ -7,7 +7,7 @@ lanes.
 from __future__ import annotations
 
 from octants.ir import ops
-from octants.ir.core import Block, Module, Operation, Value
+from octants.ir.core import Block, Module, Operation
 
 DIVISION, LIBRARY, ATOMIC, STREAM, RANDOM = 6, 30, 20, 40, 10
 DIVISIONS = ("div", "floordiv", "mod", "truncdiv", "truncmod")
@@ -24,6 +24,11 @@ UNKNOWN = 1 << 40
 """The cost of a loop with an unknown trip count: arbitrarily much."""
 
 
+def operations_in(loop: ops.For) -> int:
+    """The operations of an iteration, besides constants and yields."""
+    return sum(not isinstance(op, (ops.Constant, ops.Yield)) for op in loop.body.walk())
+
+
 class Costs:
     """The costs of the blocks of one module, or of one block.
 
@@ -35,9 +40,7 @@ class Costs:
 
     def __init__(self, code: Module | Block, unknown_trips: int | None = None) -> None:
         self._unknown_trips = unknown_trips
-        self._constants: dict[Value, int] = {
-            op.result: op.value for op in code.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(code)
         self._blocks: dict[int, int] = {}
 
     def of(self, block: Block) -> int:
@@ -61,8 +64,7 @@ class Costs:
 
     def trips(self, op: ops.For) -> int | None:
         """The trip count of a loop, if it is known."""
-        lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
-        return None if lower is None or upper is None else max(0, upper - lower)
+        return op.trips(self._constants)
 
     def of_operation(self, op: Operation) -> int:
         """The cost of one run of an operation, with its regions."""

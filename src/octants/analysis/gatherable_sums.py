@@ -13,7 +13,7 @@ sums.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from octants.ir import ops
@@ -104,6 +104,31 @@ class PairLoops:
             return all(self.is_repeatable(inner) for region in op.regions for inner in region.ops)
         return False
 
+    def repeatable_slice(
+        self,
+        values: Iterable[Value],
+        definitions: Mapping[Value, Operation],
+        known: Container[Value],
+    ) -> dict[Operation, None] | None:
+        """The operations that values follow from, besides ``known`` ones, in no order.
+
+        None if they contain a loop or must not run again.
+        """
+        found: dict[Operation, None] = {}
+        wanted = list(values)
+        while wanted:
+            value = wanted.pop()
+            op = definitions.get(value)
+            if value in known or op is None or op in found:
+                continue
+            inside = [*op.walk()]
+            has_loop = any(isinstance(each, ops.Loop) for each in inside)
+            if has_loop or not self.is_repeatable(op):
+                return None
+            found[op] = None
+            wanted += (value for each in inside for value in each.operands)
+        return found
+
     def following(self, block: Block, known: Iterable[Value] = ()) -> set[Value]:
         """The values of a block that follow from constants and from known values.
 
@@ -126,7 +151,7 @@ class PairLoops:
     def _sums(self, loop: ops.For, known: set[Value]) -> Iterator[Operation]:
         """The updates of a loop whose indices follow from its counter."""
         following = self.following(loop.body, {*known, loop.body.args[0]})
-        for op in _updates_outside_loops(loop.body):
+        for op in atomics_outside_loops(loop.body):
             if self.is_sum(op) and following.issuperset(op.indices):
                 seen = self._may_be_in(op.ref, self._observed)
                 if not seen and not known.issuperset(op.indices):
@@ -168,14 +193,14 @@ def numbers_of(block: Block) -> dict[Value, Any]:
     return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
 
 
-def _updates_outside_loops(block: Block) -> Iterator[ops.Atomic]:
+def atomics_outside_loops(block: Block) -> Iterator[ops.Atomic]:
     """The atomics of a block and its ifs, without those of its loops."""
     for op in block.ops:
         if isinstance(op, ops.Atomic):
             yield op
         elif isinstance(op, ops.If):
             for region in op.regions:
-                yield from _updates_outside_loops(region)
+                yield from atomics_outside_loops(region)
 
 
 def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from octants.analysis.affine_arithmetic import Affine
 from octants.analysis.facts_from_valid_indices import InBounds
 from octants.ir import ops
-from octants.ir.array_aliasing import may_alias
+from octants.ir.array_aliasing import may_alias_another
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
@@ -75,7 +75,7 @@ def find_sums(task: Task, noalias: bool, collected: Collection[Operation] = ()) 
         for target, accesses in groups.items()
         if any(op not in collected for op in accesses)
         and _is_sum(target, accesses, used)
-        and (noalias or not _overlaps_another(target, groups))
+        and not may_alias_another(target, groups, noalias)
     ]
     if not found:
         return PrivatisedSums()
@@ -87,11 +87,6 @@ def find_sums(task: Task, noalias: bool, collected: Collection[Operation] = ()) 
     }
     copies = tuple(target for target in found if target not in alternating and is_dense(target))
     return PrivatisedSums(copies, alternating)
-
-
-def _overlaps_another(target: ArrayRef, groups: Collection[ArrayRef]) -> bool:
-    """Whether another accessed array may be the same memory."""
-    return any(other != target and may_alias(target, other) for other in groups)
 
 
 def _groups(task: Task) -> dict[ArrayRef, list[ops.Access]]:

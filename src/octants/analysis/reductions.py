@@ -31,7 +31,7 @@ from octants.ir.array_aliasing import has_memory_of_others, may_alias
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.ir.scalar_semantics import identity_of
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, f16, f32, u1
+from octants.types.scalars import DType, f16, register_type, u1
 
 _FUNCTIONS = {"sub": "add"} | {fn: fn for fn in ("add", "min", "max", "and", "or", "xor")}
 _TOGETHER = ("add", "min", "max", "and", "or", "xor")
@@ -61,7 +61,7 @@ class Reduction:
     @staticmethod
     def type_of(array: Array) -> DType:
         """The type in which updates of an array are collected."""
-        return f32 if array.dtype is f16 else array.dtype
+        return register_type(array.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ belong to the launch alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from octants.ir.core import Array, ArrayRef, Space
 
 
@@ -24,6 +26,11 @@ def may_alias(first: ArrayRef | None, second: ArrayRef | None, noalias: bool = F
     if first[0] is second[0]:
         return first[1] is second[1]
     return has_memory_of_others(first[0]) and has_memory_of_others(second[0])
+
+
+def may_alias_another(target: ArrayRef, others: Iterable[ArrayRef], noalias: bool) -> bool:
+    """Whether one of some array references, besides the target itself, may be the same memory."""
+    return any(other != target and may_alias(target, other, noalias) for other in others)
 
 
 def has_memory_of_others(array: Array) -> bool:

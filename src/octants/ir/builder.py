@@ -26,7 +26,8 @@ class Builder:
         self.block = block if block is not None else Block()
         self.contracts = contracts
         self.location: Span | None = None
-        self._constants: dict[Value, Any] = {}
+        self.constants: dict[Value, Any] = {}
+        """The numbers of the constants that folding knows."""
 
     # -- positions ---------------------------------------------------------------------------------
 
@@ -49,18 +50,18 @@ class Builder:
 
     def constant_of(self, value: Value) -> Any:
         """The Python number of a constant that this builder built, or None."""
-        return self._constants.get(value)
+        return self.constants.get(value)
 
     def note_constant(self, op: ops.Constant) -> None:
         """Let folding know a constant that was appended by other means."""
-        self._constants[op.result] = op.value
+        self.constants[op.result] = op.value
 
     # -- arithmetic --------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: DType) -> Value:
         result = Value(dtype)
         self.append(ops.Constant(convert(value, dtype), results=[result]))
-        self._constants[result] = convert(value, dtype)
+        self.constants[result] = convert(value, dtype)
         return result
 
     def unary(self, fn: str, x: Value) -> Value:
@@ -80,7 +81,7 @@ class Builder:
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x * y + z, rounded once."""
         for one, other in ((x, y), (y, x)):
-            if self._constants.get(one) == 1:
+            if self.constants.get(one) == 1:
                 return self.binary("add", other, z)
         return self.append(ops.Fma(x, y, z, results=[Value(x.type)])).result
 
@@ -102,7 +103,7 @@ class Builder:
         return self.append(ops.Compare(fn, lhs, rhs, results=[Value(u1)])).result
 
     def select(self, condition: Value, on_true: Value, on_false: Value) -> Value:
-        known = self._constants.get(condition)
+        known = self.constants.get(condition)
         if known is not None:
             return on_true if known else on_false
         if on_true is on_false:
@@ -113,7 +114,7 @@ class Builder:
     def cast(self, x: Value, dtype: DType) -> Value:
         if x.type is dtype:
             return x
-        known = self._constants.get(x)
+        known = self.constants.get(x)
         if known is not None:
             return self.constant(known, dtype)
         return self.append(ops.Cast(x, results=[Value(dtype)])).result
@@ -150,14 +151,14 @@ class Builder:
     def _fold(self, fn: str, dtype: DType, operands: list[Value]) -> Value | None:
         if fn not in scalar_semantics.EXACT:
             return None
-        known = [self._constants.get(value) for value in operands]
+        known = [self.constants.get(value) for value in operands]
         if any(value is None for value in known):
             return None
         return self.constant(scalar_semantics.evaluate(fn, operands[0].type, *known), dtype)
 
     def _identity(self, fn: str, lhs: Value, rhs: Value) -> Value | None:
         """x + 0, x - 0, x * 1, x / 1, x / 2 and their mirror images, where no bit changes."""
-        left, right = self._constants.get(lhs), self._constants.get(rhs)
+        left, right = self.constants.get(lhs), self.constants.get(rhs)
         is_float = lhs.type.is_float
         if right is not None:
             if fn in ("mul", "div", "floordiv", "truncdiv") and right == 1:
@@ -227,7 +228,7 @@ class Builder:
     def assert_(
         self, kind: str, message: str, condition: Value, values: Sequence[Value] = ()
     ) -> None:
-        if self._constants.get(condition) is not True:
+        if self.constants.get(condition) is not True:
             self.append(ops.Assert(kind, message, condition, list(values)))
 
     # -- cooperation -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
@@ -33,6 +33,21 @@ def emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
     builder.append(new)
     if isinstance(new, ops.Constant):
         builder.note_constant(new)
+
+
+def emit_slice(
+    builder: Builder,
+    value: Value,
+    definitions: Mapping[Value, Operation],
+    values: dict[Value, Value],
+) -> Value:
+    """Append copies of the operations that a value follows from, each once; return its copy."""
+    op = definitions[value]
+    for operand in op.operands:
+        emit_slice(builder, operand, definitions, values)
+    if value not in values:
+        emit(builder, op, values)
+    return values[value]
 
 
 def without_effects(op: Operation, kept: Container[Space] = ()) -> Operation | None:

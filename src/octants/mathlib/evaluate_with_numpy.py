@@ -16,7 +16,7 @@ from octants.ir import ops, scalar_semantics
 from octants.ir.core import Block, Operation, Value
 from octants.ir.scalar_semantics import product_error
 from octants.mathlib.function_registry import FUNCTIONS, SLOPES, function
-from octants.types.scalars import DType, convert_values, f16, f32
+from octants.types.scalars import DType, convert_values, register_type
 
 _UNARY = {"neg": "-{}", "abs": "abs({})", "not": "~{}", "sqrt": "sqrt({})", "trunc": "trunc({})"}
 _BINARY = {
@@ -44,7 +44,7 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
     """
     if fn not in FUNCTIONS | SLOPES or not dtype.is_float:
         return scalar_semantics.evaluate(fn, dtype, *operands)
-    kind = f32 if dtype is f16 else dtype
+    kind = register_type(dtype)
     with np.errstate(all="ignore"):
         result = _translated(fn, kind, False)(*(kind.numpy.type(x) for x in operands))
         return float(dtype.numpy.type(result))

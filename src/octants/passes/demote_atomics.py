@@ -50,7 +50,7 @@ from __future__ import annotations
 from octants.analysis.access_aliasing import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.array_aliasing import may_alias
+from octants.ir.array_aliasing import may_alias_another
 from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
 from octants.types.scalars import u1
 
@@ -82,13 +82,8 @@ def owned_targets(task: Task, noalias: bool) -> set[ArrayRef]:
     return {
         target
         for target in updated
-        if (noalias or not _meets_another(target, writes)) and aliasing.is_owned(writes[target])
+        if not may_alias_another(target, writes, noalias) and aliasing.is_owned(writes[target])
     }
-
-
-def _meets_another(target: ArrayRef, writes: dict[ArrayRef, list[ops.Write]]) -> bool:
-    """Whether another array that is written may be the same memory."""
-    return any(other != target and may_alias(target, other) for other in writes)
 
 
 def _is_update(op: Operation) -> bool:

@@ -101,12 +101,12 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block, copy_operation, refuse_cooperation, serialise
-from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.cloning import copy_block, emit_slice, refuse_cooperation, serialise
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Task, Value
 from octants.passes.demote_atomics import owned_targets
 from octants.passes.fix_summation_order_on_gpus import OrderedParts, find_parts
-from octants.passes.task_bounds_in_memory import load_bounds, make_bounds, store_bounds
-from octants.types.scalars import f16, f32, i32, i64, u1
+from octants.passes.launch_temporaries import add_temporary, load_bounds, make_bounds, store_bounds
+from octants.types.scalars import DType, i32, i64, register_type, u1
 
 CHUNKS = 128
 PRIMAL = Companion.PRIMAL
@@ -222,33 +222,21 @@ class _Chunks:
         self.module = module
         self.task = task
         self.affine = AffineExpressions(task)
-        self.bounds = make_bounds(task)
-        module.arrays.append(self.bounds)
+        self.bounds = make_bounds(module, task)
         self.sums: dict[object, tuple[Array, Array, ops.Atomic]] = {}
         for op in updates:
             assert isinstance(op, ops.Atomic)
-            key = self._key(op)
+            key = self.affine.element(op)
             if key not in self.sums:
                 number = len(self.sums)
-                dtype = f32 if op.array.dtype is f16 else op.array.dtype
                 arrays = (
-                    self._array(f"sum{number}", dtype, CHUNKS),
-                    self._array(f"any{number}", u1, CHUNKS),
+                    self._array(f"sum{number}", register_type(op.array.dtype)),
+                    self._array(f"any{number}", u1),
                 )
                 self.sums[key] = *arrays, op
 
-    def _array(self, name: str, dtype: object, count: int) -> Array:
-        layouts = {PRIMAL: None}
-        full = f"{self.task.name}_{name}"
-        array = Array(full, dtype, 0, Space.TEMPORARY, (count,), layouts)  # type: ignore[arg-type]
-        self.module.arrays.append(array)
-        return array
-
-    def _key(self, op: ops.Atomic) -> object:
-        """A key that is equal for two updates of the same element."""
-        definitions = [(index, self.affine.definitions.get(index)) for index in op.indices]
-        indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
-        return op.array, op.companion, tuple(indices)
+    def _array(self, name: str, dtype: DType) -> Array:
+        return add_temporary(self.module, f"{self.task.name}_{name}", dtype, (CHUNKS,))
 
     def tasks(self) -> list[Task]:
         kind, options = self.task.body.args[0].type, self.task.options
@@ -288,7 +276,7 @@ class _Chunks:
         for old, op in zip(original.ops, block.ops, strict=True):
             for old_region, region in zip(old.regions, op.regions, strict=True):
                 self._redirect(old_region, region, chunk, yes)
-            found = self.sums.get(self._key(old)) if isinstance(old, ops.Atomic) else None
+            found = self.sums.get(self.affine.element(old)) if isinstance(old, ops.Atomic) else None
             builder.location = op.location
             if found is not None and isinstance(op, ops.Atomic):
                 array, touched, _ = found
@@ -304,7 +292,9 @@ class _Chunks:
         builder.location = self.task.location
         for array, touched, update in self.sums.values():
             lower, upper = builder.index(0), builder.index(CHUNKS)
-            indices = self._recompute(builder, update.indices)
+            values: dict[Value, Value] = {}
+            definitions = self.affine.definitions
+            indices = [emit_slice(builder, x, definitions, values) for x in update.indices]
             body = Block([Value(i32, "chunk")])
             with builder.into(body):
                 with builder.only_if(builder.load(touched, body.args)):
@@ -315,18 +305,3 @@ class _Chunks:
             builder.for_(lower, upper, [], body)
         builder.yield_()
         return builder.block
-
-    def _recompute(self, builder: Builder, indices: list[Value]) -> list[Value]:
-        """The uniform indices of an element, computed again."""
-        values: dict[Value, Value] = {}
-
-        def compute(value: Value) -> None:
-            op = self.affine.definitions[value]
-            for operand in op.operands:
-                compute(operand)
-            if value not in values:
-                builder.append(copy_operation(op, values))
-
-        for index in indices:
-            compute(index)
-        return [values[index] for index in indices]

@@ -15,11 +15,11 @@ from dataclasses import field
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import emit
-from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.cloning import emit, emit_slice
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
-from octants.passes.task_bounds_in_memory import load_bounds, make_bounds, store_bounds
-from octants.types.scalars import DType, f16, f32, i32, i64
+from octants.passes.launch_temporaries import add_temporary, load_bounds, make_bounds, store_bounds
+from octants.types.scalars import DType, i32, i64, register_type
 
 MOST, LEAST = 1 << 17, 1 << 6
 """Threads, at most and at least: with fewer, a serial sum is as fast."""
@@ -83,10 +83,10 @@ class OrderedParts:
     def add_uniform_element(self, op: Operation) -> None:
         """Have parts for the element of an update, which is the same for all work items."""
         assert isinstance(op, ops.Atomic)
-        dtype = _type(op.array)
+        dtype = register_type(op.array.dtype)
         sums = self._uniform_sums.setdefault(dtype, OrderedSums(dtype, 0))
-        if self._key(op) not in self._numbers:
-            self._numbers[self._key(op)] = sums.count
+        if self._affine.element(op) not in self._numbers:
+            self._numbers[self._affine.element(op)] = sums.count
             sums.uniform_updates.append(op)
             sums.count += 1
 
@@ -96,14 +96,10 @@ class OrderedParts:
         target, shape = op.ref, elements(op.array)
         if shape is None:
             return False
-        self._targets.setdefault(target, OrderedSums(_type(op.array), math.prod(shape), target))
+        self._targets.setdefault(
+            target, OrderedSums(register_type(op.array.dtype), math.prod(shape), target)
+        )
         return True
-
-    def _key(self, op: ops.Atomic) -> object:
-        """A key that is equal for two updates of the same element."""
-        definitions = [(index, self._affine.definitions.get(index)) for index in op.indices]
-        indices = [o.value if isinstance(o, ops.Constant) else index for index, o in definitions]
-        return op.array, op.companion, tuple(indices)
 
     @property
     def _all(self) -> list[OrderedSums]:
@@ -122,12 +118,11 @@ class OrderedParts:
         tasks, bounds = list[Task](), None
         assert self._task.domain is not None
         if not all(map(self._affine.is_uniform, self._task.domain.yielded)):
-            bounds = make_bounds(self._task)
-            module.arrays.append(bounds)
+            bounds = make_bounds(module, self._task)
             tasks.append(store_bounds(self._task, bounds))
         for number, sums in enumerate(self._all):
             name = f"{self._task.name}_parts{number}"
-            sums.parts = _array(module, name, sums.dtype, (sums.count, self.threads))
+            sums.parts = add_temporary(module, name, sums.dtype, (sums.count, self.threads))
         tasks.append(self._strided_task(bounds))
         for sums in self._all:
             tasks += self._branches(module, sums)
@@ -146,9 +141,9 @@ class OrderedParts:
             return load_bounds(builder, bounds)
         assert self._task.domain is not None
         values: dict[Value, Value] = {}
-        for value in self._task.domain.yielded:
-            self._recompute(builder, value, values)
-        lower, upper = (builder.cast(values[value], i64) for value in self._task.domain.yielded[:2])
+        definitions, ends = self._affine.definitions, self._task.domain.yielded
+        copies = [emit_slice(builder, value, definitions, values) for value in ends]
+        lower, upper = (builder.cast(value, i64) for value in copies)
         return lower, upper
 
     def _strided_task(self, bounds: Array | None) -> Task:
@@ -198,12 +193,12 @@ class OrderedParts:
         thread: Value,
     ) -> bool:
         """Add to the thread's part, where an update has one."""
-        sums, number = self._targets.get(op.ref), self._numbers.get(self._key(op))
+        sums, number = self._targets.get(op.ref), self._numbers.get(self._affine.element(op))
         if sums is not None:
             indices = [values.get(index, index) for index in op.indices]
             element = _linear(builder, indices, elements(op.array) or ())
         elif number is not None:
-            sums, element = self._uniform_sums[_type(op.array)], builder.index(number)
+            sums, element = self._uniform_sums[register_type(op.array.dtype)], builder.index(number)
         else:
             return False
         assert sums.parts is not None
@@ -218,7 +213,7 @@ class OrderedParts:
             left //= _BRANCHES
             assert sums.parts is not None
             name = f"{sums.parts.name}_{left}"
-            fewer = _array(module, name, sums.dtype, (sums.count, left))
+            fewer = add_temporary(module, name, sums.dtype, (sums.count, left))
             index = Value(i64, "index")
             builder = Builder(Block([index]))
             builder.location = self._task.location
@@ -242,21 +237,12 @@ class OrderedParts:
             total = self._left(builder, sums, builder.index(number))
             with self._if_any(builder, total):
                 values: dict[Value, Value] = {}
-                for index in op.indices:
-                    self._recompute(builder, index, values)
-                indices = [values[index] for index in op.indices]
+                definitions = self._affine.definitions
+                indices = [emit_slice(builder, x, definitions, values) for x in op.indices]
                 total = builder.cast(total, op.array.dtype)
                 builder.atomic("add", op.array, indices, total, op.companion)
         builder.yield_()
         return Task(f"{self._task.name}_sums", builder.block, None, self._task.location)
-
-    def _recompute(self, builder: Builder, value: Value, values: dict[Value, Value]) -> None:
-        """Compute a value that is one for all work items again."""
-        op = self._affine.definitions[value]
-        for operand in op.operands:
-            self._recompute(builder, operand, values)
-        if value not in values:
-            emit(builder, op, values)
 
     def _of_target(self, sums: OrderedSums) -> Task:
         assert sums.target is not None
@@ -284,17 +270,6 @@ class OrderedParts:
         is_any = builder.compare("ne", total, builder.constant(0, total.type))
         with builder.only_if(is_any):
             yield
-
-
-def _type(array: Array) -> DType:
-    """The type that a sum is computed in."""
-    return f32 if array.dtype is f16 else array.dtype
-
-
-def _array(module: Module, name: str, dtype: DType, shape: tuple[int, ...]) -> Array:
-    array = Array(name, dtype, 0, Space.TEMPORARY, shape, {PRIMAL: None})
-    module.arrays.append(array)
-    return array
 
 
 def _total(

@@ -229,7 +229,7 @@ class _Gather:
         used = (value for op in self.pairs.loop.body.walk() for value in op.operands)
         for value in dict.fromkeys(used):
             if value in self.definitions and value not in self.fixed:
-                rematerialised = self._rematerialisation_slice(value)
+                rematerialised = self.facts.repeatable_slice([value], self.definitions, self.fixed)
                 if rematerialised is not None and all(map(_only_reads, rematerialised)):
                     self.again |= rematerialised
                 elif self.numbers.can_store(value):
@@ -240,25 +240,6 @@ class _Gather:
                 else:
                     return False
         return True
-
-    def _rematerialisation_slice(self, value: Value) -> dict[Operation, None] | None:
-        """The operations that compute a value of a work item, in no order.
-
-        None if they contain a loop or must not run again.
-        """
-        found: dict[Operation, None] = {}
-        wanted = [value]
-        while wanted:
-            op = self.definitions.get(wanted.pop())
-            if op is None or op in found or self.fixed.issuperset(op.results):
-                continue
-            inside = [*op.walk()]
-            has_loop = any(isinstance(each, ops.Loop) for each in inside)
-            if has_loop or not self.facts.is_repeatable(op):
-                return None
-            found[op] = None
-            wanted += [value for each in inside for value in each.operands]
-        return found
 
     def find_own(self, loop: ops.For, sums: set[Operation]) -> None:
         """Find what the old task adds up for its items in a loop, if the new one can do it."""

@@ -77,6 +77,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.cost_model import operations_in
 from octants.analysis.distinct_iterations import differ, varying
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -179,7 +180,7 @@ class _Jammer:
             return 0
         if not any(order.shares(loop) for loop in loops):
             return 0
-        work = max(map(_work, loops))
+        work = max(map(operations_in, loops))
         count = _MOST
         while count > 1 and (count * work > _MOST_WORK or (trips is not None and trips % count)):
             count //= 2
@@ -252,11 +253,6 @@ class _Jammer:
             values.update(
                 zip(loop.results, found[number * size : (number + 1) * size], strict=True)
             )
-
-
-def _work(loop: For) -> int:
-    """The operations of an iteration."""
-    return sum(not isinstance(each, ops.Constant) for each in loop.body.ops[:-1])
 
 
 def _segments(op: For) -> list[_Segment]:

@@ -1,4 +1,4 @@
-"""Launch-temporary arrays with an element for each work item of a task.
+"""Launch-temporary arrays: of sums, of the bounds of a task, of a value of each work item.
 
 There must be an extent that no work item exceeds: constant bounds of the task, or the extent of an
 axis that each work item accesses at its own index.
@@ -9,11 +9,49 @@ from __future__ import annotations
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Companion, Operation, Space, Task, Value
+from octants.ir.cloning import copy_block
+from octants.ir.core import Array, Companion, Module, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
+from octants.types.scalars import DType, i64
 
 LARGEST = 1 << 28
 """The most bytes of an array of constant extent."""
+
+
+def add_temporary(module: Module, name: str, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Add an array without axes to a module, whose element has a shape."""
+    array = Array(name, dtype, 0, Space.TEMPORARY, shape, {Companion.PRIMAL: None})
+    module.arrays.append(array)
+    return array
+
+
+# -- the bounds of a task's work items, for tasks that replace it --------------------------------
+
+
+def make_bounds(module: Module, task: Task) -> Array:
+    """An array for (lower, upper), as i64."""
+    return add_temporary(module, f"{task.name}_bounds", i64, (2,))
+
+
+def store_bounds(task: Task, bounds: Array) -> Task:
+    """A serial task that keeps the bounds, which the work items may change."""
+    assert task.domain is not None
+    block = copy_block(task.domain, {})
+    builder = Builder(block)
+    for number, value in enumerate(block.ops.pop().operands):
+        wide = builder.cast(value, i64)
+        builder.store(bounds, [builder.index(number)], wide)
+    builder.yield_()
+    return Task(f"{task.name}_bounds", block, None, task.location)
+
+
+def load_bounds(builder: Builder, bounds: Array) -> tuple[Value, Value]:
+    """The lower and the upper bound, i64."""
+    lower, upper = (builder.load(bounds, [builder.index(k)]) for k in range(2))
+    return lower, upper
+
+
+# -- a value of each work item -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

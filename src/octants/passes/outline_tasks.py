@@ -58,7 +58,7 @@ from octants.ir.core import (
     replace_operands,
 )
 from octants.simplify.dead_code import prune_block
-from octants.types.scalars import DType, f16, f32
+from octants.types.scalars import DType, register_type
 
 
 def outline_tasks(module: Module) -> None:
@@ -140,7 +140,7 @@ class _Outliner:
         if value not in self.temporaries:
             array = Array(
                 f"temporary_{len(self.temporaries)}",
-                f32 if value.type is f16 else value.type,
+                register_type(value.type),
                 0,
                 Space.TEMPORARY,
                 layouts={Companion.PRIMAL: None},

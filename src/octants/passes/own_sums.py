@@ -35,8 +35,7 @@ class OwnSums:
         (self.item,) = body.args
         self._behind = body.ops[start + 1 : -1]
         self._before = {value: op for op in body.ops[:start] for value in op.results}
-        self._needed: dict[Operation, None] = {}
-        self._loaded: dict[Value, None] = {}
+        self._needed: dict[Operation, None] | None = None
 
     def can_move(self, sums: set[Operation]) -> bool:
         """Whether another task with an item for each iteration can do this; not the ``sums``."""
@@ -50,7 +49,12 @@ class OwnSums:
             return False
         if any(op.regions or not facts.is_repeatable(op) for op in terms):
             return False  # branches would not share what they compute
-        return all(map(self._may_wait, self._behind)) and self._finds_operands(terms)
+        if not all(map(self._may_wait, self._behind)):
+            return False
+        wanted = [*loop.operands, *loop.body.yielded]
+        wanted += (v for op in Block([], [*terms, *self._behind]).walk() for v in op.operands)
+        self._needed = facts.repeatable_slice(wanted, self._before, self._stored)
+        return self._needed is not None
 
     def _may_wait(self, op: Operation) -> bool:
         """Whether an operation can run after the task: it adds to what is not read, or reads."""
@@ -59,24 +63,6 @@ class OwnSums:
         if isinstance(op, ops.Atomic):
             return self._facts.is_sum(op) and not self._facts.is_observed(op)
         return not op.regions and self._facts.is_repeatable(op)
-
-    def _finds_operands(self, terms: Sequence[Operation]) -> bool:
-        """Whether what is computed before the loop is stored, or can be computed again."""
-        wanted = [*self.loop.operands, *self.loop.body.yielded]
-        wanted += (v for op in Block([], [*terms, *self._behind]).walk() for v in op.operands)
-        while wanted:
-            value = wanted.pop()
-            op = self._before.get(value)
-            if value in self._stored:
-                self._loaded[value] = None
-            elif op is not None and op not in self._needed:
-                inside = [*op.walk()]
-                has_loop = any(isinstance(each, ops.Loop) for each in inside)
-                if has_loop or not self._facts.is_repeatable(op):
-                    return False
-                self._needed[op] = None
-                wanted += (value for each in inside for value in each.operands)
-        return True
 
     def drop(self) -> None:
         """Drop all this from the task."""
@@ -89,11 +75,11 @@ class OwnSums:
         """Emit what is needed of a work item; return what stands for its values."""
         values = {self.item: builder.cast(item, self.item.type)}
         for op in dict.fromkeys(self._before.values()):
-            if op in self._needed:
+            if self._needed and op in self._needed:
                 emit(builder, op, values)
-        for value in self._loaded:
+        for value, array in self._stored.items():
             number = numbers.number(builder, values[self.item])
-            values[value] = builder.load(self._stored[value], [number])
+            values[value] = builder.load(array, [number])
         return values
 
     def inits(self, values: Mapping[Value, Value]) -> list[Value]:

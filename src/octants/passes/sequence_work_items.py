@@ -108,9 +108,9 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
 from octants.ir.cooperative_tasks import cooperates, waiting_operations
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Task, Value
+from octants.passes.launch_temporaries import load_bounds, make_bounds, store_bounds
 from octants.passes.localise_shared_arrays import localise
 from octants.passes.sequence_subgroups import subgroup
-from octants.passes.task_bounds_in_memory import load_bounds, make_bounds, store_bounds
 from octants.passes.values_across_barriers import BlockValues
 from octants.types.scalars import u1
 
@@ -132,8 +132,7 @@ class _Blocks:
     def __init__(self, module: Module, task: Task) -> None:
         self.module = module
         self.task = task
-        self.bounds = make_bounds(task)
-        module.arrays.append(self.bounds)
+        self.bounds = make_bounds(module, task)
         self.items = BlockValues(module, task, self.bounds)
         self.shared: dict[ArrayRef, Array] = {}
         self.waiting = waiting_operations(task.body)

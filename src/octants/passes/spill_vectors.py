@@ -40,7 +40,7 @@ from octants.ir.core import (
 )
 from octants.lazy_dataclass import dataclass
 from octants.simplify.dead_code import prune_block
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import one_axis
 from octants.types.scalars import i32
 
 PRIMAL = Companion.PRIMAL
@@ -185,7 +185,7 @@ class _Spiller:
     def _array(self, storage: VectorGroup) -> Array:
         """An array with an element more than the vector, for what is written out of range."""
         count = storage.count + 1
-        layout = Layout((count,), (Term(0, 1, 0, storage.dtype.size),))
+        layout = one_axis(count, storage.dtype.size)
         name = f"{self._task.name}_vector{len(self._module.arrays)}"
         array = Array(name, storage.dtype, 1, Space.LOCAL, (), {PRIMAL: layout})
         self._module.arrays.append(array)

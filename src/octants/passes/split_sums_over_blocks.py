@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.analysis.cost_model import operations_in
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import LEAST_BLOCKS
-from octants.ir.core import Array, Block, Companion, Operation, Space, Value
+from octants.ir.core import Array, Block, Companion, Space, Value
 from octants.passes.split_work_items import Share, SharedItems, Sizes
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import one_axis
 from octants.types.scalars import DType, i32, i64, u1
 
 BLOCK = 512  # threads, at most
 _ITEMS = 2  # of a thread, a power of two
-_SMALL = 96  # operations in loops
-_LITTLE = 40  # operations in a loop that leave registers for two blocks at a time
+_SMALL = 95  # operations in loops
+_LITTLE = 39  # operations in a loop that leave registers for two blocks at a time
 _TOGETHER = 6  # sums that are added up at a time
 _THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
 _TIMES, _LONG = 2, 64  # doublings, and iterations of a share then
@@ -44,12 +45,12 @@ class BlockShares(SharedItems):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {LEAST_BLOCKS: 2} if max(map(_work, self.loops)) <= _LITTLE else {}
+        return {LEAST_BLOCKS: 2} if max(map(operations_in, self.loops)) <= _LITTLE else {}
 
     @property
     def _is_small(self) -> bool:
         """Whether loops do so little that a thread has the registers for several items."""
-        return sum(map(_work, self.loops)) <= _SMALL
+        return sum(map(operations_in, self.loops)) <= _SMALL
 
     @property
     def items(self) -> int:
@@ -208,15 +209,10 @@ class BlockShares(SharedItems):
         name = f"{self.task.name}_{kind}_shares{number}"
         found = next((array for array in self.arrays if array.name == name), None)
         if found is None:
-            layout = Layout((self.block_dim,), (Term(0, 1, 0, kind.size),))
+            layout = one_axis(self.block_dim, kind.size)
             found = Array(name, kind, 1, Space.SHARED, (), {Companion.PRIMAL: layout})
             self.arrays.append(found)
         return found
-
-
-def _work(loop: Operation) -> int:
-    """The operations in a loop."""
-    return sum(not isinstance(op, ops.Constant) for op in loop.regions[0].walk())
 
 
 def _stored_type(share: Value) -> DType:

@@ -62,8 +62,7 @@ not exist. Numbers of 16 bits are summed up in 32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from octants.analysis.gatherable_sums import atomics_outside_loops
 from octants.analysis.strip_mined_loops import BlocksOfLoops
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -71,7 +70,7 @@ from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, f16, f32, u1
+from octants.types.scalars import register_type, u1
 
 _MAXIMUM = 8  # sums of a loop: registers are few
 Address = tuple[Array, Companion, tuple[Value, ...]]
@@ -127,7 +126,7 @@ class _Collector:
 
     def _addresses(self, loop: ops.Loop) -> list[Address]:
         """The addresses outside of a loop that it adds to, and does not access otherwise."""
-        sums = list(filter(self._is_sum, _atomics_outside_loops(loop.regions[-1])))
+        sums = list(filter(self._is_sum, atomics_outside_loops(loop.regions[-1])))
         if not sums:
             return []
         defined: set[Value] = set()
@@ -170,7 +169,7 @@ class _Collector:
             value
             for array, _, _ in addresses
             for value in (
-                builder.constant(-0.0 if array.dtype.is_float else 0, _sum_type(array)),
+                builder.constant(-0.0 if array.dtype.is_float else 0, register_type(array.dtype)),
                 builder.constant(False, u1),
             )
         ]
@@ -236,7 +235,7 @@ class _Collector:
         return _Sum(builder.binary(op.fn, before.total, value), yes)
 
     def _adds(self, op: ops.If, sums: dict[Address, _Sum]) -> bool:
-        inside = (own for region in op.regions for own in _atomics_outside_loops(region))
+        inside = (own for region in op.regions for own in atomics_outside_loops(region))
         return any(_address_of(own) in sums and self._is_sum(own) for own in inside)
 
     def _thread_if(self, op: ops.If, sums: dict[Address, _Sum], yes: Value) -> dict[Address, _Sum]:
@@ -247,22 +246,8 @@ class _Collector:
         return _paired(list(sums), results)
 
 
-def _atomics_outside_loops(block: Block) -> Iterator[ops.Atomic]:
-    """The atomics of a block and its ifs, not those of its loops."""
-    for op in block.ops:
-        if isinstance(op, ops.Atomic):
-            yield op
-        elif isinstance(op, ops.If):
-            for region in op.regions:
-                yield from _atomics_outside_loops(region)
-
-
 def _address_of(op: Operation) -> Address | None:
     return (op.array, op.companion, tuple(op.indices)) if isinstance(op, ops.Atomic) else None
-
-
-def _sum_type(array: Array) -> DType:
-    return f32 if array.dtype is f16 else array.dtype
 
 
 def _paired(addresses: list[Address], values: list[Value]) -> dict[Address, _Sum]:

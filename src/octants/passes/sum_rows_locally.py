@@ -74,6 +74,8 @@ The terms are added in another order then, as no replay can tell: the arrays are
 
 from __future__ import annotations
 
+from collections import Counter
+
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.distinct_iterations import differ, varying
 from octants.analysis.pure_slices import pure_slice
@@ -86,7 +88,7 @@ from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
-from octants.types.layouts import Layout, Term
+from octants.types.layouts import one_axis
 from octants.types.scalars import i32
 
 _MOST_BYTES = 1 << 10
@@ -120,9 +122,7 @@ class _Rewriter:
         self._module, self._task, self._left = module, task, _MOST_BYTES
         self._affine = AffineExpressions(task)
         self._constants = ops.constants_in(task.body)
-        self._users: dict[Value, int] = {}
-        for value in (value for op in task.body.walk() for value in op.operands):
-            self._users[value] = self._users.get(value, 0) + 1
+        self._users = Counter(value for op in task.body.walk() for value in op.operands)
 
     def run(self) -> bool:
         """Rewrite the task; gives whether anything has changed."""
@@ -206,7 +206,7 @@ class _Rewriter:
         dtype, trips = row.store.array.dtype, row.loop.trips(self._constants)
         assert trips is not None
         self._left -= trips * dtype.size
-        layout = Layout((trips,), (Term(0, 1, 0, dtype.size),))
+        layout = one_axis(trips, dtype.size)
         name = f"{self._task.name}_row{len(self._module.arrays)}"
         array = Array(name, dtype, 1, Space.LOCAL, (), {Companion.PRIMAL: layout})
         self._module.arrays.append(array)

@@ -52,6 +52,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from octants.analysis.cost_model import operations_in
 from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
@@ -111,13 +112,8 @@ def _candidates(task: Task, vectors: Vectors | None) -> list[ops.For]:
         if isinstance(op, ops.For)
         and any(isinstance(each, ops.Atomic) for each in op.body.ops)
         and not any(map(_stays_single, op.body.walk()))
-        and _work(op) <= most
+        and operations_in(op) <= most
     ]
-
-
-def _work(loop: ops.For) -> int:
-    """The operations of an iteration."""
-    return sum(not isinstance(each, (ops.Constant, ops.Yield)) for each in loop.body.walk())
 
 
 class _Unroller:
@@ -159,7 +155,7 @@ class _Unroller:
         if self._vectors is not None:
             length = _BYTES // max(each.array.dtype.size for each in sums)
             return length if length * together <= _TOGETHER else 0
-        most = min(_TOGETHER // together, _MOST_WORK // _work(op))
+        most = min(_TOGETHER // together, _MOST_WORK // operations_in(op))
         if not most:
             return 0
         trips = self._loops.trips(op)

@@ -43,14 +43,11 @@ class LoopRewriter:
 
     def __init__(self, body: Block) -> None:
         self.body, self.builder, self.replaced = body, Builder(), ReplacedLoops()
-        for op in body.walk():
-            if isinstance(op, ops.Constant):
-                self.builder.note_constant(op)
+        self.builder.constants.update(ops.constants_in(body))
 
     def trips(self, loop: ops.For) -> int | None:
         """The trip count of a loop, if it is a constant."""
-        lower, upper = (self.builder.constant_of(each) for each in (loop.lower, loop.upper))
-        return None if lower is None or upper is None else max(0, upper - lower)
+        return loop.trips(self.builder.constants)
 
     def rewrite(self, write: Callable[[ops.For], None]) -> None:
         """Rewrite the body; ``write`` writes what becomes of a loop."""

@@ -14,8 +14,8 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import sizes
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.passes.task_bounds_in_memory import load_bounds
-from octants.types.layouts import Layout, Term
+from octants.passes.launch_temporaries import load_bounds
+from octants.types.layouts import one_axis
 from octants.types.scalars import DType, i32, i64, u1
 
 PRIMAL = Companion.PRIMAL
@@ -48,7 +48,7 @@ class BlockValues:
 
     def array(self, name: str, dtype: DType) -> Array:
         """An element for each work item of a block."""
-        layout = Layout((self.block_dim,), (Term(0, 1, 0, dtype.size),))
+        layout = one_axis(self.block_dim, dtype.size)
         full = f"{self.task.name}_{name}{len(self.module.arrays)}"
         array = Array(full, dtype, 1, Space.LOCAL, (), {PRIMAL: layout})
         self.module.arrays.append(array)

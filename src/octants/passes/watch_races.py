@@ -29,7 +29,7 @@ from octants.analysis.races import OWN
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block
+from octants.ir.cloning import copy_block, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
@@ -143,23 +143,14 @@ class _Watcher:
         builder = Builder(Block())
         for op, origin in zip(new.ops, primal.ops, strict=True):
             builder.location = op.location
-            kept = self._without_unwanted_effects(op)
-            if kept is not None:
+            kept = op if self.effects else without_effects(op, _KEPT)
+            if kept is not None and not isinstance(op, ops.Print):
                 builder.append(kept)
             if origin in self.numbers and item is not None:
                 self._note(builder, op, origin, task, item)
             for region, primal_region in zip(op.regions, origin.regions, strict=True):
                 self._watch(region, primal_region, task, item)
         new.ops[:] = builder.block.ops
-
-    def _without_unwanted_effects(self, op: Operation) -> Operation | None:
-        if isinstance(op, ops.Print) or (isinstance(op, ops.Assert) and not self.effects):
-            return None
-        if isinstance(op, ops.Write) and not self.effects and op.array.space not in _KEPT:
-            return (
-                ops.Load(op.array, PRIMAL, op.indices, results=op.results) if op.results else None
-            )
-        return op
 
     def _note(self, builder: Builder, op: Any, origin: Operation, task: int, item: Value) -> None:
         section = self.sections.setdefault((task, op.array), len(self.sections))

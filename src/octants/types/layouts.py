@@ -43,6 +43,11 @@ class Layout:
     element_strides: tuple[int, ...] = ()
 
 
+def one_axis(count: int, size: int) -> Layout:
+    """The layout of ``count`` elements of ``size`` bytes without gaps."""
+    return Layout((count,), (Term(0, 1, 0, size),))
+
+
 def row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
     """The strides of a row-major array of elements of ``size`` bytes."""
     return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

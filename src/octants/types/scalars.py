@@ -163,6 +163,11 @@ def _truncate(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any
     return result
 
 
+def register_type(dtype: DType) -> DType:
+    """The type in which a value of a type is computed with: f32 for an f16, else the type."""
+    return f32 if dtype is f16 else dtype
+
+
 def integer_range(dtype: DType) -> tuple[int, int]:
     """The least and the greatest value of an integer type."""
     if dtype.kind is Kind.SIGNED:

@@ -96,9 +96,7 @@ class LaneCost:
         self._affine = AffineExpressions(task)
         self._updates = updates
         self._capacity_tests = set(_capacity_tests(task.body))
-        self._constants = {
-            op.result: op.value for op in task.body.walk() if isinstance(op, ops.Constant)
-        }
+        self._constants = ops.constants_in(task.body)
         self._items = {task.body.args[0]} | (rows.columns if rows is not None else set())
         self._rows = rows
         self._unforeseen = _unforeseen(task.body, facts)
@@ -134,10 +132,8 @@ class LaneCost:
         return Cost(1 + missed + both.item / 2, 4 + both.tile + chosen)
 
     def _for(self, op: ops.For) -> Cost:
-        lower, upper = self._constants.get(op.lower), self._constants.get(op.upper)
-        trips = float(_TRIPS)
-        if lower is not None and upper is not None:
-            trips = max(0, upper - lower)
+        known = op.trips(self._constants)
+        trips = float(_TRIPS if known is None else known)
         if any(isinstance(each, ops.If) and self._is_of_blocks(each) for each in op.body.ops):
             trips = 1.0
         body = self._block(op.body)

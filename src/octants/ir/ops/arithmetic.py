@@ -8,6 +8,7 @@ from typing import Any
 from octants.ir.core import (
     Block,
     InvalidIR,
+    Module,
     Operation,
     Value,
     attribute,
@@ -79,9 +80,9 @@ class Constant(Pure):
             raise InvalidIR(f"constant {self.value!r} of type {self.result.type}")
 
 
-def constants_in(block: Block) -> dict[Value, Any]:
-    """The numbers that the constants of a block and its regions are."""
-    return {op.result: op.value for op in block.walk() if isinstance(op, Constant)}
+def constants_in(code: Block | Module) -> dict[Value, Any]:
+    """The numbers that the constants of a block and its regions are, or those of a module."""
+    return {op.result: op.value for op in code.walk() if isinstance(op, Constant)}
 
 
 @operation("unary")
