@@ -227,7 +227,7 @@ def test_a_whole_tape() -> None:
             self.descend()
 
     def run(world: Growing, step: Callable[[], None]) -> None:
-        for _ in range(9):
+        for _ in range(7):  # more would leave subnormal gradients, which a GPU may flush to zero
             step()
 
     compare(run, Taped())
