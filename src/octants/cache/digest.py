@@ -262,7 +262,7 @@ def _add_struct(digest: Digest, struct_value: Struct) -> None:
 
 def _add_struct_type(digest: Digest, kind: StructType) -> None:
     digest.word("struct type", kind.name)
-    digest.values(kind.members, kind.methods)
+    digest.values(kind.members, kind.methods, kind.defaults)
 
 
 def _add_annotation(digest: Digest, annotation: Any) -> None:

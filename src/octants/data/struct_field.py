@@ -130,8 +130,7 @@ class StructField(StructHandle, Generic[E]):
         if not members:
             return None
         kinds = {name: self._kind_of(name, member) for name, member in members.items()}
-        kept = StructType(kinds, self.python_type.methods, self.python_type.name)
-        return StructField(kept, members, self.name)
+        return StructField(self.python_type.with_members(kinds), members, self.name)
 
     def _kind_of(self, name: str, member: Member) -> Any:
         is_struct = isinstance(member, StructField)

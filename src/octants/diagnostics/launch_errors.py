@@ -60,6 +60,17 @@ class IneffectiveOption(UserError):
     remedy = "{advice}"
 
 
+class IgnoredMethod(UserError):
+    """A warning: a method of a class that becomes a struct type, which nothing will call."""
+
+    cls: str
+    method: str
+    code = "OCT477"
+    exception = OctantsRuntimeError
+    title = "`{cls}` is a struct: nothing calls its `{method}`"
+    remedy = "make structs by `{cls}(...)` of the members, or by a static method of your own"
+
+
 class ProfilerIsOff(UserError):
     """A warning: the profiler is queried, but nothing was recorded."""
 

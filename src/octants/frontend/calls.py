@@ -7,13 +7,10 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from octants.cache.digest import target_of
-from octants.deferred_import import Deferred
 from octants.diagnostics.errors import (
     HostFunction,
-    KernelInKernel,
     NotCallable,
     PythonFunction,
     UnknownAttribute,
@@ -47,19 +44,18 @@ from octants.frontend.expression_values import (
     is_run_time,
     is_view,
 )
-from octants.frontend.name_resolution import BoundFunction
+from octants.frontend.inlined_calls import (
+    BoundFunction,
+    begin_inlined,
+    build_inlined,
+    inline_call,
+)
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import FunctionScope
 from octants.frontend.source import parameters
 from octants.lang import exported_names as library
-from octants.lang.library_function_marks import recursion_depth
 from octants.lazy_dataclass import dataclass
 from octants.types.matrix_values import Matrix
-
-if TYPE_CHECKING:
-    from octants.frontend import recursion
-else:
-    recursion = Deferred("octants.frontend.recursion")
 
 Keywords = dict[str, Any]
 
@@ -145,13 +141,13 @@ def call_with(
         return calling(context, node, call_with, args)
     found = python_functions.as_method(context, function)
     if python_functions.is_inlined(found, args, named):
-        return _inline(context, node, found, args, named)
+        return inline_call(context, node, found, args, named)
     try:
         return _call_python(context, node, function, args, named)
     except KernelOnly.exception as error:
         if not python_functions.is_refused_on_host(error, found):
             raise
-        return _inline(context, node, found, args, named)
+        return inline_call(context, node, found, args, named)
 
 
 def _lookup(table: Any, function: Any) -> Any:
@@ -316,7 +312,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
 
 
 def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
-    target, collected = _begin_inlined(context, node, function)
+    target, collected = begin_inlined(context, node, function)
     by_reference = frozenset(collected.values)
     for arg in node.args:
         _collect(context, collected, arg)
@@ -325,46 +321,7 @@ def _call_inlined(context: Context, node: ast.Call, function: Any) -> Any:
             keywords(context, node)
         parameter = collected.named(str(keyword.arg))
         collected.values[parameter.name] = _argument(context, parameter, keyword.value)
-    return _build(context, node, target, collected.complete(), by_reference)
-
-
-def _build(
-    context: Context,
-    node: ast.Call,
-    function: Any,
-    values: dict[str, Any],
-    by_reference: frozenset[str],
-) -> Any:
-    """Build the call of a function, whose arguments are complete."""
-    is_real_func = recursion_depth(function) is not None
-    if is_real_func and recursion.is_recursive(context, function, values, by_reference):
-        return recursion.call(context, node, function, values, by_reference)
-    return functions.inline(context, node, function, values, by_reference)
-
-
-def _begin_inlined(
-    context: Context, node: ast.Call, function: Any
-) -> tuple[Any, functions.Arguments]:
-    """The Python function of a func or a method, and its arguments so far: the owner."""
-    bound = name_resolution.bound(function)
-    function = bound.function if bound is not None else function
-    if getattr(function, "octants_is_kernel", False):
-        context.fail(KernelInKernel(getattr(function, "__name__", "kernel")), node)
-    target = target_of(function)
-    collected = functions.Arguments(context, target, node)
-    if bound is not None:
-        collected.values[collected.positional().name] = bound.owner
-    return target, collected
-
-
-def _inline(
-    context: Context, node: ast.Call, function: Any, args: list[Any], named: Keywords
-) -> Any:
-    """Inline a function, its arguments being evaluated."""
-    target, collected = _begin_inlined(context, node, function)
-    by_reference = frozenset(collected.values)
-    collected.add(args, named)
-    return _build(context, node, target, collected.complete(), by_reference)
+    return build_inlined(context, node, target, collected.complete(), by_reference)
 
 
 def _collect(context: Context, collected: functions.Arguments, arg: ast.expr) -> None:

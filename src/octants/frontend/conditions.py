@@ -12,10 +12,16 @@ from octants.diagnostics.errors import (
     NoMembership,
     SidesDiffer,
 )
-from octants.frontend import arithmetic, compile_time_evaluation, flattening
-from octants.frontend.context import Context
+from octants.frontend import arithmetic, compile_time_evaluation, flattening, struct_operators
+from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.control_flow_joins import Join
-from octants.frontend.expression_values import MatrixValue, describe, is_number, is_run_time
+from octants.frontend.expression_values import (
+    MatrixValue,
+    StructValue,
+    describe,
+    is_number,
+    is_run_time,
+)
 from octants.frontend.operands import as_type, common_type, operand
 from octants.frontend.scope import VariableRegion
 from octants.frontend.unspecialised_numbers import HostNumber
@@ -285,6 +291,10 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
             return found
         return not found if isinstance(found, bool) else arithmetic.unary(context, "not", found)
     symbol, function = COMPARISONS[type(op)]
+    if isinstance(left, StructValue) or isinstance(right, StructValue):
+        result = struct_operators.binary(context, symbol, left, right, node)
+        if result is not NOT_FOUND:
+            return result
     if _is_computed(left) or _is_computed(right):
         if left is None or right is None:
             return isinstance(op, ast.NotEq)

@@ -160,7 +160,7 @@ def cols(context: Context, node: ast.AST, cols: Any) -> MatrixValue:
 def struct(
     kind: StructType, context: Context, node: ast.AST, args: Arguments, kwargs: Keywords
 ) -> StructValue:
-    """``Particle(position, mass=1.0)``: values by position or name; those left out are zero."""
+    """``Particle(position, mass=1.0)``: values by position or name, or their defaults."""
     try:
         bound = kind.bind(tuple(args), kwargs)
     except OctantsTypeError as error:
@@ -168,8 +168,7 @@ def struct(
         text = problem.removeprefix(f"{kind.name} ")
         context.fail(NotAMember(kind.name, text, ", ".join(kind.members)), node)
     members = {
-        name: member_value(context, node, kind.members[name], 0 if x is ... else x)
-        for name, x in bound.items()
+        name: member_value(context, node, kind.members[name], x) for name, x in bound.items()
     }
     return StructValue(members, kind)
 

@@ -16,9 +16,16 @@ from octants.frontend import (
     indexing,
     name_resolution,
     print_and_assert,
+    struct_operators,
 )
-from octants.frontend.context import Context
-from octants.frontend.expression_values import FormattedString, describe, is_number, is_run_time
+from octants.frontend.context import NOT_FOUND, Context
+from octants.frontend.expression_values import (
+    FormattedString,
+    StructValue,
+    describe,
+    is_number,
+    is_run_time,
+)
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.types.matrix_values import Matrix
 
@@ -76,6 +83,10 @@ def binary_operation(
     symbol, function = BINARY[type(op)]
     if isinstance(left, str) and isinstance(op, ast.Mod) and is_run_time(right):
         return print_and_assert.percent_format(context, node, left, right)
+    if isinstance(left, StructValue) or isinstance(right, StructValue):
+        found = struct_operators.binary(context, symbol, left, right, node)
+        if found is not NOT_FOUND:
+            return found
     if _combines_in_kernel(left, right):
         return arithmetic.binary(context, symbol, left, right)
     return compile_time_evaluation.operate(context, node, function, left, right)
@@ -99,6 +110,10 @@ def unary(context: Context, node: ast.UnaryOp) -> Any:
 
 def unary_operation(context: Context, symbol: str, operand: Any, node: ast.AST) -> Any:
     """An operator with one operand, on a run-time value or on a Python object."""
+    if isinstance(operand, StructValue):
+        found = struct_operators.unary(context, symbol, operand, node)
+        if found is not NOT_FOUND:
+            return found
     if is_number(operand) or (is_run_time(operand) and not isinstance(operand, (tuple, list))):
         return arithmetic.unary(context, symbol, operand)
     if isinstance(operand, Matrix) and symbol != "not":

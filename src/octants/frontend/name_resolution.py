@@ -34,29 +34,14 @@ from octants.frontend.expression_values import (
     describe,
     is_view,
 )
+from octants.frontend.inlined_calls import BoundFunction, bound, inline_call
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.ir.core import Companion, Value
 from octants.lang.library_function_marks import marked_function
-from octants.lazy_dataclass import dataclass
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class BoundFunction:
-    """A function of the language with the object that it is a method of."""
-
-    function: Any
-    owner: Any
-
-
-def bound(function: Any) -> BoundFunction | None:
-    """What was found as a method of an object; None for other functions."""
-    if isinstance(function, types.MethodType):
-        return BoundFunction(function.__func__, function.__self__)
-    return function if isinstance(function, BoundFunction) else None
-
+from octants.types.structs import StructType
 
 # -- names -----------------------------------------------------------------------------------------
 
@@ -159,7 +144,7 @@ def _attribute_of_variable(
             return VariableReference(base.variable, (*base.path, attr))
         if is_view(held):
             return _attribute_of_view(context, held, attr, node)
-        return _attribute_of_type(context, held.python_type, base, attr)
+        return attribute_of_type(context, held.python_type, base, attr, node)
     return find_attribute(context, context.load(base), attr, node)
 
 
@@ -175,7 +160,7 @@ def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> A
         return StructValue(members)
     if attr == "shape" and _arrays_of(base):
         return ShapeReference(_arrays_of(base)[0].array)
-    return _attribute_of_type(context, base.python_type, base, attr)
+    return attribute_of_type(context, base.python_type, base, attr, node)
 
 
 def _attribute_of_view(context: Context, view: StructValue, attr: str, node: ast.expr) -> Any:
@@ -208,16 +193,24 @@ def _arrays_of(base: StructValue) -> list[ArrayReference]:
     return [member for member in base.members.values() if isinstance(member, ArrayReference)]
 
 
-def _attribute_of_type(context: Context, python_type: Any, base: Any, attr: str) -> Any:
-    """A method of a struct's type, bound to the struct or its reference."""
-    methods = getattr(python_type, "methods", None) or {}
-    found = methods.get(attr) or getattr(python_type, attr, ABSENT)
-    context.reads.append(Read("attribute of a type", python_type, attr, found))
-    if found is ABSENT:
+def attribute_of_type(
+    context: Context, python_type: Any, base: Any, attr: str, node: ast.AST
+) -> Any:
+    """A method of a struct's type, bound to the struct or its reference, or what its class has."""
+    if python_type is None:
         return NOT_FOUND
-    if isinstance(found, types.FunctionType) or marked_function(found) is not None:
-        return BoundFunction(found, base)
-    return found
+    methods = getattr(python_type, "methods", None) or {}
+    find = inspect.getattr_static if isinstance(python_type, type) else getattr
+    found = methods.get(attr) or find(python_type, attr, ABSENT)
+    if isinstance(found, (classmethod, staticmethod)):
+        return _attribute_of_object(context, python_type, attr)
+    is_property = isinstance(found, property)
+    if not (is_property or inspect.isfunction(found) or marked_function(found) is not None):
+        return _attribute_of_object(context, python_type, attr)
+    context.reads.append(Read("attribute of a type", python_type, attr, found))
+    if is_property:
+        return inline_call(context, node, BoundFunction(found.fget, base), [], {})
+    return BoundFunction(found, base)
 
 
 COMPANIONS = {"grad": Companion.ADJOINT, "dual": Companion.TANGENT}
@@ -248,6 +241,8 @@ def _companion(context: Context, base: ArrayReference, attr: str, node: ast.expr
 
 
 def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
+    if isinstance(base, StructType) and attr in base.constants:
+        base = base.python_class
     try:
         found = getattr(base, attr)
     except AttributeError:

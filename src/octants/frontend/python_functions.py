@@ -14,11 +14,11 @@ from typing import Any
 from octants.cache.digest import is_ours
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.library_errors import KernelOnly
-from octants.frontend import name_resolution
+from octants.frontend import inlined_calls
 from octants.frontend.context import Context
 from octants.frontend.expression_values import ArrayReference, is_run_time
 from octants.frontend.functions import is_marked
-from octants.frontend.name_resolution import BoundFunction
+from octants.frontend.inlined_calls import BoundFunction
 from octants.frontend.python_object_conversion import wrap
 from octants.lang.library_function_marks import home_of
 from octants.types.compile_time_reads import Read
@@ -45,7 +45,7 @@ def module_of(function: Any) -> str:
 
 def as_method(context: Context, function: Any) -> Any:
     """A function with its owner where it is a method or a callable object; else itself."""
-    bound = name_resolution.bound(function)
+    bound = inlined_calls.bound(function)
     if bound is not None:
         return bound
     own = inspect.getattr_static(type(function), "__call__", None)
@@ -98,7 +98,7 @@ def _uses_arrays(function: types.FunctionType, owner: Any, seen: set[Any]) -> bo
         return False
     seen.add(function)
     for value in _named_objects(function, owner):
-        inner = name_resolution.bound(value)
+        inner = inlined_calls.bound(value)
         target = value if inner is None else inner.function
         if isinstance(value, (*_ARRAYS, ArrayReference)):
             return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,10 @@ from octants.types.default_types import resolve, uint
 from octants.types.enums import Layout
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
+from octants.types.struct_classes import (
+    OPERATOR_METHODS,
+    StructClass,
+)
 
 
 class Struct:
@@ -54,7 +57,9 @@ class Struct:
         if name in self.entries:
             return self.entries[name]
         if name in self.methods:
-            return self.methods[name].__get__(self)
+            return self.methods[name].__get__(self, self.struct_type)
+        if self.struct_type is not None and name in self.struct_type.constants:
+            return getattr(self.struct_type.python_class, name)
         raise AttributeError(f"a struct of {self.keys} has no member `{name}`")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -87,7 +92,8 @@ class Struct:
         return str(self.to_dict())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.entries, self.methods, self.struct_type)
+        methods = self.methods if self.struct_type is None else {}
+        return _rebuild, (self.entries, methods, self.struct_type)
 
     @classmethod
     def field(
@@ -129,12 +135,20 @@ class StructType:
 
     Args:
         members: scalar, vector, matrix or struct types by name, in a dict.
-        methods: functions of the language by name, whose first parameter is the struct.
+        methods: functions of the language by name, whose first parameter is the struct. Those
+            named as Python's operators, such as ``__add__``, define these for the structs.
         name: the name of the type in messages.
 
     Raises:
         OctantsRuntimeTypeError: there are no members.
     """
+
+    methods: Mapping[str, Any] = {}
+    defaults: Mapping[str, Any] = {}
+    constants: frozenset[str] = frozenset()
+    """Names of attributes of ``python_class``, the class that the type was made of."""
+    python_class: type | None = None
+    _global_name = ""
 
     def __init__(
         self,
@@ -147,14 +161,14 @@ class StructType:
         self.members: dict[str, Any] = {
             key: _member_type(name, key, kind) for key, kind in given.items()
         }
-        self.methods: dict[str, Callable[..., Any]] = {**own, **(methods or {})}
+        self.methods = {**own, **(methods or {})}
         self.name = name
         if not self.members:
             raise WrongHostValue(name, "a struct has at least one member").at(None)
 
     @internal
     def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by the names of members, in order; `...` where none is given.
+        """Values by the names of members, in order: the defaults where none are given.
 
         Raises `OctantsTypeError` for too many values, unknown names and doubled ones.
         """
@@ -167,7 +181,7 @@ class StructType:
             if name in values:
                 self._fail(f"is given two values for `{name}`")
             values[name] = value
-        return {name: values.get(name, ...) for name in self.members}
+        return {name: values.get(name, self.defaults.get(name, 0)) for name in self.members}
 
     def _fail(self, problem: str) -> None:
         raise NotAMember(self.name, problem, ", ".join(self.members)).at(None)
@@ -175,11 +189,8 @@ class StructType:
     def __call__(self, *args: Any, **named: Any) -> Struct:
         """A value on the host."""
         bound = self.bind(args, named)
-        entries = {
-            name: convert_member(0 if value is ... else value, self.members[name])
-            for name, value in bound.items()
-        }
-        return _rebuild(entries, self.methods, self)
+        entries = {name: convert_member(value, self.members[name]) for name, value in bound.items()}
+        return _rebuild(entries, {}, self)
 
     def cast(self, value: Any) -> Struct:
         """A struct, or a dict of its members, with members of the types of this one."""
@@ -198,15 +209,74 @@ class StructType:
         """A field of such structs; see `octants.field` for the options."""
         return array_factory_hooks.make("struct_field", self, shape, **options)
 
+    @classmethod
+    @internal
+    def of_class(cls, python_class: type) -> StructType:
+        """The type that a class describes: see `dataclass`."""
+        found = StructClass(python_class)
+        made = cls(found.members, found.methods, python_class.__name__)
+        made.defaults = {name: made._default(name, x) for name, x in found.defaults.items()}
+        made.constants, made.python_class = frozenset(found.constants), python_class
+        if "<locals>" not in python_class.__qualname__:
+            made._global_name, made.__module__ = python_class.__qualname__, python_class.__module__
+        return made
+
+    def _default(self, name: str, value: Any) -> Any:
+        try:
+            return convert_member(value, self.members[name])
+        except (TypeError, ValueError):
+            kind = self.members[name]
+            problem = f"the member `{name}` of type {kind} cannot have the default {value!r}"
+            raise WrongHostValue(self.name, problem).at(None) from None
+
+    @internal
+    def with_members(self, members: dict[str, Any]) -> StructType:
+        """This type, with some of its members, which may be of other types."""
+        defaults = {name: x for name, x in self.defaults.items() if name in members}
+        made = _rebuild_type(members, self.methods, self.name, defaults)
+        made.constants, made.python_class = self.constants, self.python_class
+        return made
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """The class that a class with this base inherits from."""
+        if self.python_class is None:
+            raise WrongHostValue(self.name, "a struct type without a class cannot be a base").at(
+                None
+            )
+        return (self.python_class,)
+
+    def __getattr__(self, name: str) -> Any:
+        """A method that needs no struct, such as a static one, or a constant of the class."""
+        if not name.startswith("__"):
+            if name in self.methods:
+                return self.methods[name].__get__(None, self)
+            if name in self.constants:
+                return getattr(self.python_class, name)
+        raise AttributeError(f"the struct type `{self.name}` has no attribute `{name}`")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Constants are those of the class."""
+        owner = self.python_class if name in self.constants else None
+        if owner is None:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(owner, name, value)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StructType):
             return False
         return list(self.members.items()) == list(other.members.items()) and (
-            self.methods == other.methods
+            (self.methods, self.defaults) == (other.methods, other.defaults)
         )
 
     def __hash__(self) -> int:
         return hash(tuple(self.members.items()))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """The name of a class that pickle can import, else what the type consists of."""
+        if self._global_name:
+            return self._global_name
+        return _rebuild_type, (self.members, self.methods, self.name, self.defaults)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{key}={kind}' for key, kind in self.members.items())})"
@@ -238,25 +308,26 @@ else:
     def dataclass(cls: type) -> StructType:
         """Make a class a struct type: annotations are its members, functions its methods.
 
+        A value that is assigned to a member is its default, in place of zero. Bases add what they
+        have; another `dataclass` can be one. Properties, static methods and constants of the class
+        work in kernels, and methods such as ``__add__`` define the operators.
+
+        Raises:
+            OctantsRuntimeTypeError: there are no members, or a type or a default is none.
+
         Example::
 
             @qd.dataclass
             class Ball:
                 position: qd.types.vector(3, qd.f32)
-                radius: qd.f32
+                radius: qd.f32 = 1.0
 
                 def volume(self):
                     return 4.0 / 3.0 * qd.math.pi * self.radius**3
 
             balls = Ball.field(shape=100)
         """
-        members = inspect.get_annotations(cls, eval_str=True)
-        methods = {name: x for name, x in vars(cls).items() if callable(x) and not _is_dunder(name)}
-        return StructType(members, methods, cls.__name__)
-
-
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+        return StructType.of_class(cls)
 
 
 def _member_type(struct_name: str, member: str, kind: Any) -> Any:
@@ -306,6 +377,34 @@ def _rebuild(
 ) -> Struct:
     value = Struct.__new__(Struct)
     object.__setattr__(value, "entries", entries)
-    object.__setattr__(value, "methods", dict(methods))
+    object.__setattr__(value, "methods", dict(struct_type.methods if struct_type else methods))
     object.__setattr__(value, "struct_type", struct_type)
     return value
+
+
+def _rebuild_type(
+    members: dict[str, Any],
+    methods: Mapping[str, Any],
+    name: str,
+    defaults: Mapping[str, Any],
+) -> StructType:
+    made = StructType(members, methods, name)
+    made.defaults = defaults
+    return made
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """An operator of structs, which their methods define."""
+
+    def call(self: Struct, *others: Any) -> Any:
+        method = self.methods.get(name)
+        if method is None:
+            return object.__ne__(self, *others) if name == "__ne__" else NotImplemented
+        return method(self, *others)
+
+    return call
+
+
+for _name in OPERATOR_METHODS:
+    setattr(Struct, _name, _operator(_name))
+Struct.__hash__ = object.__hash__  # type: ignore[method-assign]
