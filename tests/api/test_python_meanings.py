@@ -138,3 +138,26 @@ def test_lambdas_have_defaults_and_keywords() -> None:
         return call(a, b)
 
     assert in_kernel(0.3, 0.7) == pytest.approx(run(0.3, 0.7), rel=1e-6)
+
+
+def test_whether_an_array_has_a_gradient_is_known_at_compile_time() -> None:
+    pairs = qd.types.struct(a=qd.f32, b=qd.f32)
+    plain, with_grad = (pairs.field(shape=2, needs_grad=needs) for needs in (False, True))
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), y: qd.template()) -> qd.i32:
+        found = 0
+        if qd.static(x.grad is not None):
+            found += 1
+        if qd.static(y.grad is not None and y.grad.shape[0] == 3):
+            found += 10
+        if qd.static(plain.grad is None and plain.a.grad is None):
+            found += 100
+        if qd.static(with_grad.grad is not None):
+            found += 1000
+        return found
+
+    without, having = (qd.ndarray(qd.f32, 3, needs_grad=needs) for needs in (False, True))
+    fields = [qd.field(qd.f32, 3, needs_grad=needs) for needs in (False, True)]
+    found = [run(x, y) for y in fields for x in (without, having)]
+    assert found == [1100, 1101, 1110, 1111]

@@ -37,7 +37,7 @@ from octants.frontend.expression_values import (
 from octants.frontend.inlined_calls import BoundFunction, bound, inline_call
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
-from octants.ir.core import Companion, Value
+from octants.ir.core import Array, Companion, Value
 from octants.lang.library_function_marks import marked_function
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix
@@ -155,9 +155,9 @@ def _member(context: Context, base: StructValue, attr: str, node: ast.expr) -> A
         return _attribute_of_view(context, base, attr, node)
     if attr in COMPANIONS and _arrays_of(base):
         members = _companions_of(context, base, attr, node)
-        if not members:
-            context.fail(MissingCompanion(_arrays_of(base)[0].array.name, attr), node)
-        return StructValue(members)
+        if members:
+            return StructValue(members)
+        return _without_companion(context, _arrays_of(base)[0].array, attr, node)
     if attr == "shape" and _arrays_of(base):
         return ShapeReference(_arrays_of(base)[0].array)
     return attribute_of_type(context, base.python_type, base, attr, node)
@@ -236,8 +236,14 @@ def _companion(context: Context, base: ArrayReference, attr: str, node: ast.expr
     if base.companion is not Companion.PRIMAL:
         wanted = Companion.ADJOINT_TANGENT
     if not base.array.has(wanted):
-        context.fail(MissingCompanion(base.array.name, attr), node)
+        return _without_companion(context, base.array, attr, node)
     return ArrayReference(base.array, wanted, base.handle)
+
+
+def _without_companion(context: Context, array: Array, attr: str, node: ast.expr) -> None:
+    """None within `static`, as on the host, for conditions such as ``x.grad is not None``."""
+    if not context.is_in_static:
+        context.fail(MissingCompanion(array.name, attr), node)
 
 
 def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
