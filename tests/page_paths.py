@@ -1,4 +1,4 @@
-"""Paths on the page of the architecture: which functions are called, in which order."""
+"""Paths on the pages of the compiler: which functions are called, in which order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-PAGE = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text()
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = [DOCS / "architecture.md", *sorted(DOCS.glob("inside_*.md"))]
+TEXT = "\n".join(page.read_text() for page in PAGES)
 
 
 def section_of(title: str) -> str:
-    """A section of the page."""
-    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    """A section of the pages."""
+    return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def paths_of(section: str) -> list[list[str]]:

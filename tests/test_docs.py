@@ -93,7 +93,8 @@ def same_text(expected: str, printed: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    if page.name in ("architecture.md", "profiler.md") and ON_GPU:
+    is_of_the_cpu = page.name in ("architecture.md", "profiler.md") or "inside" in page.name
+    if is_of_the_cpu and ON_GPU:
         pytest.skip("it shows what the CPU runs, and in which order its times are")
     snippets = snippets_of(page.read_text())
     for snippet, printed in zip(snippets, run(snippets, tmp_path, page.stem), strict=True):

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 import octants as qd
-from octants import passes, pipeline
 from octants.lowering import replacement_blocks
 from tests.page_paths import (
-    PAGE,
+    TEXT,
     calls_of,
     check_path,
     compile_as_file,
@@ -37,7 +36,7 @@ PACKAGES = (
     "|simplify|target|types"
 )
 _numbers = itertools.count()
-NAMES = sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", PAGE)))
+NAMES = sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.(?!py`)\w+)+)`", TEXT)))
 WARM = ["launch.kernel.Kernel.__call__", "entry", "launch", "runtime.cpu.device.CpuKernel.launch"]
 
 names_calls = pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified names")
@@ -55,7 +54,7 @@ def test_the_names_of_the_page_exist() -> None:
 
 
 def test_the_members_that_the_page_names_exist() -> None:
-    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    prose = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
     members = sorted(set(re.findall(r"`([A-Z]\w+)\.(\w+)`", prose)))
     assert len(members) > 20
     texts = [path.read_text() for path in Path(qd.__file__).parent.rglob("*.py")]
@@ -65,12 +64,16 @@ def test_the_members_that_the_page_names_exist() -> None:
         assert any(re.search(declared, text, re.MULTILINE) for text in files), f"{owner}.{name}"
 
 
-def test_the_page_names_all_passes() -> None:
-    (row,) = (line for line in PAGE.splitlines() if line.startswith("| `passes` |"))
-    named = set(re.findall(r"`(\w+)`", row))
-    rows = {each.name for each in (*pipeline.LOWER, *pipeline.FINISH)}
-    assert rows - named == {"simplify"}  # which is a part of its own
-    assert named <= {path.stem for path in Path(passes.__path__[0]).glob("*.py")} | {"passes"}
+def test_the_files_of_a_weekend_exist() -> None:
+    """The page says how many they are, and how long; some hundred lines more make no difference."""
+    reading, package = section_of("A weekend"), Path(qd.__file__).parent
+    files = re.findall(r"`([\w/]+\.py)`", reading)
+    lines = sum(len((package / file).read_text().splitlines()) for file in files)
+    ((count, said),) = re.findall(r"These (\d+), about ([\d,]+) lines", reading)
+    assert len(files) == int(count)
+    assert abs(lines - int(said.replace(",", ""))) < 500, lines
+    (of,) = re.findall(r"Octants has (\d+) files", reading)
+    assert abs(len([*package.rglob("*.py")]) - int(of)) < 40
 
 
 def made(init: Callable[[], None]) -> Callable[[], None]:

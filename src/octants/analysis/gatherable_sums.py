@@ -110,7 +110,7 @@ class PairLoops:
         definitions: Mapping[Value, Operation],
         known: Container[Value],
     ) -> dict[Operation, None] | None:
-        """The operations that values follow from, besides ``known`` ones, in no order.
+        """The rematerialisation slice of values, back to ``known`` ones: operations in no order.
 
         None if they contain a loop or must not run again.
         """

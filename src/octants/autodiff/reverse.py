@@ -34,7 +34,7 @@ After::
       yield()
     }
 
-Section "A gradient" of docs/architecture.md describes the algorithm. The first tasks of the
+docs/inside_gradients.md describes the algorithm. The first tasks of the
 reverse kernel recompute the launch-temporary values that it reads.
 """
 
