@@ -60,6 +60,12 @@ def square(x: qd.Tensor):
 
 
 @qd.kernel
+def square_some(x: qd.Tensor, y: qd.Tensor, w: qd.types.ndarray()):
+    for i in range(w.shape[0]):
+        y[i] = x[i] * x[i]
+
+
+@qd.kernel
 def total(y: qd.Tensor, loss: qd.Tensor):
     for i in y:
         loss[None] += y[i]
@@ -215,6 +221,37 @@ def test_one_array_with_other_axes(world: World) -> None:
             scale(world.x, world.y, w[:, 0])
 
         np.testing.assert_allclose(world.gradient(body), VALUES**3)
+
+
+def test_an_array_with_another_type_after_a_launch_that_has_written_it(world: World) -> None:
+    for _ in range(3):
+        w = VALUES.copy()
+
+        def body(w: Any = w) -> None:
+            double(w)
+            scale(world.x, world.y, w)
+            w.dtype = np.int64
+            w[:] = 3
+            scale(world.y, world.x, w)
+            double(w)
+            scale(world.x, world.y, VALUES)
+
+        np.testing.assert_allclose(world.gradient(body), 6 * VALUES**2)
+        assert w.tolist() == [6] * SIZE
+
+
+@pytest.mark.parametrize("has_written", [False, True])
+def test_extents_are_those_at_the_launch(world: World, has_written: bool) -> None:
+    for _ in range(3):
+        w = VALUES.copy()
+
+        def body(w: Any = w) -> None:
+            if has_written:
+                double(w)
+            square_some(world.x, world.y, w)
+            w.shape = 1, SIZE
+
+        np.testing.assert_allclose(world.gradient(body), 2 * VALUES)
 
 
 def test_elements_that_an_argument_selects(world: World) -> None:

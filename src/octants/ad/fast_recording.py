@@ -63,13 +63,12 @@ class FastPath:
 
     If it `saves_nothing`, they have one step, which overwrites nothing that it needs. It
     `can_repeat` if nothing but arrays and `numbers` matters to launches (see
-    `LaunchedArrays.numbers`), and `is_plain` if both are true. `by_value` are the positions of the
-    arrays of numpy; the reverse needs the contents of those in `copied`, which also has the
-    positions of the arguments.
+    `LaunchedArrays.numbers`), and `is_plain` if both are true. `by_value` maps the positions of the
+    arrays of numpy to those of the arguments; the reverse needs the contents of those in
+    `copied`.
     """
 
     __slots__ = (
-        "_arrays",
         "_has_regions",
         "_identities",
         "_known",
@@ -97,7 +96,7 @@ class FastPath:
         by_value: Mapping[int, int],
     ) -> None:
         self._specialisation = specialisation
-        self.by_value = frozenset(by_value)
+        self.by_value = by_value
         needed = {k for step in plan.steps for k in step.needed}
         self.copied = [each for each in by_value.items() if each[0] in needed]
         self.steps = plan.steps
@@ -127,7 +126,6 @@ class FastPath:
         kinds = dict(enumerate(specialisation.signature.annotations))
         self._stepped = [k for k in sorted(named) if not isinstance(kinds.get(k), _ARRAYS)]
         self._has_regions = bool(named)
-        self._arrays = [*by_value.values()]
         self.numbers: Callable[..., bytes] | None = None
         if self.can_repeat:
             self.numbers = _number_packer(specialisation, self._stepped)
@@ -157,7 +155,7 @@ class FastPath:
             if type(number) not in _INTEGERS:  # a struct, of which a member selects the rows
                 return self._find(identities, arguments)
             key = (*key, int(number))
-        for position in self._arrays:
+        for position in self.by_value.values():
             array = arguments[position]
             if type(array) is not np.ndarray or not array.flags.c_contiguous:
                 return None

@@ -509,9 +509,12 @@ class Tape:
     ) -> tuple[Any, ...]:
         """The arguments of a launch with copies of the arrays of numpy that its reverse reads.
 
-        Launches have one copy while an array does not change.
+        Launches have one copy while an array does not change. Of other arrays of numpy, the reverse
+        knows the shape: it gets views, which nothing changes in place.
         """
         given = list(arguments)
+        for number in path.by_value.values():
+            given[number] = arguments[number].view()
         for position, number in path.copied:
             array = arguments[number]
             known = self._copied.get(id(array))

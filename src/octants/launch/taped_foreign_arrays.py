@@ -98,9 +98,12 @@ class ForeignArray(StoredArray):
 
 
 def foreign_array(array: Any) -> ForeignArray | None:
-    """Wrap an array of numpy, torch, or another library; None for anything else."""
+    """Wrap an array of numpy, torch, or another library; None for anything else.
+
+    The elements of an array of numpy keep the type and the shape that it has now.
+    """
     if isinstance(array, np.ndarray):
-        return ForeignArray(array, array)
+        return ForeignArray(array, array.view(np.ndarray))
     if is_torch(type(array)) and array.device.type == "cpu":
         return ForeignArray(array, array.detach().numpy(), HOST, array.data_ptr())
     number = device_of_array(array)
