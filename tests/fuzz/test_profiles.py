@@ -72,6 +72,8 @@ WANTED = {
         quantised integers, unsigned; fixed-point numbers; floats of a few bits;
         floats with one exponent""",
     "graphs": """do_while; region of sections""",
+    "nests": """nest: factor; nest: eliminate; nest: substitute; nest: wavefront; nest: sort;
+        nest: multiply; nest: repeated; nest: while; nest: a local matrix; nest: a local vector""",
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences;

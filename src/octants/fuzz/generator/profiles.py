@@ -18,6 +18,7 @@ from octants.fuzz.generator import (
     long_vectors,
     loops,
     ndarray_views,
+    nests,
     quantised_fields,
     racy_loops,
     reductions,
@@ -104,6 +105,15 @@ PROFILES = {
         (0, 0, 1),
         sizes=(0.1, 0.2),
         items=(1, 2, 3, 3, 4, 5, 8, 17),
+    ),
+    "nests": Profile(
+        "nests of three to five loops that update matrices and vectors in place, such as"
+        " factorisations",
+        (nests.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.4,
+        items=(1, 2, 3, 4, 5, 8, 9, 17, 33),
+        body=nests.body,
     ),
     "statics": Profile(
         "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)
