@@ -22,7 +22,15 @@ from octants.launch.derivative_variants import ReverseStep
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.read_fingerprint_check import ReadFingerprint
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import TapedMemory, adjoint_of, memories_of, persistent_memory
+from octants.launch.taped_memory import (
+    CALLERS_SPACES,
+    TapedMemory,
+    adjoint_of,
+    known_memories,
+    memories_of,
+    memory_at,
+    persistent_memory,
+)
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import refuse
 
@@ -187,7 +195,10 @@ class LaunchEntry:
 
     def memory(self, position: int) -> TapedMemory:
         """The memory of the array at a position of the kernel's arrays."""
-        return self._memory(position, memories_of(self.specialisation, self.arguments))
+        known = known_memories(self.specialisation)
+        if known is None and self.specialisation.arrays[position].space in CALLERS_SPACES:
+            return memory_at(self.specialisation, position, self.arguments)  # not all of them
+        return self._memory(position, known or {})
 
     def written_or_read(self) -> dict[int, TapedMemory]:
         """The memories of the arrays that the launch or its reverse accesses, by position."""

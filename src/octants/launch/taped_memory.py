@@ -23,6 +23,8 @@ from octants.runtime.memory.host import address_of, shares_memory
 from octants.types.specialisation_signature import FieldHandle, FieldSource
 
 ADJOINT = Companion.ADJOINT
+CALLERS_SPACES = Space.FIELD, Space.NDARRAY
+"""Of the arrays that are in memory outside of a launch."""
 
 
 class TapedMemory:
@@ -235,24 +237,28 @@ def memories_of(
     specialisation: Specialisation, arguments: tuple[Any, ...]
 ) -> Mapping[int, TapedMemory]:
     """The memories of the fields and ndarrays of a launch, by position in the module's arrays."""
-    held = specialisation.holding()
-    if held.memories is not None:
-        known: Mapping[int, TapedMemory] = held.memories
+    known = known_memories(specialisation)
+    if known is not None:
         return known
     found = _find_memories(specialisation, arguments)
     if all(memory.is_field for memory in found.values()):
-        held.memories = found
+        specialisation.holding().memories = found
     return found
+
+
+def known_memories(specialisation: Specialisation) -> Mapping[int, TapedMemory] | None:
+    """What `memories_of` gives for all launches alike; None before it has, or if they differ."""
+    known: Mapping[int, TapedMemory] | None = specialisation.holding().memories
+    return known
 
 
 def _find_memories(
     specialisation: Specialisation, arguments: tuple[Any, ...]
 ) -> dict[int, TapedMemory]:
-    spaces = Space.FIELD, Space.NDARRAY
     return {
         position: memory_at(specialisation, position, arguments)
         for position, array in enumerate(specialisation.arrays)
-        if array.space in spaces
+        if array.space in CALLERS_SPACES
     }
 
 
