@@ -133,6 +133,51 @@ def test_defaults_properties_and_methods_without_a_struct() -> None:
     assert boxes[0].size == 0.0, "elements of fields begin with zero"
 
 
+@qd.dataclass
+class Limits:
+    low: float = -1.1
+    high: qd.f64 = 2.0
+
+
+@qd.dataclass
+class Joint:
+    limits: Limits
+    other: Limits = Limits(low=5.0)  # noqa: RUF009
+
+
+def test_default_of_float_has_the_type_of_its_use() -> None:
+    qd.init(arch=getattr(qd, ARCH), default_fp=qd.f64, log_level="error")
+
+    @qd.kernel
+    def run() -> qd.f64:
+        return Limits().low
+
+    assert run() == Limits().low == -1.1
+
+
+def test_struct_in_a_struct_has_its_own_defaults() -> None:
+    @qd.kernel
+    def run() -> qd.types.vector(4, qd.f32):
+        j = Joint()
+        return qd.Vector([j.limits.low, j.limits.high, j.other.low, j.other.high])
+
+    j = Joint()
+    on_host = [j.limits.low, j.limits.high, j.other.low, j.other.high]
+    assert on_host == run().to_list() == [np.float32(-1.1), 2.0, 5.0, 2.0]
+
+
+def test_types_with_vectors_as_defaults_compare() -> None:
+    def made(default: float) -> object:
+        @qd.dataclass
+        class Point:
+            position: qd.math.vec2 = (default, 1.0)
+
+        return Point
+
+    assert made(1.0) == made(1.0)
+    assert made(1.0) != made(2.0)
+
+
 def test_operators_in_kernels_and_on_the_host() -> None:
     @qd.kernel
     def run() -> qd.types.vector(8, qd.f64):

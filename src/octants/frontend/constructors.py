@@ -183,6 +183,8 @@ def member_value(context: Context, node: ast.AST, kind: Any, x: Any) -> Any:
             return struct(kind, context, node, [], x.members)
         if isinstance(x, Struct):
             return struct(kind, context, node, [], dict(x.entries))
+        if isinstance(x, dict):
+            return struct(kind, context, node, [], x)
         return struct(kind, context, node, [x], {})
     if isinstance(kind, MatrixType):
         return matrices.of_type(context, node, kind, [x])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from octants.diagnostics.library_errors import NotAMember, WrongHostValue
 from octants.internal_members import internal
 from octants.types import array_factory_hooks
@@ -181,7 +183,10 @@ class StructType:
             if name in values:
                 self._fail(f"is given two values for `{name}`")
             values[name] = value
-        return {name: values.get(name, self.defaults.get(name, 0)) for name in self.members}
+        return {
+            name: values.get(name, self.defaults.get(name, {} if isinstance(x, StructType) else 0))
+            for name, x in self.members.items()
+        }
 
     def _fail(self, problem: str) -> None:
         raise NotAMember(self.name, problem, ", ".join(self.members)).at(None)
@@ -222,8 +227,10 @@ class StructType:
         return made
 
     def _default(self, name: str, value: Any) -> Any:
+        """A default as numbers, lists and dicts; `float` may mean another type at its use."""
         try:
-            return convert_member(value, self.members[name])
+            convert_member(value, self.members[name])
+            return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else _plain(value)
         except (TypeError, ValueError):
             kind = self.members[name]
             problem = f"the member `{name}` of type {kind} cannot have the default {value!r}"
