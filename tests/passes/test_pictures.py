@@ -86,12 +86,34 @@ PASSES = [
 
 
 def pictures(module: ModuleType) -> list[tuple[str, str]]:
-    """The pairs of Before and After texts in a module's docstring."""
+    """The pairs of Before and After texts in a module's docstring, as whole modules."""
     blocks = re.findall(
         r"^(Before|After)::\n\n((?:    .*\n|\n)+)", module.__doc__ or "", re.MULTILINE
     )
     texts = [textwrap.dedent(text).strip() + "\n" for _, text in blocks]
-    return list(zip(texts[::2], texts[1::2], strict=True))
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return [(whole(before), whole(after, before)) for before, after in pairs]
+
+
+TASK = re.compile(r"^(serial|parallel \((%2: \w+) < (.*)\)) {\n((?:  .*\n)*)}\n", re.MULTILINE)
+
+
+def whole(text: str, before: str = "") -> str:
+    """The text of a module, with what a picture leaves out: `octants.passes` says what that is."""
+    if text.startswith("kernel"):
+        return text
+    if not text.startswith("array"):
+        text = TASK.split(before)[0] + text
+    return "kernel @k\n" + TASK.sub(_task, text)
+
+
+def _task(found: re.Match[str]) -> str:
+    kind, item, extent, body = found.groups()
+    head = "serial @k_0 {\n"
+    if kind != "serial":
+        bounds = f"  %0: i32 = constant<0>()\n  %1: i32 = {extent}\n  yield(%0, %1)\n"
+        head = f"parallel @k_0 {{\n{bounds}}} {{ ({item}):\n"
+    return f"{head}{body}  yield()\n}}\n"
 
 
 @pytest.mark.parametrize(("module", "name"), PASSES, ids=[name for _, name in PASSES])

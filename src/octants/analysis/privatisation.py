@@ -12,6 +12,7 @@ is a multiple of the row, plus a number within two bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field, replace
 
@@ -114,15 +115,8 @@ def is_dense(target: ArrayRef) -> bool:
         return True
     if not isinstance(layout, Layout):
         return False
-    last, count = array.dtype.size, array.dtype.size
-    for term in layout.terms:
-        most = (layout.shape[term.axis] - 1) // term.divisor
-        last += term.stride * (min(most, term.modulus - 1) if term.modulus else most)
-    for extent, stride in zip(array.element_shape, layout.element_strides, strict=True):
-        last += stride * (extent - 1)
-    for extent in (*layout.shape, *array.element_shape):
-        count *= extent
-    return last == count
+    size, count = array.dtype.size, math.prod((*layout.shape, *array.element_shape))
+    return layout.spanned_bytes(array.element_shape, size) == count * size
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any
 from octants.analysis.reachability import reachable
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_arrays, copy_block
+from octants.ir.cloning import copy_arrays, copy_domain
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
@@ -117,10 +117,7 @@ def batch_adjoints(reverse: Module, count: int) -> BatchedReverse:
     )
     locations = _Locations(copies, outer, inner)
     for task in reverse.tasks:
-        domain = None if task.domain is None else copy_block(task.domain, {})
-        for op in domain.walk() if domain is not None else ():
-            if hasattr(op, "array"):
-                op.array = copies[op.array]
+        domain = copy_domain(task, copies)
         body = _Batching(locations, task.body, count).run()
         result.tasks.append(Task(task.name, body, domain, task.location, task.options))
     simplify(result)

@@ -2,14 +2,12 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal, tangent]
     array @y: f32, 0, field, () [primal, tangent]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = unary<sin>(%0)
       store<@y, primal>(%1)
-      yield()
     }
 
 After::
@@ -52,7 +50,7 @@ from octants.autodiff.errors import no_rule, no_rule_of_exchange
 from octants.autodiff.order_dependent_updates import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_arrays, copy_block, serialise
+from octants.ir.cloning import copy_arrays, copy_domain, serialise
 from octants.ir.component_access import extract, insert
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value, rebuild
 from octants.lazy_dataclass import dataclass
@@ -166,10 +164,7 @@ def _forward(
             task = serialise(task)
         places = _TangentLocations(arrays, inner, directions)
         body = _Forward(places, task, ordering.shared, contracts).run()
-        domain = None if task.domain is None else copy_block(task.domain, {})
-        for op in domain.walk() if domain is not None else ():
-            if hasattr(op, "array"):
-                op.array = arrays[op.array]
+        domain = copy_domain(task, arrays)
         result.tasks.append(Task(task.name, body, domain, task.location, task.options))
     simplify(result)
     return result

@@ -2,10 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
     record #r: f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
@@ -22,15 +21,11 @@ Before::
         yield(%8)
       }
       store<@x, primal>(%5)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    record #r: f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
@@ -51,7 +46,6 @@ After::
         yield(%10)
       }
       store<@x, primal>(%5)
-      yield()
     }
 
 The condition is loop-invariant, so it is tested once instead of in each iteration, and what is

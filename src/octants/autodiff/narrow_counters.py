@@ -2,11 +2,10 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, field, () [primal]
     array @y: f32, 1, field, () [primal]
     array @n: i32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i32 = load<@n, primal>()
       %2: i64 = cast(%1)
@@ -16,16 +15,11 @@ Before::
         store<@y, primal>(%5, %4)
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, field, () [primal]
-    array @y: f32, 1, field, () [primal]
-    array @n: i32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: i32 = load<@n, primal>()
       for(%0, %1) { (%2: i32):
@@ -33,7 +27,6 @@ After::
         store<@y, primal>(%3, %2)
         yield()
       }
-      yield()
     }
 
 Reversed loops count iterations in i64, since there may be more of them than an i32 can hold. GPUs

@@ -2,13 +2,11 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = binary<mul>(%0, %0)
       store<@x, primal>(%1)
-      yield()
     }
 
 After::
@@ -43,7 +41,7 @@ from collections.abc import Collection
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block, without_effects
+from octants.ir.cloning import copy_block, copy_domain, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.types.scalars import u64
 
@@ -88,7 +86,7 @@ class _Fingerprint:
             if task.domain is not None and any(map(self._is_watched, task.domain.walk())):
                 tasks.append(Task(f"{task.name}_domain", self._domain(task.domain)))
             body = self._copy(task.body)
-            domain = None if task.domain is None else copy_block(task.domain, {})
+            domain = copy_domain(task)
             tasks.append(Task(task.name, body, domain, task.location, task.options))
         arrays = [*self.module.arrays, *self.sums.values()]
         name = f"{self.module.name}_fingerprint"

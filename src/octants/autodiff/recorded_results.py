@@ -2,10 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal, adjoint]
     record #r: f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
@@ -22,15 +21,11 @@ Before::
         yield(%13)
       }
       store<@x, adjoint>(%8)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal, adjoint]
-    record #r: f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<9>()
       %2: f32 = load<@x, primal>()
@@ -48,7 +43,6 @@ After::
         yield(%14)
       }
       store<@x, adjoint>(%9)
-      yield()
     }
 
 A loop records what it carries. If a function of such a value is its only use in the backward sweep,

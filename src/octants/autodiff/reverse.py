@@ -2,18 +2,12 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal, adjoint]
     array @y: f32, 0, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = unary<sin>(%3)
       %5: f32 = atomic<add, @y, primal>(%4)
-      yield()
     }
 
 After::

@@ -36,16 +36,8 @@ def range_of(
     """Return the memory range of an array, or of one of its companions."""
     slot = Slot("pointer", array=arrays.index(array), companion=companion)
     layout = array.layouts[companion]
-    nbytes = _bytes_spanned(array, layout) if isinstance(layout, Layout) else 0
+    nbytes = 0
+    if isinstance(layout, Layout):
+        spanned = layout.spanned_bytes(array.element_shape, array.dtype.size)
+        nbytes = max(0, spanned) if math.prod(layout.shape) else 1
     return MemoryRange(parameters.position(slot), nbytes)
-
-
-def _bytes_spanned(array: Array, layout: Layout) -> int:
-    """Return the bytes from a field's first element to the end of its last one."""
-    nbytes = array.dtype.size
-    for term in layout.terms:
-        last = (layout.shape[term.axis] - 1) // term.divisor
-        nbytes += term.stride * (min(last, term.modulus - 1) if term.modulus else last)
-    for extent, stride in zip(array.element_shape, layout.element_strides, strict=True):
-        nbytes += stride * (extent - 1)
-    return max(0, nbytes) if math.prod(layout.shape) else 1

@@ -62,11 +62,21 @@ def without_effects(op: Operation, kept: Container[Space] = ()) -> Operation | N
     return ops.Load(*op.ref, op.indices, results=op.results) if op.results else None
 
 
+def copy_domain(task: Task, arrays: Mapping[Array, Array] | None = None) -> Block | None:
+    """A copy of the domain of a task; ``arrays`` take the places of others."""
+    if task.domain is None:
+        return None
+    domain = copy_block(task.domain, {})
+    for op in domain.walk():
+        if arrays is not None and isinstance(op, (ops.Access, ops.Shape)):
+            op.array = arrays[op.array]
+    return domain
+
+
 def copy_task(task: Task) -> Task:
     """A copy of a task over the same arrays."""
-    domain = None if task.domain is None else copy_block(task.domain, {})
     body = copy_block(task.body, {})
-    return Task(task.name, body, domain, task.location, task.options)
+    return Task(task.name, body, copy_domain(task), task.location, task.options)
 
 
 def serialise(task: Task) -> Task:

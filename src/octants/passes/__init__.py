@@ -1,1 +1,7 @@
-"""Transformations of a module, one verb per file; `pipeline` orders them."""
+"""Transformations of a module, one verb per file; `pipeline` orders them.
+
+The docstring of a pass shows IR before and after it. Such a picture leaves out the name of the
+kernel and of its only task, and the yield at its end. Work items begin at 0: those of
+``parallel (%2: i32 < shape<@x, 0>())`` are as many as `x` has elements. Arrays that are the same
+after the pass are named once.
+"""

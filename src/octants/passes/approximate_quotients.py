@@ -2,34 +2,21 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = unary<exp>(%3)
       %5: f32 = binary<div>(%3, %4)
       store<@x, primal>(%5, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = unary<exp>(%3)
       %5: f32 = binary<approximate_div>(%3, %4)
       store<@x, primal>(%5, %2)
-      yield()
     }
 
 The exact quotient takes NVIDIA's GPUs more than twice as many instructions, and a branch. Quotients

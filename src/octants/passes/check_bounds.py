@@ -2,20 +2,16 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<7>()
       %1: f32 = load<@x, primal>(%0)
       store<@x, primal>(%1, %0)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<7>()
       %1: i32 = constant<0>()
       %2: i32 = shape<@x, 0>()
@@ -24,7 +20,6 @@ After::
       assert<bounds, 'index {} is out of bounds for axis 0 of `x`, whose extent is {}'>(%4, %0, %2)
       %5: f32 = load<@x, primal>(%0)
       store<@x, primal>(%5, %0)
-      yield()
     }
 
 An index is checked once where a check of the same index dominates. Arrays that the compiler made

@@ -2,26 +2,21 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = binary<mul>(%0, %0)
       %2: f32 = binary<sub>(%1, %0)
       store<@x, primal>(%2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = unary<neg>(%0)
       %2: f32 = fma(%0, %0, %1)
       store<@x, primal>(%2)
-      yield()
     }
 
 A product is taken into a sum of its own block if nothing else needs it. A constant that is added to

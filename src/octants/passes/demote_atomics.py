@@ -2,33 +2,20 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal, adjoint]
     array @y: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<1>()
       %4: i32 = binary<add>(%2, %3)
       %5: f32 = load<@y, primal>(%2)
       %6: f32 = atomic<add, @x, adjoint>(%5, %2)
       %7: f32 = atomic<add, @y, adjoint>(%5, %2)
       %8: f32 = atomic<add, @y, adjoint>(%5, %4)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal, adjoint]
-    array @y: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<1>()
       %4: i32 = binary<add>(%2, %3)
       %5: f32 = load<@y, primal>(%2)
@@ -37,7 +24,6 @@ After::
       store<@x, adjoint>(%7, %2)
       %8: f32 = atomic<add, @y, adjoint>(%5, %2)
       %9: f32 = atomic<add, @y, adjoint>(%5, %4)
-      yield()
     }
 
 That is so in serial tasks, and where all writes of a task to an array go to elements that follow

@@ -2,25 +2,20 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = unary<floor>(%0)
       %2: f32 = custom_derivative<{ (%3: f32, %4: f32): yield(%4) }>(%1, %0)
       store<@x, primal>(%2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = unary<floor>(%0)
       store<@x, primal>(%1)
-      yield()
     }
 """
 

@@ -2,22 +2,18 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = constant<3.0>()
       %2: f32 = binary<div>(%0, %1)
       %3: f32 = unary<floor>(%2)
       store<@x, primal>(%3)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = constant<3.0>()
       %2: f32 = constant<0.3333333134651184>()
@@ -26,7 +22,6 @@ After::
       %5: f32 = fma(%0, %2, %4)
       %6: f32 = unary<floor>(%5)
       store<@x, primal>(%6)
-      yield()
     }
 
 The second constant is what the first lacks of the reciprocal, and the sum is rounded once, on

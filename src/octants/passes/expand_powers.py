@@ -2,10 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
     array @y: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = constant<-1.5>()
       %2: f32 = binary<pow>(%0, %1)
@@ -13,15 +12,11 @@ Before::
       %3: f32 = constant<-2.5>()
       %4: f32 = binary<pow>(%0, %3)
       store<@x, primal>(%4)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    array @y: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = constant<-1.5>()
       %2: f32 = unary<rsqrt>(%0)
@@ -31,7 +26,6 @@ After::
       %5: f32 = constant<-2.5>()
       %6: f32 = binary<mul>(%4, %3)
       store<@x, primal>(%6)
-      yield()
     }
 
 That is one `rsqrt` for all negative powers of a number in a block, and much less than `pow`. It is

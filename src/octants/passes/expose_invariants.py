@@ -2,9 +2,8 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: i32 = constant<2>()
       %2: i32 = shape<@x, 0>()
@@ -19,14 +18,11 @@ Before::
         store<@x, primal>(%5, %3)
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: i32 = shape<@x, 0>()
       %2: f32 = constant<0.0>()
@@ -40,7 +36,6 @@ After::
         store<@x, primal>(%9, %6)
         yield()
       }
-      yield()
     }
 
 The functions depend on the counter of the inner loop only, so `simplify` hoists them out of the

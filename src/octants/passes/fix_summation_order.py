@@ -2,17 +2,11 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
     array @s: f32, 0, field, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = atomic<add, @s, primal>(%3)
-      yield()
     }
 
 After::

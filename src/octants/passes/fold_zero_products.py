@@ -2,27 +2,22 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = constant<0.0>()
       %1: f32 = load<@x, primal>()
       %2: f32 = binary<mul>(%1, %0)
       %3: f32 = unary<exp>(%1)
       %4: f32 = binary<add>(%2, %3)
       store<@x, primal>(%4)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: f32 = load<@x, primal>()
       %1: f32 = unary<exp>(%0)
       store<@x, primal>(%1)
-      yield()
     }
 
 That is so for all numbers but infinities and NaN. A matrix whose zeros are written down, such as a

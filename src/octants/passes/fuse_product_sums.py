@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
     array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@y, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@y, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = shape<@x, 0>()
       %5: f32 = constant<0.0>()
@@ -22,19 +17,11 @@ Before::
         yield(%13)
       }
       store<@y, primal>(%7, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@y, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@y, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = shape<@x, 0>()
       %5: f32 = constant<0.0>()
@@ -47,7 +34,6 @@ After::
         yield(%13)
       }
       store<@y, primal>(%7, %2)
-      yield()
     }
 
 The terms of a sum are added in another order then. So this needs permission to round differently,

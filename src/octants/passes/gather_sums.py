@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal, adjoint]
     array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@y, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@y, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = shape<@x, 0>()
       %5: f32 = load<@y, primal>(%2)
@@ -19,7 +14,6 @@ Before::
         %9: f32 = atomic<add, @x, adjoint>(%8, %6)
         yield()
       }
-      yield()
     }
 
 After::

@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
     array @y: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<8>()
       %5: f32 = constant<0.0>()
@@ -28,19 +23,11 @@ Before::
         yield(%10)
       }
       store<@y, primal>(%6, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
-    array @y: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<8>()
       %5: f32 = constant<0.0>()
@@ -59,7 +46,6 @@ After::
         yield(%10)
       }
       store<@y, primal>(%6, %2)
-      yield()
     }
 
 `simplify` hoists what loops compute outside of branches. This pass speculates, so it is limited to

@@ -5,15 +5,10 @@ side, their sums share each component that is loaded, and do not wait for each o
 
 Before::
 
-    kernel @k
     array @w: f32, 2, field, () [primal (2, 32) ((0, 1, 0, 128), (1, 1, 0, 4)) ()]
     array @x: f32, 1, field, () [primal (32,) ((0, 1, 0, 4),) ()]
     array @y: f32, 1, field, () [primal (2,) ((0, 1, 0, 4),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<1>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<1>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<2>()
       %5: i32 = constant<32>()
@@ -28,20 +23,11 @@ Before::
         store<@y, primal>(%8, %7)
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @w: f32, 2, field, () [primal (2, 32) ((0, 1, 0, 128), (1, 1, 0, 4)) ()]
-    array @x: f32, 1, field, () [primal (32,) ((0, 1, 0, 4),) ()]
-    array @y: f32, 1, field, () [primal (2,) ((0, 1, 0, 4),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<1>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<1>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<2>()
       %5: i32 = constant<32>()
@@ -62,7 +48,6 @@ After::
         store<@y, primal>(%12, %10)
         yield()
       }
-      yield()
     }
 
 An iteration's operations before its inner loop then run before the inner loop of an earlier

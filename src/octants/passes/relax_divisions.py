@@ -2,9 +2,8 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: f32 = load<@x, primal>(%0)
       %2: f32 = unary<sqrt>(%1)
@@ -17,14 +16,11 @@ Before::
       %9: f32 = binary<div>(%5, %7)
       %10: f32 = binary<mul>(%8, %9)
       store<@x, primal>(%10, %0)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: f32 = load<@x, primal>(%0)
       %2: f32 = unary<sqrt>(%1)
@@ -40,7 +36,6 @@ After::
       %12: f32 = binary<mul>(%4, %10)
       %13: f32 = binary<mul>(%11, %12)
       store<@x, primal>(%13, %0)
-      yield()
     }
 
 Powers become roots and products again in `expand_powers`; until then they have one derivative, and

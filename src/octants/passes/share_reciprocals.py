@@ -2,33 +2,20 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal, adjoint]
     array @y: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = load<@y, adjoint>(%2)
       %5: f32 = binary<div>(%4, %3)
       %6: f32 = binary<mul>(%5, %5)
       %7: f32 = binary<div>(%6, %3)
       store<@x, adjoint>(%7, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal, adjoint]
-    array @y: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = load<@x, primal>(%2)
       %4: f32 = load<@y, adjoint>(%2)
       %5: f32 = constant<1.0>()
@@ -37,7 +24,6 @@ After::
       %8: f32 = binary<mul>(%7, %7)
       %9: f32 = binary<mul>(%8, %6)
       store<@x, adjoint>(%9, %2)
-      yield()
     }
 
 Only what is computed from an adjoint or a tangent is divided so: it never decides on a branch, and

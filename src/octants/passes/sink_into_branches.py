@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
     array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = constant<0.0>()
       %4: f32 = load<@x, primal>(%2)
       %5: u1 = compare<gt>(%4, %3)
@@ -21,19 +16,11 @@ Before::
       }
       %8: f32 = binary<mul>(%6, %4)
       %9: f32 = atomic<add, @y, primal>(%8, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: f32 = constant<0.0>()
       %4: f32 = load<@x, primal>(%2)
       %5: u1 = compare<gt>(%4, %3)
@@ -45,7 +32,6 @@ After::
       } {
         yield()
       }
-      yield()
     }
 
 In the gradient of a loop over pairs, whose condition is about their distance, the adjoints of the

@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
     array @y: f64, 1, field, () [primal (8,) ((0, 1, 0, 8),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: f32 = constant<0.0>()
       %4: f32 = load<@x, primal>(%2)
       store<@x, primal>(%3, %2)
@@ -17,19 +12,11 @@ Before::
       %6: f64 = load<@y, primal>(%2)
       %7: f64 = binary<add>(%5, %6)
       store<@y, primal>(%7, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, field, () [primal (8,) ((0, 1, 0, 4),) ()]
-    array @y: f64, 1, field, () [primal (8,) ((0, 1, 0, 8),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: f32 = constant<0.0>()
       %4: f32 = load<@x, primal>(%2)
       %5: f64 = cast(%4)
@@ -37,7 +24,6 @@ After::
       %7: f64 = binary<add>(%5, %6)
       store<@y, primal>(%7, %2)
       store<@x, primal>(%3, %2)
-      yield()
     }
 
 The reverse of a store loads the adjoint of its location and stores zero there. On a GPU a store to

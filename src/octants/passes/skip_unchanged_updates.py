@@ -2,28 +2,16 @@
 
 Before::
 
-    kernel @k
     array @x: i32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<4>()
       %4: i32 = binary<floordiv>(%2, %3)
       %5: i32 = atomic<or, @x, primal>(%3, %4)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: i32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<4>()
       %4: i32 = binary<floordiv>(%2, %3)
       %5: i32 = load<@x, primal>(%4)
@@ -35,7 +23,6 @@ After::
       } {
         yield()
       }
-      yield()
     }
 
 An atomic keeps other processors from memory for 20 cycles or more, a read of what hardly changes

@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 2, ndarray, () [primal]
     array @y: f32, 1, ndarray, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<10000>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<10000>()) {
       %3: i32 = constant<0>()
       %4: i32 = shape<@x, 1>()
       %5: f32 = constant<0.0>()
@@ -19,7 +14,6 @@ Before::
         yield(%10)
       }
       store<@y, primal>(%6, %2)
-      yield()
     }
 
 After::

@@ -2,14 +2,9 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal, adjoint]
     array @n: i32, 0, argument, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = load<@n, primal>()
       for(%3, %4) { (%5: i32):
@@ -18,19 +13,11 @@ Before::
         %8: f32 = atomic<add, @x, adjoint>(%6, %5)
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal, adjoint]
-    array @n: i32, 0, argument, () [primal]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = load<@n, primal>()
       %5: f32 = constant<-0.0>()
@@ -48,7 +35,6 @@ After::
       } {
         yield()
       }
-      yield()
     }
 
 A sum of a loop in a loop goes on from iteration to iteration of the outer one, so that its terms

@@ -6,14 +6,9 @@ a subgroup has threads. What the threads have near them is side by side.
 
 Before::
 
-    kernel @k
     array @x: f32, 2, field, () [adjoint (8, 4) ((0, 1, 0, 16), (1, 1, 0, 4)) ()]
     array @w: f32, 2, field, () [primal (6, 4) ((0, 1, 0, 16), (1, 1, 0, 4)) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<6>()
       %5: i32 = constant<4>()
@@ -27,20 +22,14 @@ Before::
         }
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
     array @x: f32, 2, field, () [adjoint (8, 4) ((0, 1, 0, 16), (1, 1, 0, 4)) ()]
     array @w: f32, 2, field, () [primal (6, 4) ((0, 1, 0, 16), (1, 1, 0, 4)) ()]
     array @k_0_row2: f32, 1, local, () [primal (4,) ((0, 1, 0, 4),) ()]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = constant<8>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < constant<8>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<6>()
       %5: i32 = constant<4>()
@@ -66,7 +55,6 @@ After::
         store<@x, adjoint>(%16, %2, %13)
         yield()
       }
-      yield()
     }
 
 The terms are added in another order then, as no replay can tell: the arrays are adjoints.

@@ -5,10 +5,9 @@ variables of the work item, which a driver turns into registers.
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal, adjoint]
     record #r0 (2, 'unrolled'): f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<2>()
       %2: i64 = constant<1>()
@@ -25,15 +24,11 @@ Before::
         yield(%13)
       }
       store<@x, adjoint>(%8)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal, adjoint]
-    record #r0 (2, 'unrolled'): f32
-    serial @k_0 {
+    serial {
       %0: i64 = constant<0>()
       %1: i64 = constant<1>()
       %2: f32 = load<@x, primal>()
@@ -46,7 +41,6 @@ After::
       %7: f32 = record_pop<#r0>(%0, %0)
       %8: f32 = binary<mul>(%6, %7)
       store<@x, adjoint>(%8)
-      yield()
     }
 
 Short loops with a barrier are unrolled, too, such as those that halve the sums of a block: at each

@@ -7,14 +7,9 @@ lanes of a CPU's vectors take half the instructions (`codegen.llvm.lanes.grouped
 
 Before::
 
-    kernel @k
     array @x: f32, 1, ndarray, () [primal]
     array @w: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = constant<2>()
       %5: f32 = load<@x, primal>(%2)
@@ -22,25 +17,16 @@ Before::
         %7: f32 = atomic<add, @w, adjoint>(%5, %6)
         yield()
       }
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, ndarray, () [primal]
-    array @w: f32, 1, ndarray, () [primal, adjoint]
-    parallel @k_0 {
-      %0: i32 = constant<0>()
-      %1: i32 = shape<@x, 0>()
-      yield(%0, %1)
-    } { (%2: i32):
+    parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<0>()
       %4: f32 = load<@x, primal>(%2)
       %5: f32 = atomic<add, @w, adjoint>(%4, %3)
       %6: i32 = constant<1>()
       %7: f32 = atomic<add, @w, adjoint>(%4, %6)
-      yield()
     }
 
 Longer loops run in chunks of iterations. Only loops without loops in them are unrolled, whose

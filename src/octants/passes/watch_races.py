@@ -29,7 +29,7 @@ from octants.analysis.races import OWN
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block, without_effects
+from octants.ir.cloning import copy_block, copy_domain, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
@@ -135,7 +135,7 @@ class _Watcher:
     def _task(self, number: int, task: Task) -> Task:
         body = copy_block(task.body, {})
         self._watch(body, task.body, number, body.args[0] if task.is_parallel else None)
-        domain = None if task.domain is None else copy_block(task.domain, {})
+        domain = copy_domain(task)
         return Task(task.name, body, domain, task.location, task.options)
 
     def _watch(self, new: Block, primal: Block, task: int, item: Value | None) -> None:

@@ -2,9 +2,8 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 1, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<2>()
       %1: i32 = constant<3>()
       %2: i32 = binary<add>(%0, %1)
@@ -15,14 +14,11 @@ Before::
       %6: f32 = load<@x, primal>(%0)
       %7: f32 = binary<add>(%5, %6)
       store<@x, primal>(%7, %2)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 1, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<2>()
       %1: i32 = constant<3>()
       %2: i32 = constant<5>()
@@ -31,7 +27,6 @@ After::
       %4: f32 = load<@x, primal>(%0)
       %5: f32 = binary<add>(%3, %4)
       store<@x, primal>(%5, %2)
-      yield()
     }
 
 Done on the way, in one walk:

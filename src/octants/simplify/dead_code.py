@@ -2,9 +2,8 @@
 
 Before::
 
-    kernel @k
     array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: i32 = constant<9>()
       %2: f32 = constant<1.0>()
@@ -14,14 +13,11 @@ Before::
         yield(%8, %9)
       }
       store<@x, primal>(%4)
-      yield()
     }
 
 After::
 
-    kernel @k
-    array @x: f32, 0, field, () [primal]
-    serial @k_0 {
+    serial {
       %0: i32 = constant<0>()
       %1: i32 = constant<9>()
       %2: f32 = constant<1.0>()
@@ -30,7 +26,6 @@ After::
         yield(%6)
       }
       store<@x, primal>(%3)
-      yield()
     }
 
 Marks from the effects backwards, through loops and record buffers: a carried value lives if its

@@ -42,6 +42,15 @@ class Layout:
     terms: tuple[Term, ...]
     element_strides: tuple[int, ...] = ()
 
+    def spanned_bytes(self, element_shape: Sequence[int], size: int) -> int:
+        """The bytes from the first element to the end of the last one, of ``size`` bytes."""
+        for term in self.terms:
+            last = (self.shape[term.axis] - 1) // term.divisor
+            size += term.stride * (min(last, term.modulus - 1) if term.modulus else last)
+        for extent, stride in zip(element_shape, self.element_strides, strict=True):
+            size += stride * (extent - 1)
+        return size
+
 
 def one_axis(count: int, size: int) -> Layout:
     """The layout of ``count`` elements of ``size`` bytes without gaps."""
