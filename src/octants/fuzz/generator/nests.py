@@ -178,16 +178,16 @@ class _Loop:
             terms = f"qd.sin({value}), {self.carried}, 0.5 * {self.vector}[0]"
             c.emit(f"{self.vector} = 0.6 * {self.vector} + 0.3 * qd.Vector([{terms}])")
 
-    def _form(self, total: str, bound: float) -> str:
+    def _function_of(self, total: str, bound: float) -> str:
         """A function of a sum that is as small as an element, perhaps with what loops carry."""
         c = self.c
         scale = f"{int(100 * 1.4 / bound) / 100} * {total}"
-        forms = [scale, scale, scale, f"qd.tanh({total})", f"1.5 * qd.sin({total})"]
-        forms.append(f"0.4 * qd.sqrt(0.2 + {total} * {total})" if bound < 4.5 else scale)
+        functions = [scale, scale, scale, f"qd.tanh({total})", f"1.5 * qd.sin({total})"]
+        functions.append(f"0.4 * qd.sqrt(0.2 + {total} * {total})" if bound < 4.5 else scale)
         extra = [f" + 0.2 * {self.carried}"]
         if self.vector:
             extra.append(f" + 0.2 * {self.vector}[{c.integer(0, 2)}]")
-        return c.pick(forms) + (c.pick(extra) if c.chance(0.3) else "")
+        return c.pick(functions) + (c.pick(extra) if c.chance(0.3) else "")
 
     def _leave(self, total: str) -> None:
         """Perhaps an early end of an iteration or of the loop."""
@@ -213,7 +213,7 @@ class _Loop:
                 if c.chance(0.3):
                     with c.block(f"if {i} == {j}:"):
                         c.emit(f"{total} = qd.sqrt(0.3 + {total} * {total})")
-                c.emit(f"{a.at(i, j)} = {self._form(total, 4.0)}")
+                c.emit(f"{a.at(i, j)} = {self._function_of(total, 4.0)}")
                 self._carry(a.at(i, j))
 
     def _eliminate(self, a: _Elements, _: _Elements) -> None:
@@ -225,7 +225,7 @@ class _Loop:
                 c.emit(f"{a.at(i, j)} = 0.5 * ({a.at(i, j)} - 0.4 * {factor} * {a.at(k, j)})")
                 self._carry(a.at(i, j))
             if c.chance(0.5):
-                c.emit(f"{a.at(i, k)} = {self._form(factor, 2.0)}")
+                c.emit(f"{a.at(i, k)} = {self._function_of(factor, 2.0)}")
 
     def _substitute(self, a: _Elements, v: _Elements) -> None:
         """Unknowns one after the other, from those before."""
@@ -239,7 +239,7 @@ class _Loop:
                     c.emit(f"{total} -= 0.2 * {a.at(i, j)} * {v.at(j)}")
                     self._carry(v.at(j))
                     self._leave(total)
-                c.emit(f"{v.at(i)} = {self._form(total, 5.2)}")
+                c.emit(f"{v.at(i)} = {self._function_of(total, 5.2)}")
 
     def _wavefront(self, a: _Elements, v: _Elements) -> None:
         """Each element from its neighbours on two sides, some of which are new."""
@@ -283,8 +283,8 @@ class _Loop:
                 with self._loop("0", str(self.size)) as k:
                     c.emit(f"{total} += 0.15 * {a.at(i, k)} * {c.pick([a.at(k, j), v.at(k)])}")
                     self._carry(a.at(i, k))
-                c.emit(f"{a.at(i, j)} = {self._form(f'({total} + {a.at(i, j)})', 4.4)}")
-            c.emit(f"{v.at(i)} = {self._form(total, 2.4)}")
+                c.emit(f"{a.at(i, j)} = {self._function_of(f'({total} + {a.at(i, j)})', 4.4)}")
+            c.emit(f"{v.at(i)} = {self._function_of(total, 2.4)}")
 
     # -- results -----------------------------------------------------------------------------------
 
