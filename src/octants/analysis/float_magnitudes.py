@@ -1,17 +1,65 @@
-"""Bounds the magnitudes of the floats in a loop, as far as its operations show them."""
+"""Bounds the magnitudes of floats, as far as the operations that make them show it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from octants.ir import ops
-from octants.ir.core import Operation, Value
+from octants.ir.core import Module, Operation, Value
 
 _WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
 _AT_MOST_ONE = 1.001
 """A bound of sines and cosines of finite numbers, which may be rounded up."""
+
+
+def bounded_floats(module: Module, constants: Mapping[Value, Any]) -> dict[Value, float]:
+    """Bounds of the absolute values of those floats of a module that have one.
+
+    ``6.28 * random()`` has one, as has a sine of anything, whose operand counts as finite.
+
+    Args:
+        constants: the numbers that constant values hold.
+    """
+    found: dict[Value, float] = {}
+
+    def most(value: Value) -> float:
+        constant = constants.get(value)
+        return found.get(value, math.inf) if constant is None else abs(constant)
+
+    for op in module.walk():
+        if isinstance(op, _BOUNDED) and op.result.type.is_float:
+            bound = _bound(op, most)
+            if bound < math.inf:
+                found[op.result] = bound
+    return found
+
+
+_BOUNDED = (ops.Unary, ops.Binary, ops.Fma, ops.Random)
+
+
+def _bound(op: Operation | None, most: Callable[[Value], float]) -> float:
+    """A bound of the absolute value of what an operation makes; infinite where there is none.
+
+    Args:
+        most: gives a bound of an operand.
+    """
+    if isinstance(op, ops.Random):
+        return 1.0 if op.result.type.is_float else math.inf
+    if isinstance(op, ops.Unary):
+        if op.fn in _WAVES:
+            return _AT_MOST_ONE
+        return most(op.x) if op.fn in ("neg", "abs") else math.inf
+    if not isinstance(op, (ops.Binary, ops.Fma)):
+        return math.inf
+    sizes = [most(each) for each in op.operands]
+    if math.inf in sizes:
+        return math.inf
+    if isinstance(op, ops.Fma):
+        return sizes[0] * sizes[1] + sizes[2]
+    by = {"add": sum(sizes), "sub": sum(sizes), "mul": math.prod(sizes), "max": max(sizes)}
+    return by.get("max" if op.fn == "min" else op.fn, math.inf)
 
 
 class Magnitudes:
@@ -43,25 +91,12 @@ class Magnitudes:
         if value not in known:
             known[value] = math.inf  # until it is known
             constant = self._constants.get(value)
-            known[value] = abs(constant) if constant is not None else self._of(value, known)
+            known[value] = (
+                _bound(self._makers.get(value), lambda each: self._most(each, known))
+                if constant is None
+                else abs(constant)
+            )
         return known[value]
-
-    def _of(self, value: Value, known: dict[Value, float]) -> float:
-        """A bound of the absolute value of an operation; infinite where there is none."""
-        op = self._makers.get(value)
-        if isinstance(op, ops.Unary):
-            if op.fn in _WAVES:
-                return _AT_MOST_ONE
-            return self._most(op.x, known) if op.fn in ("neg", "abs") else math.inf
-        if not isinstance(op, (ops.Binary, ops.Fma)):
-            return math.inf
-        sizes = [self._most(each, known) for each in op.operands]
-        if math.inf in sizes:
-            return math.inf
-        if isinstance(op, ops.Fma):
-            return sizes[0] * sizes[1] + sizes[2]
-        by = {"add": sum(sizes), "sub": sum(sizes), "mul": math.prod(sizes), "max": max(sizes)}
-        return by.get("max" if op.fn == "min" else op.fn, math.inf)
 
     # -- values that follow the counter -----------------------------------------------------------
 

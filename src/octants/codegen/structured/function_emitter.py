@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.analysis.float_magnitudes import bounded_floats
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.cached_property import cached_property
 from octants.codegen.function_emitter import Lanes, RecordBuffer
@@ -41,6 +42,7 @@ class KernelContext:
         casts = (op for op in module.walk() if isinstance(op, ops.Cast))
         self.positions = known_positions(module)
         self.in_variables = records_in_variables(module)
+        self.bounded = bounded_floats(module, self.constants)
         self.widened = {op.result: op.x for op in casts if op.result.type is i64}
 
     def offset(self, slot: Slot) -> int:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import functools
+import math
 
+from octants.codegen import arithmetic
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.instruction_writer import Operand, ThreadCode
-from octants.codegen.structured.function_emitter import StructuredFunction, register
+from octants.codegen.structured.function_emitter import (
+    Speculation,
+    StructuredFunction,
+    register,
+)
 from octants.ir import ops
-from octants.ir.core import Block
+from octants.ir.core import Block, Operation
 from octants.lowering.math_function_bodies import lower_function
 from octants.mathlib.argument_reduction import USUAL
 from octants.mathlib.function_registry import ALL, MathFunction, function
 from octants.types.scalars import DType, f32, f64, u1
+
+
+def unary(body: StructuredFunction, op: ops.Unary) -> None:
+    """Write a function of one operand; without its slow path where none is needed."""
+    before = body.speculation
+    if _is_bounded(body, op) and _machine(body) == "plain":
+        body.speculation = Speculation(None)
+    arithmetic.unary(body, op)
+    body.speculation = before
 
 
 def call(body: StructuredFunction, op: LibraryCall) -> Operand:
@@ -55,6 +70,18 @@ def has_slow_path(fn: str, dtype: DType, is_fast: bool) -> bool:
         return False
     block = _function(fn, register(dtype), is_fast).block
     return any(isinstance(op, ops.If) for op in block.ops)
+
+
+def may_take_slow_path(body: StructuredFunction, op: Operation) -> bool:
+    """Return whether an operation is a function with a slow path that some operands need."""
+    if not isinstance(op, ops.Unary):
+        return False
+    is_fast = body.kernel.fast_math
+    return has_slow_path(op.fn, op.x.type, is_fast) and not _is_bounded(body, op)
+
+
+def _is_bounded(body: StructuredFunction, op: ops.Unary) -> bool:
+    return body.kernel.bounded.get(op.x, math.inf) <= limit(op.x.type)
 
 
 def limit(dtype: DType) -> float:

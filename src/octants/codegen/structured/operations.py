@@ -14,6 +14,7 @@ from octants.ir import ops
 
 TABLE: HandlerTable = {
     **operations.TABLE,
+    ops.Unary: math_functions.unary,
     arithmetic.LibraryCall: math_functions.call,
     ops.For: slow_path_speculation.for_,
     ops.While: control_flow.while_,

@@ -46,13 +46,8 @@ def _is_worth_it(body: StructuredFunction, op: ops.For) -> bool:
     lower, upper = (body.code.known(body.use(bound)) for bound in (op.lower, op.upper))
     if None not in (lower, upper) and upper - lower <= _FEW_ITERATIONS:
         return False
-    takes_slow_path = functools.partial(_takes_slow_path, body)
+    takes_slow_path = functools.partial(math_functions.may_take_slow_path, body)
     return slow_paths.can_speculate(op, takes_slow_path, _MOST_WORK, (ops.For,))
-
-
-def _takes_slow_path(body: StructuredFunction, op: Operation) -> bool:
-    is_fast = body.kernel.fast_math
-    return isinstance(op, ops.Unary) and math_functions.has_slow_path(op.fn, op.x.type, is_fast)
 
 
 def _write_both(body: StructuredFunction, op: ops.For) -> None:
@@ -80,7 +75,8 @@ def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
     """Return whether all operands will be small; None if that is not known before the loop."""
     magnitudes = Magnitudes(op, body.kernel.constants)
     firsts, lasts = list[Value](), list[Value]()
-    for each in filter(functools.partial(_takes_slow_path, body), op.body.walk()):
+    takes_slow_path = functools.partial(math_functions.may_take_slow_path, body)
+    for each in filter(takes_slow_path, op.body.walk()):
         (x,) = each.operands
         is_steady = magnitudes.is_steady(x)
         if not is_steady and magnitudes.later(x) > math_functions.limit(x.type):
@@ -88,7 +84,7 @@ def _check_first(body: StructuredFunction, op: ops.For) -> Operand | None:
         firsts.append(x)
         lasts += [x] * is_steady
     makers = _producers(op, firsts)
-    if any(_takes_slow_path(body, each) for each in makers) or set(makers) - set(op.body.ops):
+    if any(map(takes_slow_path, makers)) or set(makers) - set(op.body.ops):
         return None
     code, dtype = body.code, op.lower.type
     first = _are_small(body, op, firsts, body.use(op.lower))
