@@ -23,6 +23,7 @@ array @x: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
 array @y: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
 array @z: f32, 1, field, () [primal (64,) ((0, 1, 0, 4),) ()]
 array @n: i32, 1, field, () [primal (4,) ((0, 1, 0, 4),) ()]
+{record}
 parallel @k_0 {{
   %0: i32 = constant<0>()
   %1: i32 = constant<1>()
@@ -49,6 +50,7 @@ parallel @k_0 {{
     yield({carried})
   }}
   store<@z, primal>(%11, %5)
+  {end}
   yield()
 }}
 """
@@ -62,13 +64,16 @@ def kernel(
     inside: str = "",
     behind: str = SUM[0],
     carried: str = SUM[1],
+    record: str = "",
+    end: str = "",
 ) -> Module:
     """Bounds are constants, or names of values."""
     bounds = {
         name: f"constant<{each}>()" if isinstance(each, int) else f"binary<add>({each}, %3)"
         for name, each in (("rows", rows), ("columns", columns))
     }
-    text = KERNEL.format(**bounds, before=before, inside=inside, behind=behind, carried=carried)
+    parts = {"before": before, "inside": inside, "behind": behind, "carried": carried}
+    text = KERNEL.format(**bounds, **parts, record=record, end=end)
     module = parse(text)
     verify(module)
     return module
@@ -155,6 +160,35 @@ def test_what_runs_side_by_side(name: str) -> None:
         result, has_changed = jammed(module)
         assert has_changed
         assert_same(module, result, (7, 6))
+
+
+RECORD = "record #r (16,): f32"
+PUSH = "%33: i64 = constant<0>()\n%34: i64 = cast(%12)\nrecord_push<#r>(%33, %34, %14)\n"
+POP = "%35: f32 = record_pop<#r>(%33, %33)\n"
+READ = """
+%50: i64 = constant<0>()
+%51: f32 = record_pop<#r>(%50, %50)
+store<@z, primal>(%51, %4)
+"""
+
+
+def recording(record: str = RECORD, behind: str = PUSH + SUM[0], inside: str = "") -> Module:
+    """A kernel that records its rows, and reads the first of them behind its loop."""
+    return kernel(record=record, behind=behind, inside=inside, end=READ)
+
+
+def test_rows_that_are_recorded_in_memory_of_the_work_item() -> None:
+    module = recording()
+    result, has_changed = jammed(module)
+    assert has_changed
+    assert_same(module, result)
+
+
+def test_records_whose_order_matters() -> None:
+    assert not jammed(recording("record #r: f32"))[1]
+    assert not jammed(recording("record #r (8, 'unrolled'): f32"))[1]
+    assert not jammed(recording(behind=PUSH + POP + SUM[0]))[1]
+    assert not jammed(recording(inside=PUSH.replace("%14", "%19"), behind=SUM[0]))[1]
 
 
 ADD = "%31: f32 = binary<add>(%30, %17)\n"

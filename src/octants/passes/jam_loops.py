@@ -54,7 +54,8 @@ An iteration's operations before its inner loop then run before the inner loop o
 iteration, and so on. The pass runs where no operation can tell: one that writes and another that
 accesses the same memory change places only if both add to it atomically, or if the indices show
 that they access different elements (`_Order`). So all sums are rounded as before, but those of
-atomic updates, whose order is free.
+atomic updates, whose order is free. Iterations that record themselves in memory of the work item
+write different elements, too.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class _Jammer:
         trips = self._loops.trips(op)
         if not loops or (trips is not None and trips < 2):
             return 0
-        if not all(_is_plain(each) for segment in segments for each in segment.ops):
+        if not all(_is_plain(each) for each in op.body.ops[:-1] if not _pushes(each)):
+            return 0
+        if not _records_own_iterations(op):
             return 0
         inside = varying(op)
         if any(not inside.isdisjoint((loop.lower, loop.upper)) for loop in loops):
@@ -259,6 +262,18 @@ def _is_plain(op: Operation) -> bool:
     if isinstance(op, ops.Atomic):
         return True
     return op.is_scalar or isinstance(op, (ops.Constant, ops.Load, ops.Store, ops.RecordPop))
+
+
+def _pushes(op: Operation) -> bool:
+    """Whether an operation records an iteration in memory of the work item."""
+    return isinstance(op, ops.RecordPush) and bool(op.record.local) and not op.record.unrolled
+
+
+def _records_own_iterations(loop: For) -> bool:
+    """Whether each record that a loop pushes to is pushed to once, and read elsewhere only."""
+    pushed = [op.record for op in loop.body.ops if isinstance(op, ops.RecordPush)]
+    read = {op.record for op in loop.body.walk() if isinstance(op, ops.RecordPop)}
+    return len(set(pushed)) == len(pushed) and read.isdisjoint(pushed)
 
 
 class _Order:
