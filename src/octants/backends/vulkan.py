@@ -17,9 +17,11 @@ from octants.target import Arch, Capabilities, Target
 
 if TYPE_CHECKING:
     from octants.codegen.spirv import compile as spirv
+    from octants.codegen.spirv import copy_kernel
     from octants.runtime.vulkan import device, physical_devices
 else:
     spirv = Deferred("octants.codegen.spirv.compile")
+    copy_kernel = Deferred("octants.codegen.spirv.copy_kernel")
     device = Deferred("octants.runtime.vulkan.device")
     physical_devices = Deferred("octants.runtime.vulkan.physical_devices")
 
@@ -48,6 +50,7 @@ class VulkanBackend(Backend):
 
     def make_device(self, chosen: Options) -> Device:
         found = physical_devices.choose(chosen.device, chosen.vulkan_without)
+        target = found.target
         if found.flaw:
             text = f"{found.flaw}: results on `{found.name}` may be wrong without `splits`"
             warnings.warn(text, OctantsWarning, levels_to_the_user())
@@ -56,6 +59,7 @@ class VulkanBackend(Backend):
             chosen.ad_stack_budget_bytes,
             without=chosen.vulkan_without,
             is_checked=chosen.in_debug_mode,
+            copy_kernel=lambda: copy_kernel.copy_kernel(target),
         )
 
     def target(self, chosen: Options) -> Target:

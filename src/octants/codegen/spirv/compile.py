@@ -66,14 +66,15 @@ def _write(assembly: Assembly, function: DispatchEmitter) -> Dispatch:
     lanes = assembly.features.lanes
     numbered = lanes > 1 and function.has_lanes
     entry, number = EntryPoint(function.threads, numbered, has_lanes=numbered), assembly.fresh()
-    code = _kind(assembly.features)(assembly, entry)
+    code = code_class(assembly.features)(assembly, entry)
     code.write_function(number, [], None, lambda inner, _: function.write(inner))
     shared = [words.variable for words in entry.shared.values()]
     assembly.add_entry(function.dispatch.entry, number, entry.block, shared)
     return replace(function.dispatch, lanes=lanes if entry.has_lanes else 0)
 
 
-def _kind(features: Features) -> type[SpirvCode]:
+def code_class(features: Features) -> type[SpirvCode]:
+    """The class that writes functions for a device with some features."""
     if not features.has("int64"):
         return PairCode
     return SplitCode if features.has("splits") else SpirvCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int64
 from typing import Any
 
@@ -22,7 +22,7 @@ from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.push_constants_and_descriptors import BoundMemory, pipeline_layout
 from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
 from octants.runtime.vulkan.recorded_graph import recorded_graph
-from octants.runtime.vulkan.transfers import Transfers
+from octants.runtime.vulkan.transfers import CopyKernel, Transfers
 
 _HOST_SHARE = 8  # an eighth of the one buffer, where all memory is one, is for the host
 _THREADS, _FEW_THREADS = 1 << 18, 1 << 10  # that occupy a GPU; a CPU with a Vulkan driver
@@ -72,6 +72,8 @@ class VulkanDevice(BatchedDevice):
         record_budget: See `BatchedDevice`.
         record_buffer_limit: See `BatchedDevice`.
         without: Features not to use; see `Hardware.leaving`.
+        copy_kernel: Compiles the kernel of `transfers.CopyKernel` for large copies within the
+            device, where its driver copies slowly.
         is_checked: Whether the validation layer checks all calls.
 
     Raises:
@@ -85,6 +87,7 @@ class VulkanDevice(BatchedDevice):
         record_buffer_limit: int = 0,
         without: str = "",
         is_checked: bool = False,
+        copy_kernel: Callable[[], Artifact] | None = None,
     ) -> None:
         hardware = choose(number or 0, without, is_checked)
         shared = shared_state(_known, hardware, _Shared)
@@ -96,6 +99,9 @@ class VulkanDevice(BatchedDevice):
         )  # the word that kernels set when the driver cut a loop short
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
+        if copy_kernel is not None and hardware.copies_slowly and not hardware.is_bound:
+            made = CopyKernel(self.queue, self.layout, self.new_push_constants(), copy_kernel)
+            self.transfers.copy_kernel = self.transfers.copy_kernel or made
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """The same, after one barrier."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ctypes import c_uint64
 from typing import Any
 
+from octants.artifact import Artifact
 from octants.runtime.gpu.batched_transfers import BatchedTransfers
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
+from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.queue import Fill, Queue, fill_of
 
 LARGE = 1 << 24
 """Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
+BY_KERNEL = 1 << 18
+"""Bytes that a kernel copies, where there is one, in less time than a command."""
+ITEM_BYTES = 16
+_GROUP_ITEMS, _MOST_GROUPS = 256, 65535
 _MOST_ROWS = 1 << 16
 _MOST_CLEARED = 64
 
@@ -41,8 +49,37 @@ class MappedChunk:
         self._queue.context.wait(self.number)
 
 
+class CopyKernel:
+    """Copies within the device by a kernel of `codegen.spirv.copy_kernel`, which ``make`` compiles.
+
+    ``pushed`` is what its launches push, and ``layout`` the layout of its pipeline.
+    """
+
+    def __init__(
+        self, queue: Queue, layout: c_uint64, pushed: Any, make: Callable[[], Artifact]
+    ) -> None:
+        self._queue, self._layout, self._pushed, self._make = queue, layout, pushed, make
+        self._program: Pipeline | None = None
+
+    def __call__(self, target: int, source: int, nbytes: int) -> None:
+        """Queue a copy of whole items between aligned addresses."""
+        queue, items = self._queue, nbytes // ITEM_BYTES
+        with queue.lock:
+            if self._program is None:
+                self._program = Pipeline(queue.context, self._layout, self._make())
+            (pipeline,) = self._program.pipelines.values()
+            self._pushed[1:4] = source, target, items
+            groups = min(-(-items // _GROUP_ITEMS), _MOST_GROUPS)
+            queue.dispatch(queue.open(), pipeline, self._layout, groups, self._pushed)
+
+
 class Transfers(BatchedTransfers):
-    """Copies through staging buffers where memory is not mapped."""
+    """Copies through staging buffers where memory is not mapped.
+
+    Large copies within the device are made by `copy_kernel`, where there is one.
+    """
+
+    copy_kernel: CopyKernel | None = None
 
     def __init__(self, queue: Queue, heap: Heap) -> None:
         super().__init__(queue, heap, Staging(self._make_chunks, LARGE))
@@ -52,6 +89,15 @@ class Transfers(BatchedTransfers):
     def _make_chunks(self, nbytes: int) -> list[Chunk]:
         buffer = Buffer(self.queue.context, CHUNKS * nbytes, MAPPED)
         return [MappedChunk(self, buffer, number * nbytes) for number in range(CHUNKS)]
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        if self.copy_kernel is None or nbytes < BY_KERNEL or (target | source) % ITEM_BYTES:
+            super().copy(target, source, nbytes)
+            return
+        rest = nbytes % ITEM_BYTES
+        whole = nbytes - rest
+        self.copy_kernel(target, source, whole)
+        super().copy(target + whole, source + whole, rest)
 
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
