@@ -145,20 +145,59 @@ def test_a_refused_copy_is_an_error(gpu: Gpu) -> None:
     y.copy_from(x)
 
 
-def test_replays_end_when_there_are_several(gpu: Gpu) -> None:
+def test_replays_run_on_their_own_gpu(gpu: Gpu) -> None:
     """A graph would be launched in the default stream of whichever context is current."""
     x = array(0, 0.0)
     for _ in range(100):
         double(x)
-    assert gpu.fake.calls["cuGraphLaunch"] > 0
     y = array(1, 0.0)
-    gpu.fake.calls.clear()
     for _ in range(100):
         double(y)
         double(x)
-    qd.sync()
+    gpu.fake.calls.clear()
+    for _ in range(3):
+        x.fill(1.0)
+        y.fill(2.0)
+        double(y)
+        double(x)
+        assert values(x) == [2] * N  # the host waits for one GPU
+        assert values(y) == [4] * N
+    assert gpu.fake.calls["cuGraphLaunch"] == 6
+    assert gpu.fake.calls["cuLaunchKernelEx"] == 0
+
+
+def test_a_second_gpu_costs_launches_on_the_first_nothing(gpu: Gpu) -> None:
+    x = array(0)
+    array(1)
+    for _ in range(100):
+        double(x)
+    gpu.fake.calls.clear()
+    double(x)
+    assert gpu.fake.calls == {"cuGraphLaunch": 1, "cuCtxGetCurrent": 1}
+
+
+def test_launches_with_new_arguments_in_turns(gpu: Gpu) -> None:
+    arrays = [array(k % 2, 1.0) for k in range(8)]
+    for _ in range(3):
+        for x in arrays:
+            double(x)
+    assert all(values(x) == [8] * N for x in arrays)
     assert gpu.fake.calls["cuGraphLaunch"] == 0
-    assert gpu.fake.calls["cuLaunchKernelEx"] == 200
+
+
+def test_a_stream_whose_block_has_begun_before_the_second_gpu(gpu: Gpu) -> None:
+    """Kernels do not run in the default stream of another GPU meanwhile."""
+    x, device = array(0), qd.driver.state.device
+    with device.using(device.create_stream()):
+        y = qd.ndarray(qd.f32, N, device=1)
+        double(x)
+        for use in (lambda: double(y), lambda: y.fill(1.0)):
+            with pytest.raises(qd.OctantsRuntimeError, match="OCT441: the stream is one of GPU 0"):
+                use()
+    y.fill(1.0)
+    double(y)
+    assert values(x) == values(y) == [2] * N
+    assert device.streams.is_busy == qd.driver.state.devices.at(1).streams.is_busy == 0
 
 
 def test_one_gpu_pays_nothing(gpu: Gpu) -> None:

@@ -271,9 +271,10 @@ class _Active:
             self._make_current()
 
     def _make_current(self) -> None:
-        context, previous = self._context, c_void_p()
-        context.call("cuCtxGetCurrent", byref(previous))
-        current = previous.value
+        context = self._context
+        if context.lost is not None:
+            raise context.lost.at(None)
+        current = context.current.handle.value  # as `is_current` has read it
         if current != context.handle:
             is_pushed = not context.replaces(current)
             context.call("cuCtxPushCurrent" if is_pushed else "cuCtxSetCurrent", context.handle)

@@ -82,10 +82,15 @@ class _Launches:
         with context.active():
             context.call("cuGraphLaunch", graph.handle, None)
 
+    def launch_in_context(self) -> None:
+        """Launch in the default stream of the kernel's context, where another one is current."""
+        with self._machine.context.active():
+            for step in self.frame.steps:
+                if not step.is_empty:
+                    step.launch()
+
     def launch_in_streams(self) -> None:
-        """Launch while streams wait for each other, with tasks that run concurrently, or while
-        another GPU is in use.
-        """
+        """Launch while streams wait for each other, or with tasks that run concurrently."""
         if not self._machine.streams.is_one_of_several:
             self._launch_in_streams()
             return
@@ -160,6 +165,9 @@ def make_launcher(
             own.resize()
         if is_due(given):
             own.make_graph(given)
+        if streams.is_one_of_several and not context.is_current():
+            own.launch_in_context()
+            return
         for step in steps:
             if not step.is_empty:
                 status = run(step.configured, step.handle, step.arguments, None)

@@ -233,7 +233,7 @@ class Streams:
         self.is_busy = 0
         self.is_one_of_several = False
         """Whether the process uses other GPUs: then the default stream is this GPU's only for calls
-        in its context, and launches count as busy, since a replay would be a call in any.
+        in its context.
         """
         self._settle: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -273,10 +273,12 @@ class Streams:
     # -- several GPUs ---------------------------------------------------------------------------
 
     def become_one_of_several(self) -> None:
-        """Make the context current before each launch from now on."""
+        """Make the context current before each launch from now on, and refuse launches in a thread
+        that is `Using` a stream of another GPU.
+        """
         if not self.is_one_of_several:
             self.is_one_of_several = True
-            self.become_busy(1)
+            _uses.add(self)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver for a stream or an event."""
@@ -457,6 +459,33 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+class _Uses:
+    """The `Using` blocks in progress: all GPUs are busy meanwhile, since launches on other GPUs
+    than that of the stream are errors.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._several: weakref.WeakSet[Streams] = weakref.WeakSet()
+        self._count = 0
+
+    def add(self, streams: Streams) -> None:
+        """Have a GPU be busy during each block, from now on."""
+        with self._lock:
+            self._several.add(streams)
+            streams.become_busy(self._count)
+
+    def change(self, count: int) -> None:
+        """Count the begin of a block, or its end."""
+        with self._lock:
+            self._count += count
+            for streams in self._several:
+                streams.become_busy(count)
+
+
+_uses = _Uses()
+
+
 class Using:
     """Makes a stream the thread's current one for a ``with`` block."""
 
@@ -474,10 +503,12 @@ class Using:
         streams.enter(self._stream)
         self._before, current.stream = current.stream, self._stream
         streams.become_busy(1)
+        _uses.change(1)
 
     def __exit__(self, *_: object) -> None:
         streams = self._streams
         streams.become_busy(-1)
+        _uses.change(-1)
         _thread.streams = self._outer
         streams.current.stream = self._before
         streams.leave(self._stream)
