@@ -49,10 +49,12 @@ if TYPE_CHECKING:
         approximate_quotients,
         check_bounds,
         check_finite,
+        double_factors,
         fix_summation_order,
         fuse_product_sums,
         gather_sums,
         jam_loops,
+        share_differences,
         sink_stores,
         split_sums,
         sum_rows_locally,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     )
 else:  # what only derivatives, some machines or some options need
     batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
+    double_factors = Deferred("octants.passes.double_factors")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
     approximate_quotients = Deferred("octants.passes.approximate_quotients")
     check_bounds = Deferred("octants.passes.check_bounds")
@@ -69,6 +72,7 @@ else:  # what only derivatives, some machines or some options need
     fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
     gather_sums = Deferred("octants.passes.gather_sums")
     jam_loops = Deferred("octants.passes.jam_loops")
+    share_differences = Deferred("octants.passes.share_differences")
     sink_stores = Deferred("octants.passes.sink_stores")
     split_sums = Deferred("octants.passes.split_sums")
     sum_rows_locally = Deferred("octants.passes.sum_rows_locally")
@@ -253,6 +257,18 @@ FINISH = (
         lambda module, _: share_reciprocals(module),
         "after powers, of which divisions are made",
         _contracts,
+    ),
+    Pass(
+        "share_differences",
+        lambda module, _: share_differences.share_differences(module),
+        "when sums are gathered: each work item has both differences of a pair then",
+        _splits,
+    ),
+    Pass(
+        "double_factors",
+        lambda module, _: double_factors.double_factors(module),
+        "when powers have been expanded, and before products become part of sums",
+        _splits,
     ),
     Pass(
         "fuse_product_sums",

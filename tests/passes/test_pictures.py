@@ -24,6 +24,7 @@ from octants.passes import (
     check_finite,
     contract_to_fma,
     demote_atomics,
+    double_factors,
     drop_custom_derivatives,
     expand_divisions,
     expand_powers,
@@ -37,6 +38,7 @@ from octants.passes import (
     outline_tasks,
     relax_divisions,
     sequence_work_items,
+    share_differences,
     share_reciprocals,
     sink_stores,
     skip_unchanged_updates,
@@ -50,6 +52,8 @@ from octants.simplify import constant_folding_and_cse, dead_code
 
 PASSES = [
     (approximate_quotients, "approximate_quotients"),
+    (double_factors, "double_factors"),
+    (share_differences, "share_differences"),
     (jam_loops, "jam_loops"),
     (sum_rows_locally, "sum_rows_locally"),
     (check_bounds, "check_bounds"),
