@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         fix_summation_order,
         fuse_product_sums,
         gather_sums,
+        hoist_loads,
         jam_loops,
         share_differences,
         sink_stores,
@@ -71,6 +72,7 @@ else:  # what only derivatives, some machines or some options need
     fix_summation_order = Deferred("octants.passes.fix_summation_order")
     fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
     gather_sums = Deferred("octants.passes.gather_sums")
+    hoist_loads = Deferred("octants.passes.hoist_loads")
     jam_loops = Deferred("octants.passes.jam_loops")
     share_differences = Deferred("octants.passes.share_differences")
     sink_stores = Deferred("octants.passes.sink_stores")
@@ -288,6 +290,12 @@ FINISH = (
         "hoist_from_branches",
         lambda m, _: hoist_from_branches(m, m.noalias),
         "when no derivative is to be taken any more, and all operations are those of the code",
+    ),
+    Pass(
+        "hoist_loads",
+        lambda m, _: hoist_loads.hoist_loads(m, m.noalias),
+        "when branches are as they stay",
+        _is_gpu,
     ),
     Pass(
         "sink_stores",

@@ -15,7 +15,7 @@ from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function_text import HandlerTable
-from octants.codegen.llvm.gpu import approximations, reductions, vector_loads
+from octants.codegen.llvm.gpu import approximations, held_loads, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
 from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
 from octants.codegen.llvm.module_text import KernelText, ModuleText
@@ -49,6 +49,7 @@ _TABLE: HandlerTable = {
     **cooperation.TABLE,
     ops.Atomic: reductions.atomic,
     ops.For: vector_loads.for_,
+    ops.If: held_loads.if_,
     ops.Load: vector_loads.load,
     ops.Unary: approximations.unary,
 }
@@ -143,6 +144,7 @@ class _Writer:
         f.reserved |= reserved_pushes(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
         f.interleaved_loops = vector_loads.interleaved_loops(task)
+        f.holding = held_loads.find_holding(task)
         if self._machine.normal_root and f.text.fast_math:
             f.normal_roots = approximations.normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):

@@ -48,6 +48,7 @@ class ThreadText(FunctionText):
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.least_blocks = 0  # that should be resident; 0 for any number
         self.loaded: dict[Operation, str] = {}  # see `vector_loads`
+        self.holding: set[Operation] = set()  # see `held_loads`
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`
         super().__init__(kernel, machine, table, task)
 

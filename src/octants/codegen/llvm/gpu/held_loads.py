@@ -1,0 +1,35 @@
+"""Keep loads before the branches that use them.
+
+LLVM moves a load into the branch that alone uses it. That saves the load where the branch is not
+taken, but a thread then waits for the loads of one branch after the other: `passes.hoist_loads` has
+put them where they are. An empty piece of assembly that may write memory holds them.
+"""
+
+from __future__ import annotations
+
+from octants.codegen.llvm import control_flow
+from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.ir import ops
+from octants.ir.core import Operation, Task
+
+
+def if_(f: FunctionText, op: ops.If) -> None:
+    """Write two branches, behind the loads that are held before them."""
+    if isinstance(f, ThreadText) and op in f.holding:
+        f.emit('call void asm sideeffect "", "~{memory}"()')
+    control_flow.if_(f, op)
+
+
+def find_holding(task: Task) -> set[Operation]:
+    """Return the branches, outside of loops, behind loads that branches alone use."""
+    used = {value for op in task.body.ops for value in op.operands}
+    found: set[Operation] = set()
+    holds = False
+    for op in task.body.ops:
+        if isinstance(op, ops.Load):
+            holds = holds or op.result not in used
+        elif isinstance(op, ops.If) and holds:
+            found.add(op)
+            holds = False
+    return found
