@@ -1,4 +1,4 @@
-"""What compiled code and the runtime know of each other's memory: offsets in bytes.
+"""The layout of the memory that compiled code and the runtime share: offsets in bytes.
 
 A kernel's entry is ``void entry(ptr parameters, ptr context)``. The parameter block is laid out by
 `artifact.ParameterLayout`. The context is the launch's own; compiled code reads these words of it:

@@ -1,4 +1,4 @@
-"""What code generation hands to the runtime: frozen, picklable, complete for a launch.
+"""The contract between code generation and the runtime: frozen, picklable, complete for a launch.
 
 A kernel gets one parameter block: an array of 8-byte slots. `ParameterLayout` says what each slot
 holds; code generation reads slots by their position, and a launch fills them.
@@ -109,7 +109,7 @@ class MessageFormat:
 
 
 def overflow_message(record: Record) -> MessageFormat:
-    """What is said of a record that would have to hold more; its value is how many iterations."""
+    """The message about a record that would have to hold more iterations than its value says."""
     has = f" slots, one for each iteration, and has {record.capacity}"
     return MessageFormat("overflow", ("it needs ", ("",), has), (i64.name,), record.location)
 

@@ -56,7 +56,7 @@ Run = Callable[[int], None]
 
 
 class LaunchableCode:
-    """What can be launched: `run` takes the address of a parameter block.
+    """Code for a device: `run` launches it, given the address of a parameter block.
 
     An artifact that is still being made, or is for a device that is still starting, is loaded when
     it is launched for the first time.
@@ -81,7 +81,7 @@ class LaunchableCode:
 
     @property
     def run(self) -> Run:
-        """What launches it."""
+        """The function that launches it."""
         if self._run is not None:
             return self._run
         assert self.kernel is not None
@@ -89,12 +89,12 @@ class LaunchableCode:
 
     @property
     def artifact(self) -> Artifact | None:
-        """What it was loaded from, perhaps without its `binary`."""
+        """The artifact that it is loaded from, perhaps without its `binary`."""
         return None if self.making is None else self.making.artifact
 
 
 class Recorder(Protocol):
-    """Who sees each launch instead of its being run: a tape, or forward mode.
+    """A tape, or forward mode: while it is active, it receives each launch, and runs it.
 
     While `paused` is not 0, launches have no part in derivatives.
     """
@@ -135,7 +135,7 @@ def _nowhere(_: Any) -> None:
 
 
 class State:
-    """What all launches share; `driver.state` is the only one.
+    """The state that all launches share; `driver.state` is the only one.
 
     `device` is the one of `init`, among the `devices` in use.
     """
@@ -322,7 +322,7 @@ def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
 
 
 def capabilities(chosen: Options) -> Capabilities:
-    """What the device of these options can do, and what they ask of code for it."""
+    """The capabilities of the device of these options, and their demands on code for it."""
     device = None if state.devices is None else state.devices.find(chosen.device)
     return backend_of(chosen.arch).capabilities(chosen, device)
 
@@ -387,7 +387,7 @@ def _artifact(module: Module, chosen: Options) -> Making:
 
 
 def unfinished() -> list[Making]:
-    """What is still being made."""
+    """The artifacts that are still being made."""
     _unfinished[:] = [making for making in _unfinished if not making.is_done]
     return list(_unfinished)
 

@@ -23,7 +23,7 @@ Iteration = Callable[[Value, list[Value], list[Value]], list[Value]]
 
 
 class Sweep:
-    """What all emitters of a reverse task share: builder, facts, plan, values, records, memory.
+    """The state of the emitters of a reverse task: builder, facts, plan, values, records, memory.
 
     `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
     each primal loop to its copies in the bodies of recorded loops, `runs` to those in the first

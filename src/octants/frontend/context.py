@@ -1,4 +1,4 @@
-"""What every part of the frontend shares while a kernel is built.
+"""The state that all parts of the frontend share while a kernel is built.
 
 How the parts call each other (the core is statements, expressions, calls, loops, ...; the library
 is arithmetic, matrices, builtins):
@@ -47,7 +47,7 @@ from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
 
 NOT_FOUND = object()
-"""What a lookup of the library gives where there is no such name."""
+"""The result of a lookup in the library if there is no such name."""
 
 Evaluators = Mapping[type[ast.AST], Callable[..., Any]]
 
@@ -332,7 +332,7 @@ class Context:
         return result
 
     def number_of(self, variable: Variable) -> Value:
-        """What a hidden variable holds, as a run-time value."""
+        """The run-time value of a hidden variable."""
         if is_number(variable.value):
             return self.builder.constant(variable.value, variable.dtype or u1)
         value: Value = variable.value

@@ -190,7 +190,7 @@ def _key(context: Context, node: ast.expr) -> Any:
 
 @contextlib.contextmanager
 def _new_scope(context: Context) -> Iterator[None]:
-    """What is built within keeps its variables to itself."""
+    """Build within a scope of its own, whose variables end with it."""
     frame = context.scopes.frame
     outer = dict(frame.variables)
     try:

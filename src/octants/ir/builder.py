@@ -240,7 +240,7 @@ class Builder:
         self.append(ops.Fence(scope))
 
     def subgroup(self, fn: str, lanes: int, value: Value, lane: Value | None = None) -> Value:
-        """What lanes of a subgroup do with a value; ``lane`` is the operand of shuffles."""
+        """Build an operation that lanes of a subgroup run together; shuffles have a ``lane``."""
         given = [] if lane is None else [lane]
         result = Value(u64 if fn == "ballot" else value.type)
         return self.append(ops.Subgroup(fn, lanes, value, given, results=[result])).result

@@ -87,16 +87,21 @@ CHECKPOINT, LOG, BYTES, REST = "checkpoint", "log", "bytes", "rest"
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """What a loop writes down at the start of each iteration: one slot per needed carried value.
+    """The record of a loop: a slot for each carried value that its reverse needs, per iteration.
 
-    Those of the names `CHECKPOINT` and `LOG` are not of single iterations: they hold what a block
-    of iterations starts with, and what a task read before it overwrote it. Nothing is pushed to one
-    of the name `BYTES`, which only measures. One of the name `REST` holds the iterations that are
-    in no block. `capacity` is how many iterations it holds; 0: as many as there are. With `local`,
-    a number of iterations that one execution of the loop or a block of it never exceeds, it is no
-    part of the record buffer, but memory of the work item's own, where one execution at a time is.
-    Is it also `unrolled`, the loops that push to it and pop from it have exactly so many
-    iterations, and code generation unrolls each of them out, so that registers can hold it.
+    Attributes:
+        name: One of the names below, or that of a record of single iterations. `CHECKPOINT`: the
+            values at the start of a block of iterations. `LOG`: the values that a task read before
+            it overwrote them. `REST`: the iterations that are in no block. `BYTES`: nothing is
+            pushed to it; it only measures.
+        slots: The types of the values.
+        location: The loop in the source.
+        capacity: The number of iterations that it holds; 0: as many as there are.
+        local: The most iterations of one execution of the loop or of a block of it, if these are
+            not in the record buffer, but in memory of the work item, which one execution at a time
+            uses; otherwise 0.
+        unrolled: The loops that push to it and pop from it have exactly `local` iterations, and
+            code generation unrolls them, so that registers can hold it.
     """
 
     name: str

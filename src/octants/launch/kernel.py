@@ -70,7 +70,7 @@ _MOST_ENTERED = 8  # specialisations whose arguments are recognised one after th
 
 
 class Kernel(Generic[P, R_co]):
-    """What `octants.kernel` makes of a function; a call compiles and launches it.
+    """A kernel, which `octants.kernel` makes of a function; a call compiles and launches it.
 
     With ``qd_stream=stream`` it is launched in that stream; see `octants.Stream`. In a class, the
     kernel is a method.

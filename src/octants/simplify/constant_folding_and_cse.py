@@ -96,7 +96,7 @@ def _modes(module: Module) -> frozenset[Companion]:
 
 
 def _memory(module: Module) -> frozenset[ArrayRef]:
-    """What other work items may write while one waits for them."""
+    """The memory that other work items may write while one waits for them."""
     return frozenset(
         ArrayRef(array, companion)
         for array in module.arrays
@@ -107,7 +107,7 @@ def _memory(module: Module) -> frozenset[ArrayRef]:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """What hoisting needs of a loop: when it runs, what it writes."""
+    """The facts of a loop that hoisting needs: when it runs, what it writes."""
 
     bounds: tuple[Value, Value] | None
     written: set[ArrayRef]
@@ -119,7 +119,7 @@ class _Loop:
 
 
 class _Scope:
-    """What is known in a block: shared operations, contents of memory; children see parents."""
+    """The facts known in a block: shared operations, contents of memory; children see parents."""
 
     __slots__ = ("block", "depth", "loop", "memory", "noalias", "outer", "owned", "shared")
 
@@ -151,7 +151,7 @@ class _Scope:
         return None
 
     def contents(self, target: ArrayRef) -> dict[tuple[Value, ...], Value]:
-        """What is known of an array, to be changed at will."""
+        """The facts known of an array; the caller may change them."""
         if target not in self.owned:
             self.owned.add(target)
             self.memory[target] = dict(self.memory.get(target, ()))
@@ -402,7 +402,7 @@ class _Folder:
             contents[element] = held
 
     def _read_back(self, op: ops.Store, value: Value) -> Value | None:
-        """What a load of the stored value gives; None if it must read memory.
+        """The result of a load of the stored value; None if it must read memory.
 
         A derivative must end where the array has no companion for it, in each mode by itself.
         """

@@ -1,4 +1,4 @@
-"""What work items of a block do together.
+"""Operations that the work items of a block run together.
 
 A task that has such an operation, or an array of `Space.SHARED`, *cooperates*. Its work items run
 in *blocks* of ``options['block_dim']``: item ``lower + b * block_dim + t`` is number t of block b;

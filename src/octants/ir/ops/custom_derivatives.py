@@ -25,7 +25,7 @@ class CustomDerivative(Operation):
 
     @property
     def inputs(self) -> list[Value]:
-        """What the results were computed from."""
+        """The values that the results were computed from."""
         return self.given[len(self.results) :]
 
     @property

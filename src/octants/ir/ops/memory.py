@@ -36,7 +36,7 @@ class Access(Operation):
 
     @property
     def ref(self) -> ArrayRef:
-        """What is read or written an element of."""
+        """The array, and which of its companions is read or written."""
         return _array_ref((self.array, self.companion))
 
 
