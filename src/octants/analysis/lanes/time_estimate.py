@@ -38,6 +38,10 @@ _TRIPS = 16  # of a loop with an unknown trip count
 _RAGGED = 1.4  # how much longer the longest of several loops is than one of them
 _ORDERED = 3  # an addition to a sum, which waits for the one before
 _GOOD = 0.6  # LLVM's share of the possible speed-up of inner loops
+_TEST = 3  # of a vector's lanes, and a branch that is foreseen
+
+_BOUNDING = ("min", "max", "mod", "truncmod", "and")
+"""They change a few lanes of an index only, where it reaches a boundary."""
 
 _FLOAT_INSTRUCTIONS = ("add", "sub", "mul", "min", "max", "mul_error")
 
@@ -97,6 +101,11 @@ class LaneCost:
         self._updates = updates
         self._capacity_tests = set(_capacity_tests(task.body))
         self._constants = ops.constants_in(task.body)
+        self._bounded = {
+            op.result: op
+            for op in task.body.walk()
+            if isinstance(op, ops.Binary) and op.fn in _BOUNDING and not op.result.type.is_float
+        }
         self._items = {task.body.args[0]} | (rows.columns if rows is not None else set())
         self._rows = rows
         self._unforeseen = _unforeseen(task.body, facts)
@@ -231,7 +240,35 @@ class LaneCost:
     # -- memory -----------------------------------------------------------------------------------
 
     def _load(self, op: ops.Load) -> Cost:
-        return Cost(1, self._access(self._step(op), op.array.dtype, self._costs.gathered))
+        dtype, step = op.array.dtype, self._step(op)
+        tile = self._access(step, dtype, self._costs.gathered)
+        if step is None and self._step_inside(op) == dtype.size:
+            contiguous = self._registers(dtype) + 2 * self._registers(i64) + _TEST
+            tile = min(tile, contiguous)
+        return Cost(1, tile)
+
+    def _step_inside(self, op: ops.Load) -> int | None:
+        """The bytes from lane to lane of most tiles, away from boundaries; None if unknown."""
+        strides = _strides(op.array, op.companion, len(op.indices))
+        varying = [k for k, index in enumerate(op.indices) if self._facts.varies(index)]
+        if len(varying) != 1:
+            return None
+        stride, slope = strides[varying[0]], self._slope(op.indices[varying[0]])
+        return None if stride is None or slope is None else stride * slope
+
+    def _slope(self, index: Value) -> int | None:
+        """By how much an index grows from lane to lane, away from boundaries; None if unknown."""
+        total = 0
+        for value, factor in self._affine.expression(index).terms.items():
+            slope: int | None = int(value in self._items)
+            if not slope and self._facts.varies(value):
+                bounded = self._bounded.get(value)
+                inner = [x for x in bounded.operands if self._facts.varies(x)] if bounded else []
+                slope = self._slope(inner[0]) if len(inner) == 1 else None
+            if slope is None:
+                return None
+            total += factor * slope
+        return total
 
     def _store(self, op: ops.Store) -> Cost:
         return Cost(1, self._access(self._step(op), op.array.dtype, self._costs.scattered))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.affine_arithmetic import wrapped
@@ -30,6 +31,8 @@ from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
+_BOUNDING = ("smin", "smax", "umin", "umax", "and", "urem", "srem")
+"""They change a few lanes of an index only, where it reaches a boundary."""
 _FLAGS = re.compile(r" n[us]w\b")
 
 
@@ -43,6 +46,17 @@ class LinearVector:
     start: str
     step: int
     exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProbableLine:
+    """What a vector is where no lane is at a boundary: see `LinearVector`.
+
+    `start` writes the first lane's number, and returns its operand.
+    """
+
+    start: Callable[[], str]
+    step: int
 
 
 class LaneText(FunctionText):
@@ -77,6 +91,8 @@ class LaneText(FunctionText):
         self._is_inlining = False  # whether `uniformity` does not cover the values being written
         self.vectors: set[str] = set()
         self.linear: dict[str, LinearVector] = {}
+        self.probable: dict[str, ProbableLine] = {}
+        self._corrections: set[str] = set()  # vectors that are zero where no lane is at a boundary
         self._affine: AffineExpressions | None = None
 
     def fresh(self) -> LaneText:
@@ -252,7 +268,40 @@ class LaneText(FunctionText):
         name = self.assign_vector(f"{instruction} {self.vector(type)} {wide}")
         if line is not None:
             self.linear[name] = line
+        elif instruction in (*_ADDITIVE, *_BOUNDING):
+            scalar = partial(super().apply, instruction, type)
+            self._expect_line(name, instruction, scalar, operands)
         return name
+
+    def _expect_line(
+        self,
+        name: str,
+        instruction: str,
+        scalar: Callable[..., str],
+        operands: Sequence[str | int],
+    ) -> None:
+        """Note that a vector is linear but for boundaries: of such a one, and a uniform operand."""
+        varying, uniform = operands
+        if not self.is_vector(varying) and instruction not in ("sub", "urem", "srem"):
+            varying, uniform = uniform, varying
+        line = self._probable_line(varying)
+        if line is None or not line.step:
+            return
+        if instruction == "add" and uniform in self._corrections:  # of the sign of a remainder
+            self.probable[name] = line
+        if self.is_vector(uniform):
+            return
+
+        def start() -> str:
+            return scalar(line.start(), uniform)
+
+        self.probable[name] = ProbableLine(start, line.step)
+
+    def _probable_line(self, operand: str | int) -> ProbableLine | None:
+        line = self.linear.get(str(operand))
+        if line is not None:
+            return ProbableLine(lambda: line.start, line.step)
+        return self.probable.get(str(operand))
 
     def _combine(self, instruction: str, type: str, operands: list[str]) -> LinearVector | None:
         """Return the linear vector of a sum, a difference, or a product with a number."""
@@ -278,9 +327,12 @@ class LaneText(FunctionText):
         test, vector = "i1", self.vector(type)
         if self.is_vector(condition):
             test = self.vector("i1")
-        return self.assign_vector(
+        name = self.assign_vector(
             f"select {test} {condition}, {vector} {choices[0]}, {vector} {choices[1]}"
         )
+        if str(on_false) == "0":
+            self._corrections.add(name)
+        return name
 
     def convert(self, instruction: str, source: str, operand: str, target: str) -> str:
         if not self.is_vector(operand):
@@ -291,6 +343,11 @@ class LaneText(FunctionText):
         )
         if line is not None:
             self.linear[name] = line
+        elif instruction in ("sext", "zext") and operand in self.probable:
+            probable, scalar = self.probable[operand], partial(super().convert, instruction, source)
+            self.probable[name] = ProbableLine(
+                lambda: scalar(probable.start(), target), probable.step
+            )
         return name
 
     def _converted(
@@ -360,12 +417,17 @@ class LaneText(FunctionText):
         if not self.is_vector(*(operand for _, operand in operands)):
             return super().intrinsic(name, result, operands, flag=flag, overloads=overloads)
         suffixes = [f"v{self.lanes}{names.suffix(kind)}" for kind in overloads or [result]]
+        function = name
         name = "@llvm." + ".".join([name, *suffixes])
         types = [self.vector(kind) for kind, _ in operands] + ["i1"] * flag
         self.text.declare(name, self.vector(result), ", ".join(types))
         wide = [f"{self.vector(kind)} {self.spread(kind, x)}" for kind, x in operands]
         arguments = ", ".join([*wide, *["i1 false"] * flag])
-        return self.assign_vector(f"call {self.vector(result)} {name}({arguments})")
+        found = self.assign_vector(f"call {self.vector(result)} {name}({arguments})")
+        if function in _BOUNDING:
+            scalar = partial(_intrinsic_of_one, super().intrinsic, function, result)
+            self._expect_line(found, function, scalar, [operand for _, operand in operands])
+        return found
 
     def _each_lane_function(self, name: str, result: str, types: Sequence[str]) -> str:
         """Return a function that calls another one for each lane."""
@@ -477,6 +539,13 @@ class LaneText(FunctionText):
         self.branch_if(super().apply("icmp ne", integer, following, 0), inside, done)
         self.start(done)
         return collected
+
+
+def _intrinsic_of_one(
+    write: Callable[..., str], function: str, kind: str, one: str, other: str
+) -> str:
+    """Write an intrinsic of two numbers of one type."""
+    return write(function, kind, [(kind, one), (kind, other)])
 
 
 def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[str]) -> str:

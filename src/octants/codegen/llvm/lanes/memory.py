@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from octants.codegen.llvm import memory_formats
 from octants.codegen.llvm import types_and_literals as names
-from octants.codegen.llvm.lanes.function_text import LaneText
+from octants.codegen.llvm.lanes.function_text import LaneText, ProbableLine
 from octants.codegen.memory import Offset, add_indices
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value
@@ -21,11 +21,30 @@ from octants.lazy_dataclass import dataclass
 class LaneAddress:
     """The addresses that lanes access: from ``start``, ``step`` bytes from lane to lane.
 
-    Without a known step `start` is a vector of addresses, and `step` is None.
+    Without a known step `start` is a vector of addresses, and `step` is None. Then `probable` may
+    say what they are if no lane is at a boundary.
     """
 
     start: str
     step: int | None
+    probable: ProbableAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbableAddress:
+    """The addresses at ``base`` plus ``stride`` bytes for each unit of ``index``, if that is a
+    ``line``.
+    """
+
+    base: str
+    index: str
+    stride: int
+    line: ProbableLine
+
+    @property
+    def step(self) -> int:
+        """The bytes from lane to lane."""
+        return self.line.step * self.stride
 
 
 class LaneOffset(Offset):
@@ -62,6 +81,7 @@ class LaneOffset(Offset):
         f, start = self._lanes, self.apply(base)
         if not self._vectors:
             return LaneAddress(start, self._step)
+        probable = self._probable(start)
         if self._step:
             numbers = ", ".join(f"i64 {k * self._step}" for k in range(f.lanes))
             start = self._behind(start, "i8", f"<{numbers}>")
@@ -70,7 +90,15 @@ class LaneOffset(Offset):
                 start = self._behind(start, f"i{8 * stride}", index)
             else:
                 start = self._behind(start, "i8", f.apply("mul", "i64", index, stride))
-        return LaneAddress(start, None)
+        return LaneAddress(start, None, probable)
+
+    def _probable(self, base: str) -> ProbableAddress | None:
+        """Return the addresses if the only varying index is probably linear."""
+        if len(self._vectors) != 1 or self._step:
+            return None
+        ((index, stride),) = self._vectors
+        line = self._lanes.probable.get(index)
+        return None if line is None else ProbableAddress(base, index, stride, line)
 
     def _behind(self, start: str, unit: str, index: str) -> str:
         f = self._lanes
@@ -129,6 +157,8 @@ def load_from(
             f"call {vector} {name}(ptr {address.start}, i32 {align}, {mask} {f.lanes_of(f.mask)},"
             f" {vector} zeroinitializer){suffix}"
         )
+    if address.probable is not None and address.probable.step == align:
+        return _load_contiguous_or_gather(f, address, address.probable, type, align, suffix)
     name = f"@llvm.masked.gather.{_suffix(f, type)}.v{f.lanes}p0"
     pointers = f.vector("ptr")
     f.text.declare(name, vector, f"{pointers}, i32, {mask}, {vector}")
@@ -136,6 +166,41 @@ def load_from(
         f"call {vector} {name}({pointers} {addresses(f, address)}, i32 {align},"
         f" {mask} {f.lanes_of(f.mask)}, {vector} zeroinitializer){suffix}"
     )
+
+
+def _load_contiguous_or_gather(
+    f: LaneText,
+    address: LaneAddress,
+    probable: ProbableAddress,
+    type: str,
+    align: int,
+    suffix: str,
+) -> str:
+    """Test whether the lanes load neighbours, as they do but at boundaries, and load these at once.
+
+    A gather takes several times as long.
+    """
+    first = probable.line.start()
+    numbers = ", ".join(f"i64 {k * probable.line.step}" for k in range(f.lanes))
+    wide = f.vector("i64")
+    line = f.assign_vector(f"add {wide} {f.spread('i64', first)}, <{numbers}>")
+    differs = f.assign_vector(f"icmp ne {wide} {probable.index}, {line}")
+    nbytes = f.apply("mul", "i64", first, probable.stride)
+    start = f.assign(f"getelementptr i8, ptr {probable.base}, i64 {nbytes}")
+    near, far, done = (f.fresh_label(name) for name in ("contiguous", "gather", "loaded"))
+    f.branch_if(f.any(f.both(differs, f.mask) or differs), far, near, unlikely=True)
+    loaded = []
+    for label, each in ((near, LaneAddress(start, align)), (far, LaneAddress(address.start, None))):
+        f.start(label)
+        found = load_from(f, each, type, align, suffix)
+        loaded.append((found, f.label))
+        f.branch(done)
+    f.start(done)
+    phi = f.open_phi(f.vector(type))
+    phi.incoming.extend(loaded)
+    f.close_phi(phi)
+    f.vectors.add(phi.name)
+    return phi.name
 
 
 def store_to(
