@@ -277,6 +277,47 @@ def test_methods_see_their_own_object() -> None:
     assert large.x.to_numpy().tolist() == [1, 7, 7]
 
 
+def test_the_object_may_have_any_name() -> None:
+    @qd.data_oriented
+    class Box:
+        count = 3
+
+        def __init__(this, factor: float) -> None:
+            this.factor = factor
+            this.x = qd.field(qd.f32, 2, needs_grad=True)
+            this.total = qd.field(qd.f32, (), needs_grad=True)
+
+        @qd.func
+        def scaled(box, a):
+            return a * box.factor
+
+        @qd.kernel
+        def add(this, weight: qd.f32):
+            for i in this.x:
+                this.total[None] += this.scaled(this.x[i]) * weight
+
+        @classmethod
+        @qd.kernel
+        def times(kind, a: qd.i32) -> qd.i32:
+            return a * kind.count
+
+        @staticmethod
+        @qd.kernel
+        def next(a: qd.i32) -> qd.i32:
+            return a + 1
+
+    for factor in (2.0, 3.0):
+        box = Box(factor)
+        box.x.fill(1.0)
+        with qd.ad.Tape(loss=box.total):
+            box.add(2.0)
+        assert box.total[None] == 4 * factor
+        assert box.x.grad.to_numpy().tolist() == [2 * factor] * 2
+        Box.add(box, 1.0)
+        assert box.total[None] == 6 * factor
+        assert (box.times(5), Box.times(6), box.next(7), Box.next(8)) == (15, 18, 8, 9)
+
+
 def test_a_changed_global_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     @qd.kernel
     def get() -> qd.f32:

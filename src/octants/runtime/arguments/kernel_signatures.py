@@ -333,6 +333,13 @@ def is_in_class(function: Callable[..., Any]) -> bool:
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function was defined in a class, and takes the object, or the class, first."""
-    names = list(inspect.signature(function, follow_wrapped=False).parameters)
-    return is_in_class(function) and names[:1] in (["self"], ["cls"])
+    """Whether a function was defined in a class, and takes the object, or the class, first.
+
+    That parameter has no annotation, as all others have, or one of the usual names.
+    """
+    first = next(iter(inspect.signature(function, follow_wrapped=False).parameters.values()), None)
+    if first is None or not is_in_class(function):
+        return False
+    has_annotation = first.annotation is not first.empty
+    is_variable = first.kind in (first.VAR_POSITIONAL, first.VAR_KEYWORD)
+    return first.name in ("self", "cls") or not (has_annotation or is_variable)
