@@ -182,7 +182,7 @@ class _Loop:
         """A function of a sum that is as small as an element, perhaps with what loops carry."""
         c = self.c
         scale = f"{int(100 * 1.4 / bound) / 100} * {total}"
-        functions = [scale, scale, scale, f"qd.tanh({total})", f"1.5 * qd.sin({total})"]
+        functions = [scale, scale, scale, f"qd.tanh({total})", f"1.4 * qd.sin({total} + 0.3)"]
         functions.append(f"0.4 * qd.sqrt(0.2 + {total} * {total})" if bound < 4.5 else scale)
         extra = [f" + 0.2 * {self.carried}"]
         if self.vector:
