@@ -100,6 +100,8 @@ class Recorder(Protocol):
     """
 
     paused: int
+    thread: int
+    """The thread whose launches it sees."""
 
     def launch(self, specialisation: Any, arguments: tuple[Any, ...]) -> Any:
         """Run a launch and return what the kernel returns."""
@@ -154,6 +156,13 @@ class State:
     def device(self) -> Device | None:
         """The device of `init`; None before it."""
         return None if self.devices is None else self.devices.default
+
+    @property
+    def own_recorder(self) -> Recorder | None:
+        """The recorder, if it sees the launches of this thread."""
+        recorder = self.recorder
+        is_own = recorder is not None and recorder.thread == threading.get_ident()
+        return recorder if is_own else None
 
     def start(self, chosen: Options) -> DevicesInUse:
         """Take a device into use, under these options; others follow when they are named."""

@@ -213,10 +213,15 @@ def test_the_copies_can_be_asked_for_while_a_tape_follows(arrays: Arrays) -> Non
 
 
 class Interruption:
-    """Numbers of launches, which lets another thread launch once while one is under way."""
+    """Numbers of launches, which lets another thread launch once while one is under way.
+
+    Where it waits for the end of that launch, so does `join`.
+    """
 
     def __init__(self, numbers: Iterator[int], launches: int, act: Callable[[], Any]) -> None:
-        self.numbers, self.left, self.act = numbers, launches, act
+        self.numbers, self.left = numbers, launches
+        self._thread = threading.Thread(target=act)
+        self.join = self._thread.join
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -225,9 +230,8 @@ class Interruption:
         number = next(self.numbers)
         self.left -= 1
         if self.left == 0:
-            thread = threading.Thread(target=self.act)
-            thread.start()
-            thread.join()
+            self._thread.start()
+            self.join(0.05)
         return number
 
 
@@ -385,11 +389,12 @@ def test_another_thread_launches_during_a_launch(
 
     def interrupted(arrays: Arrays) -> None:
         multiply(arrays.x, arrays.y)
-        numbers = driver.state.numbers
         act = functools.partial(turn, arrays.y, 0.5)
+        interruption = Interruption(driver.state.numbers, 1, act)
         with monkeypatch.context() as context:
-            context.setattr(driver.state, "numbers", Interruption(numbers, 1, act))
+            context.setattr(driver.state, "numbers", interruption)
             turn(arrays.x, 0.9)
+        interruption.join()
         assign(arrays.y, arrays.x)
 
     expected = alone(arrays, body)
@@ -422,11 +427,12 @@ def test_another_thread_launches_during_the_last_launch_of_a_tape(
         wanted = measure()
         assert arrays.gradient(add_up)[0] == expected
     act = functools.partial(turn, make_other(arrays), 0.5)
-    numbers = driver.state.numbers
+    interruption = Interruption(driver.state.numbers, 2, act)
     with monkeypatch.context() as context:
         context.setattr(qd.ad.Tape, "_has_nothing_of", lambda *_: False)
-        context.setattr(driver.state, "numbers", Interruption(numbers, 2, act))
+        context.setattr(driver.state, "numbers", interruption)
         assert arrays.gradient(add_up)[0] == expected
+        interruption.join()
     assert measure() == wanted
 
 

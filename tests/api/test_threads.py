@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import octants as qd
 from octants.cached_property import cached_property
+from tests.golden_files import check_golden, without_lines
 
 LONG = 60.0
 """Seconds in which each of these tests ends, unless threads wait for each other."""
@@ -168,3 +170,141 @@ def test_a_thread_with_arrays_of_its_own_does_not_interrupt_a_tape() -> None:
             z.grad.fill(1.0)
         assert written.to_numpy().tolist() == [0.5] * 3
     assert x.grad.to_numpy().tolist() == [0.0] * 3  # written by the other thread
+
+
+def test_threads_that_overwrite_what_a_tape_of_another_one_needs() -> None:
+    """The tape saves it first; what threads change of the tape, they change one at a time."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    interval, count = sys.getswitchinterval(), 6
+
+    @qd.kernel
+    def scale(x: qd.types.ndarray(), factors: qd.types.ndarray(), total: qd.types.ndarray()):
+        for i in x:
+            total[None] += x[i] * factors[i]
+
+    @qd.kernel
+    def step(y: qd.types.ndarray()):
+        for i in y:
+            y[i] = 0.9 * y[i] * y[i] + 0.1
+
+    @qd.kernel
+    def put(factors: qd.types.ndarray(), value: qd.f64):
+        for i in factors:
+            factors[i] = value
+
+    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
+    total = qd.ndarray(qd.f64, (), needs_grad=True)
+    first, others = ([qd.ndarray(qd.f64, 8) for _ in range(count)] for _ in range(2))
+
+    def gradient(thread: threading.Thread | None = None) -> list[float]:
+        for k in range(count):
+            first[k].fill(1.0 + k)
+            others[k].fill(0.5 + k)
+        y.fill(0.5)
+        x.fill(2.0)
+        with qd.ad.Tape(loss=total):
+            for k in range(count):
+                scale(x, first[k], total)
+            if thread is not None:
+                thread.start()
+            for _ in range(8):
+                for k in range(count):
+                    scale(x, others[k], total)
+                step(y)
+            scale(x, y, total)
+            if thread is not None:
+                thread.join(LONG)
+        return x.grad.to_numpy().tolist()
+
+    errors: list[Exception] = []
+
+    def overwrite() -> None:
+        try:
+            for k in range(3 * count):
+                if k % 2:
+                    first[k % count].fill(100.0 + k)
+                else:
+                    put(first[k % count], 100.0 + k)
+        except Exception as error:
+            errors.append(error)
+
+    wanted = gradient()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(150):
+            assert gradient(threading.Thread(target=overwrite, daemon=True)) == wanted
+            assert not errors
+            ends = [first[k].to_numpy()[0] for k in range(count)]
+            assert ends == [112.0 + k for k in range(count)]
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_functions_that_a_tape_records_in_another_way_are_those_of_its_thread() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+
+    @qd.kernel
+    def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    is_inside, may_end = threading.Event(), threading.Event()
+    x, y, own = (qd.ndarray(qd.f64, 3, needs_grad=True) for _ in range(3))
+    x.fill(3.0)
+
+    def work() -> None:
+        square(own, own)
+        is_inside.set()
+        may_end.wait(LONG)
+
+    replaced = qd.ad.grad_replaced(work)
+    qd.ad.grad_for(replaced)(lambda: pytest.fail("it is not on the tape"))
+    for function in (qd.ad.no_grad(work), replaced):
+        is_inside.clear()
+        may_end.clear()
+        thread = threading.Thread(target=function, daemon=True)
+        with qd.ad.Tape():
+            thread.start()
+            assert is_inside.wait(LONG)
+            square(x, y)
+            may_end.set()
+            thread.join(LONG)
+            y.grad.fill(1.0)
+        assert x.grad.to_numpy().tolist() == [6.0] * 3
+
+
+def test_a_thread_that_writes_what_the_backward_pass_needs() -> None:
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+
+    @qd.kernel
+    def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    x, y, z, own = (qd.ndarray(qd.f64, 3, needs_grad=True) for _ in range(4))
+    errors: list[Any] = []
+
+    def write() -> None:
+        own.fill(1.0)
+        square(own, own)
+        for write in (lambda: x.fill(5.0), lambda: square(own, x)):
+            with pytest.raises(qd.OctantsRuntimeError, match="OCT492") as caught:
+                write()
+            errors.append(caught.value)
+
+    class Waits:
+        """An entry whose reverse runs while another thread works."""
+
+        def reverse(self, _: Any) -> None:
+            run([write])
+
+    x.fill(3.0)
+    with qd.ad.Tape() as tape:
+        square(x, y)
+        tape.append(Waits())
+        square(y, z)
+        z.grad.fill(1.0)
+    check_golden("errors/OCT492_written_during_reverse", without_lines(str(errors[0])))
+    assert len(errors) == 2
+    assert x.to_numpy().tolist() == [3.0] * 3
+    assert x.grad.to_numpy().tolist() == [4.0 * 27.0] * 3

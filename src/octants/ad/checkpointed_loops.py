@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,7 +119,7 @@ def checkpointed(
     loop = CheckpointedLoop(step, _count("n", n, 0) if n is not None else None, _slots(slots))
     if not callable(step):
         raise WrongLoop(f"{step!r} cannot be called", "give a function of the step number").at(None)
-    recorder = driver.state.recorder
+    recorder = driver.state.own_recorder
     with _as_one_event(loop, recorder):
         if _records(recorder):
             assert isinstance(recorder, Tape)
@@ -147,9 +146,7 @@ def _count(name: str, value: Any, least: int) -> int:
 
 
 def _records(recorder: Any) -> bool:
-    if not isinstance(recorder, Tape) or recorder.paused:
-        return False
-    return recorder.thread == threading.get_ident()
+    return isinstance(recorder, Tape) and not recorder.paused
 
 
 @contextlib.contextmanager

@@ -98,13 +98,13 @@ class StepRunner:
         self._written: set[Any] = set()
         self._ended: set[Any] = set()
         self._kernels: dict[Specialisation, StepKernel] = {}
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
 
     # -- launches and host writes ---------------------------------------------------------------
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch; launches of other threads are no part of a step."""
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self.thread:
             return specialisation.run(arguments)
         kernel = self.kernel_of(specialisation)
         memories = kernel.memories or memories_of(specialisation, arguments)
@@ -174,7 +174,7 @@ class StepRunner:
 
     def before_write(self, write: HostWrite) -> None:
         """Note a host write; the tape observes it, too."""
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self.thread:
             return
         memory = note_write(self.trace, write)
         if self.tape is not None:

@@ -40,7 +40,7 @@ def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def unrecorded(*args: Any, **named: Any) -> Any:
-        recorder = driver.state.recorder
+        recorder = driver.state.own_recorder
         if recorder is None:
             return function(*args, **named)
         recorder.paused += 1
@@ -66,7 +66,7 @@ class ReplacedFunction:
         self.grad: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        tape = driver.state.recorder
+        tape = driver.state.own_recorder
         if tape is None or tape.paused:
             return self.function(*args, **named)
         if isinstance(tape, tangents.Tangents):

@@ -93,7 +93,7 @@ class FwdMode:
             _require_dual("loss", each)
         self.clear_gradients = clear_gradients
         self.paused = 0
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
         self._touched: set[Any] = set()
         self._untracked = UntrackedWrites(TANGENT)
         self._ends = GradientEnds(TANGENT)
@@ -157,7 +157,7 @@ class FwdMode:
     @internal
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
-        if self.paused or threading.get_ident() != self._thread:
+        if self.paused or threading.get_ident() != self.thread:
             return specialisation.run(arguments)
         memories = memories_of(specialisation, arguments)
         self._overlaps.see(specialisation, memories)

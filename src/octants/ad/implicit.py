@@ -62,7 +62,7 @@ class Implicit:
 
     def __call__(self, unknown: Any, *parameters: Any) -> Any:
         """Solve for the unknown, an array that the solver overwrites."""
-        tape: Any = driver.state.recorder
+        tape: Any = driver.state.own_recorder
         if tape is None or tape.paused:
             return self._solve(unknown, *parameters)
         if not isinstance(tape, Tape):

@@ -102,6 +102,7 @@ class OverwriteLedger:
     saved_bytes = 0
     observation: Observation | None = None
     """Observes what is done to memory in the backward pass."""
+    runs_custom_gradient = False
     _live_bytes = 0  # of the memories of live contents, once for each of these
     _longest = 0  # of the spans
     _has_foreign = False
@@ -533,6 +534,10 @@ class OverwriteLedger:
         self._resolve_for(memory)
         if self._knows(memory):
             self.note_change(memory)
+
+    def knows(self, memory: TapedMemory) -> bool:
+        """Whether an array may hold what is needed, or overlaps with one that may."""
+        return memory.key in self._needed or self._knows(memory)
 
     def _knows(self, memory: TapedMemory) -> bool:
         """Whether an array is registered, or overlaps with one that is."""

@@ -76,7 +76,7 @@ class Tangents:
         self._untracked = UntrackedWrites()
         self._ends = GradientEnds()
         self._paused = 0
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
         self._around: Any = None
 
     @property
@@ -135,7 +135,7 @@ class Tangents:
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
-        if self.paused or threading.get_ident() != self._thread:
+        if self.paused or threading.get_ident() != self.thread:
             return self._pass_on(specialisation, arguments)
         memories = memories_of(specialisation, arguments)
         self._check_untracked()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from _thread import RLock
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants import driver, options, timeline
 from octants.ad.block_ends import EndOfBlock
@@ -49,6 +51,7 @@ from octants.diagnostics.tape_errors import (
     OverwrittenUnderTape,
     TapeIsUsed,
     TapeNotEntered,
+    WrittenDuringReverse,
 )
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
@@ -76,6 +79,20 @@ if TYPE_CHECKING:
     from octants.ad import gradient_check as differences
 else:
     differences = Deferred("octants.ad.gradient_check")
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: _Method) -> _Method:
+    """Let threads call a method of a tape one after the other."""
+
+    @functools.wraps(method)
+    def alone(self: Any, *args: Any, **named: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **named)
+
+    return alone  # type: ignore[return-value]
+
 
 ON_OVERWRITE = ("save", "error", "trust")
 _NO_ARGUMENTS = ArgumentGradients(requested=False)
@@ -128,6 +145,7 @@ class Tape:
     grad_check: Sequence[Any] = ()
     paused = 0
     _custom: CustomCall | None = None
+    _guard: _BackwardGuard | None = None  # once the backward pass has begun
     _launches = 0
     _done = False
     is_entered = False  # see `block_ends`
@@ -162,6 +180,7 @@ class Tape:
         self.clear_gradients = clear_gradients
         self.on_overwrite = on_overwrite
         self.thread = threading.get_ident()
+        self._lock = RLock()  # held while a thread changes what is recorded, or launches for it
         if validation:
             self.validation = True
         if grad_check:
@@ -328,11 +347,12 @@ class Tape:
             self._stop()
         if driver.state.generation != self._generation:
             self._require_fields()
-        if self._unentered and not self._all_entries and self._reverse_as_before():
-            self._launches += len(self._unentered)
-            self._unentered.clear()
-            self._held.clear()
-            return
+        with self._lock:
+            if self._unentered and not self._all_entries and self._reverse_as_before():
+                self._launches += len(self._unentered)
+                self._unentered.clear()
+                self._held.clear()
+                return
         launches = self._plain_launches()
         self._reverse()
         if launches:
@@ -381,7 +401,8 @@ class Tape:
         if self._all_entries:
             warn_if_unreached([loss.array for loss in self.losses], self._touched_arrays)
         self._requested.collect(self._entries)
-        guard = _BackwardGuard(self._ledger)
+        with self._lock:
+            guard = self._guard = _BackwardGuard(self._ledger, self._lock)
         entries = list(self._entries) if self._check is not None else []
         try:
             driver.state.recorder = guard
@@ -393,6 +414,7 @@ class Tape:
         finally:
             driver.state.recorder = None
             forget_writes(guard.before_write)
+            guard.end()
             self._ledger.finish()
             self._entries.clear()
             self._held.clear()
@@ -481,6 +503,13 @@ class Tape:
                 results = step.forward.launch(seed, number, 0, *arguments)
                 self._unentered.append((touched, step, specialisation, arguments, number, seed))
                 return specialisation.wrap(results) if results else None
+        with self._lock:  # other threads may overwrite what the tape needs
+            return self._launch(path, specialisation, arguments)
+
+    def _launch(
+        self, path: FastPath | None, specialisation: Specialisation, arguments: tuple[Any, ...]
+    ) -> Any:
+        """Run a launch that no earlier tape lets expect."""
         by_value: Collection[int] = ()
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
@@ -527,39 +556,49 @@ class Tape:
 
     def _follow_another(self, touched: Touched) -> bool:
         """Whether some earlier tape recorded the launches of this one, and then this launch."""
-        launches = self._unentered
-        sequences = launches[0][0].sequences if launches else touched.sequences
-        found: LaunchSequence | None = None
-        if launches and sequences is not None:
-            begun = (*[each[0] for each in launches], touched)
-            found = sequences.beginning_with(begun)
-        elif sequences is not None and self._may_follow and self._is_new:
-            begun, found = (touched,), sequences.latest
-        if found is None:
-            self._enter_launches()
-            return False
-        self._followed, self._expected = found, iter(found.launches[len(begun) :])
-        return True
+        with self._lock:
+            if self._expected is None:  # another thread has written what the tape needs
+                return False
+            launches = self._unentered
+            sequences = launches[0][0].sequences if launches else touched.sequences
+            found: LaunchSequence | None = None
+            if launches and sequences is not None:
+                begun = (*[each[0] for each in launches], touched)
+                found = sequences.beginning_with(begun)
+            elif sequences is not None and self._may_follow and self._is_new:
+                begun, found = (touched,), sequences.latest
+            if found is None:
+                self._enter_launches()
+                return False
+            self._followed, self._expected = found, iter(found.launches[len(begun) :])
+            return True
 
     @property
     def _is_new(self) -> bool:
         """Whether nothing has been recorded, and nothing is needed."""
         return not self._all_entries and "_whole_ledger" not in self.__dict__
 
+    @_one_at_a_time
     def _enter_launches(self) -> None:
-        """Enter the launches that ran as expected, and expect no more."""
+        """Enter the launches that ran as expected, and expect no more.
+
+        If another thread does so, the thread of the tape may add one more meanwhile.
+        """
         self._expected = self._followed = None
-        for launch in self._unentered:  # at any time, each of its arrays is in one of both
-            self._touched_arrays |= launch[0].every
-        launches, self._unentered = self._unentered, []
-        for touched, step, specialisation, arguments, number, seed in launches:
-            entry = LaunchEntry(specialisation, step, arguments, number, None)
-            entry.seed = seed
-            if touched.needed:
-                self._whole_ledger.note(entry, touched.needed)
-            self._all_entries.append(entry)
-            self._recent.append(touched)
-            self._launches += 1
+        count = 0
+        while launches := self._unentered[count:]:
+            for launch in launches:  # at any time, each of its arrays is in one of both
+                self._touched_arrays |= launch[0].every
+            for touched, step, specialisation, arguments, number, seed in launches:
+                entry = LaunchEntry(specialisation, step, arguments, number, None)
+                entry.seed = seed
+                if touched.needed:
+                    self._whole_ledger.note(entry, touched.needed)
+                self._all_entries.append(entry)
+                self._recent.append(touched)
+                self._launches += 1
+            count += len(launches)
+        del self._unentered[:count]
 
     @property
     def _entries(self) -> list[TapeEntry]:
@@ -831,13 +870,16 @@ class Tape:
         memories = memories_of(specialisation, arguments)
         if self._has_nothing_of(memories[position] for position in specialisation.written):
             return specialisation.run(arguments)
-        self._stop_following()
-        writes = [(memories[position], None) for position in specialisation.written]
-        self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
-        for memory, region in writes:
-            self.overwrite(memory, region, specialisation.signature.kernel)
-        if self._custom is not None:
-            self._custom.add(memories.values(), (memory for memory, _ in writes))
+        with self._lock:
+            if self._guard is not None:  # the body has ended meanwhile
+                return self._guard.launch(specialisation, arguments)
+            self._stop_following()
+            writes = [(memories[position], None) for position in specialisation.written]
+            self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
+            for memory, region in writes:
+                self.overwrite(memory, region, specialisation.signature.kernel)
+            if self._custom is not None:
+                self._custom.add(memories.values(), (memory for memory, _ in writes))
         return specialisation.run(arguments)
 
     def _has_nothing_of(self, written: Iterable[TapedMemory]) -> bool:
@@ -862,17 +904,20 @@ class Tape:
     @internal
     def custom_call(self) -> Iterator[CustomCall]:
         """Run launches unrecorded inside the context, and collect the arrays that they access."""
-        self._stop_following()
-        self.paused += 1
-        call = self._custom = CustomCall()
+        with self._lock:
+            self._stop_following()
+            self.paused += 1
+            call = self._custom = CustomCall()
         try:
             yield call
         finally:
-            self._custom = None
-            self.paused -= 1
-            self._touched.update(call.memories)
+            with self._lock:
+                self._custom = None
+                self.paused -= 1
+                self._touched.update(call.memories)
 
     @internal
+    @_one_at_a_time
     def overwrite(
         self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
     ) -> list[SavedPart]:
@@ -880,6 +925,7 @@ class Tape:
         return self._ledger.overwrite(memory, region, writer)
 
     @internal
+    @_one_at_a_time
     def count_log(self, kernel: str, nbytes: int) -> None:
         """Count the bytes of the log of a launch.
 
@@ -889,6 +935,7 @@ class Tape:
         self._ledger.count_log(kernel, nbytes)
 
     @internal
+    @_one_at_a_time
     def check_budget(
         self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
     ) -> None:
@@ -913,6 +960,7 @@ class Tape:
         self._ledger.check_budget(writer, phases)
 
     @internal
+    @_one_at_a_time
     def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
         """The present content of a region, which the reverse of ``reader`` needs."""
         return self._ledger.need(memory, region, reader)
@@ -932,6 +980,7 @@ class Tape:
         self._overlaps.see(specialisation, memories)
 
     @internal
+    @_one_at_a_time
     def touch(self, memory: TapedMemory) -> None:
         """Note that launches use an array: from now on a host write ends its adjoint."""
         self._touched.add(memory.key)
@@ -950,11 +999,13 @@ class Tape:
         return self._requested.wants(specialisation.kernel)
 
     @internal
+    @_one_at_a_time
     def count_copies(self, nbytes: int) -> None:
         """Count copies that an entry holds itself."""
         self._ledger.saved_bytes += nbytes
 
     @internal
+    @_one_at_a_time
     def append(self, entry: TapeEntry) -> None:
         """Record an event that is not a launch."""
         self._stop_following()
@@ -969,12 +1020,13 @@ class Tape:
         memory = memory_of(array, array.describe())
         if self._has_nothing_of((memory,)):
             return
-        self._stop_following()
-        self._ledger.resolve()
-        is_used = memory.key in self._touched
-        if is_used and array.has_grad():
-            self.untracked.know(memory)
-        self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
+        with self._lock:
+            self._stop_following()
+            self._ledger.resolve()
+            is_used = memory.key in self._touched
+            if is_used and array.has_grad():
+                self.untracked.know(memory)
+            self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
 
     def _writer_of(self, memory: TapedMemory) -> str | None:
         """The last recorded launch that has written an array."""
@@ -991,6 +1043,13 @@ class Tape:
         memory = memory_of_write(write)
         if memory is None or self._has_nothing_of((memory,)):
             return
+        with self._lock:
+            if self._guard is None:
+                self._record_write(write, memory)
+            else:  # the body has ended meanwhile, in another thread
+                self._guard.before_write(write)
+
+    def _record_write(self, write: HostWrite, memory: TapedMemory) -> None:
         self._stop_following()
         if self._check is not None:
             self._check.touch(memory)
@@ -1031,19 +1090,36 @@ class _BackwardGuard:
     """Records what custom gradients write during the backward pass.
 
     At its end, the arrays of the tape are again as the body left them, and all others as written.
+    Other threads may not write these arrays meanwhile, unless they work for a custom gradient.
     """
 
-    def __init__(self, ledger: OverwriteLedger) -> None:
+    def __init__(self, ledger: OverwriteLedger, lock: RLock) -> None:
         self.paused = 0
-        self._ledger = ledger
+        self.thread = threading.get_ident()
+        self._ledger, self._lock = ledger, lock
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Leave later writes of other threads alone."""
+        self._has_ended = True
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         memories = memories_of(specialisation, arguments)
         for position in specialisation.written:
-            self._ledger.note_change_if_known(memories[position])
+            self._note_change(memories[position])
         return specialisation.run(arguments)
 
     def before_write(self, write: HostWrite) -> None:
         memory = memory_of_write(write)
         if memory is not None and not write.is_done:
-            self._ledger.note_change_if_known(memory)
+            self._note_change(memory)
+
+    def _note_change(self, memory: TapedMemory) -> None:
+        ledger = self._ledger
+        if self._has_ended:
+            return
+        if threading.get_ident() == self.thread or ledger.runs_custom_gradient:
+            with self._lock:
+                ledger.note_change_if_known(memory)
+        elif ledger.knows(memory):
+            raise WrittenDuringReverse(memory.name).at(None)

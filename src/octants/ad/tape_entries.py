@@ -404,4 +404,8 @@ class CustomEntry:
 
     def reverse(self, ledger: OverwriteLedger) -> None:
         ledger.restore(self._contents, self._name)
-        self._gradient()
+        ledger.runs_custom_gradient = True
+        try:
+            self._gradient()
+        finally:
+            ledger.runs_custom_gradient = False

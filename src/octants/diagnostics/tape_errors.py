@@ -313,6 +313,16 @@ class NotReplaced(UserError):
     remedy = "decorate it, or pass the function whose gradient this is"
 
 
+class WrittenDuringReverse(UserError):
+    """A thread wrote an array that the tape of another thread needs for its backward pass."""
+
+    name: str
+    code = "OCT492"
+    exception = OctantsRuntimeError
+    title = "`{name}` is written by a thread while the tape of another one goes back through it"
+    remedy = "wait for the end of the `with` statement of the tape, or write another array"
+
+
 class NoGradientGiven(UserError):
     """A `grad_replaced` function was called under a tape without a gradient."""
 

@@ -143,7 +143,7 @@ def _solve(
     refuse_tangents(name)
     tol, maxiter, quiet = limits
     tell = _silent if quiet else print
-    tape = driver.state.recorder
+    tape = driver.state.own_recorder
     if not isinstance(tape, Tape) or tape.paused:
         return method(A, b, x, tol, maxiter, tell)
     back = transposed()  # an error now, and not at the end of the tape

@@ -41,7 +41,7 @@ def vector_of(operation: str, given: Any, dtype: DType, length: int) -> Any:
 
 def refuse_tangents(name: str) -> None:
     """An error in forward mode, where tangents would be lost."""
-    recorder = driver.state.recorder
+    recorder = driver.state.own_recorder
     if recorder is not None and not isinstance(recorder, Tape) and not recorder.paused:
         raise NoTangents(name).at(None)
 
