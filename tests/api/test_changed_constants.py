@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
-from collections import deque
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,6 +178,23 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Change, float,
     ),
     "deque": (lambda: deque([1.5]), lambda c: c[0], _at(0, of=2.5), 2.25, 3.25),
     "bytearray": (lambda: bytearray(b"ab"), lambda c: c[0] * 1.0, _at(0, of=99), 97.75, 99.75),
+    "user list": (lambda: UserList([1.5]), lambda c: c[0], _at(0, of=2.5), 2.25, 3.25),
+    "user dict": (lambda: UserDict(a=1.5), lambda c: c["a"], _at("a", of=2.5), 2.25, 3.25),
+    "chain map": (lambda: ChainMap({"a": 1.5}), lambda c: c["a"], _at("a", of=2.5), 2.25, 3.25),
+    "memoryview": (
+        lambda: memoryview(bytearray(b"ab")),
+        lambda c: qd.static(c[0] * 1.0),
+        _at(0, of=99),
+        97.75,
+        99.75,
+    ),
+    "array of C": (
+        lambda: (ctypes.c_double * 2)(1.5, 0.0),
+        lambda c: qd.static(c[0]),
+        _at(0, of=2.5),
+        2.25,
+        3.25,
+    ),
     "order of a dict": (
         lambda: {"a": 1.5, "b": 2.5},
         lambda c: list(c.values())[0],

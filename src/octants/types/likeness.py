@@ -7,9 +7,11 @@ Objects count by identity. Nothing here keeps an object alive.
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from array import array
-from collections import deque
+from collections import ChainMap, UserDict, UserList, deque
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,9 +56,11 @@ def content_of(value: Any) -> Any:
         return elements.dtype.str, elements.shape, elements.tobytes()
     if isinstance(value, Struct):
         return value.entries
-    if isinstance(value, (set, bytearray, deque, array)):
+    if isinstance(value, (set, bytearray, deque, array, UserList)):
         return list(value)
-    return None
+    if isinstance(value, (UserDict, ChainMap, MappingProxyType)):
+        return dict(value)
+    return bytes(value) if isinstance(value, (memoryview, ctypes.Array)) else None
 
 
 def _may_change(value: np.ndarray[Any, Any]) -> bool:
