@@ -161,3 +161,24 @@ def test_whether_an_array_has_a_gradient_is_known_at_compile_time() -> None:
     fields = [qd.field(qd.f32, 3, needs_grad=needs) for needs in (False, True)]
     found = [run(x, y) for y in fields for x in (without, having)]
     assert found == [1100, 1101, 1110, 1111]
+
+
+def test_number_of_a_stated_type_is_not_rounded_to_the_default_first() -> None:
+    @qd.kernel
+    def stated() -> qd.f64:
+        x: qd.f64 = 0.1
+        return x
+
+    @qd.kernel
+    def returned(n: qd.i32) -> qd.f64:
+        if n > 0:
+            return 0.1
+        return 0.2
+
+    @qd.kernel
+    def several() -> (qd.f64, qd.i32, qd.f32):
+        return 0.1, 7, 0.1
+
+    assert stated() == returned(1) == 0.1
+    assert returned(0) == 0.2
+    assert several() == (0.1, 7, float(np.float32(0.1)))

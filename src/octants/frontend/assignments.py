@@ -161,7 +161,10 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
     dtype = scalar_type(context, kind)
     if dtype is not None:
         lossy_assignments.check_stated(context, dtype, value, node)
-    new = as_kind(context, kind, initial(context, value, node), name, node)
+    given = context.load(value)
+    if dtype is None or not (dtype.is_float and is_number(given)):
+        given = initial(context, given, node)
+    new = as_kind(context, kind, given, name, node)
     if variable is None or _is_rebindable(context, variable):
         context.scopes.declare(name, new)
         return

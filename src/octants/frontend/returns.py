@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+from itertools import zip_longest
 from typing import Any
 
 from octants.diagnostics.errors import WrongReturn
 from octants.frontend import assignments, lossy_assignments, references
 from octants.frontend.context import Context
-from octants.frontend.expression_values import ArrayReference, MatrixValue, StructValue, describe
+from octants.frontend.expression_values import (
+    ArrayReference,
+    MatrixValue,
+    StructValue,
+    describe,
+    is_number,
+)
 from octants.ir.core import Value
 from octants.types.specialisation_signature import (
     ReturnType,
@@ -42,9 +49,10 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
     if any(isinstance(kind, StructArgument) for kind in returns.declared):
         items = _flattened(context, value, node)
     elif isinstance(value, tuple) and len(returns.types) != 1:
-        items = [context.value(item) for item in value]
+        kinds = returns.types[: len(value)]
+        items = [_value(context, item, kind) for item, kind in zip_longest(value, kinds)]
     else:
-        items = [context.value(value)]
+        items = [_value(context, value, returns.types[0] if returns.types else None)]
     if not returns.types:
         returns.is_tuple = isinstance(value, tuple)
         for item in items:
@@ -64,6 +72,14 @@ def store(context: Context, value: Any, node: ast.Return) -> None:
             problem = f"the return value is {wanted}, not {describe(item)}"
             context.fail(WrongReturn(problem, _way_out(returns)), node)
         context.store(references.whole_element(reference, ()), item, node)
+
+
+def _value(context: Context, item: Any, kind: ReturnType | None) -> Any:
+    """A returned item; a number has the type of a float that is declared, without rounding."""
+    item = context.load(item)
+    if isinstance(kind, ScalarType) and kind.dtype.is_float and not kind.element_shape:
+        return context.constant(item, kind.dtype) if is_number(item) else context.value(item)
+    return context.value(item)
 
 
 def _check_literals(context: Context, value: Any, node: ast.Return) -> None:
@@ -87,7 +103,7 @@ def _flattened(context: Context, value: Any, node: ast.Return) -> list[Any]:
 
 def _leaves(context: Context, kind: Any, value: Any, node: ast.Return) -> list[Any]:
     if not isinstance(kind, StructArgument):
-        return [context.value(value)]
+        return [_value(context, value, kind)]
     names = [name for name, _ in kind.members]
     if not isinstance(value, StructValue) or set(value.members) != set(names):
         members = ", ".join(f"`{name}`" for name in names)
