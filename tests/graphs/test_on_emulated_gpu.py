@@ -287,10 +287,12 @@ def test_writes_of_rows(fake: AddressableCuda) -> None:
     assert both.b.to_numpy().tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda, graph: bool) -> None:
+    """If its arguments change; those that repeat have a graph of their own."""
     x = qd.field(qd.f32, 50)
 
-    @qd.kernel(graph=True)
+    @qd.kernel(graph=graph)
     def many(s: qd.f32):
         for i in x:
             x[i] += s
@@ -309,14 +311,16 @@ def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda) -> None:
         for i in x:
             x[i] += 1
 
-    many(1.0)
+    for s in range(20):
+        many(s)
+    x.fill(0)
     qd.sync()
     fake.calls.clear()
-    many(2.0)
-    many(3.0)
+    many(20)
+    many(21)
     assert (fake.calls["cuGraphLaunch"], fake.calls["cuLaunchKernelEx"]) == (2, 0)
     expected = 0.0
-    for s in (1, 2, 3):
+    for s in (20, 21):
         for _ in range(2):
             expected = (expected + s) * 2 - s + 1
     assert x.to_numpy().tolist() == [expected] * 50

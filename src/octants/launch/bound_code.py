@@ -65,7 +65,6 @@ class Owner(Protocol):
 
     options: Options
     count: int
-    wants_graph: bool
     leaves: dict[tuple[int, tuple[str, ...]], Leaf]
     kinds: dict[tuple[int, tuple[str, ...]], ArrayKind]
     structs: list[FrozenStruct]
@@ -162,8 +161,6 @@ class BoundKernelCode:
         kernel: Any = self.code.kernel
         with timed("launcher", "" if artifact is None else artifact.name):
             run = self.code.run
-            if owner.wants_graph and hasattr(kernel, "as_graph"):
-                run = kernel.as_graph()
             name = artifact.name if artifact is not None else self.the_module.name
             run = profiled_launch.profiled(run, name, self.device)
             return make_launch(binding, run, self.device, kernel, owner)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 
 from octants.artifact import Dispatch
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda.device import CudaDevice
-from octants.runtime.cuda.fast_launcher import _OWN_GRAPHS, MOST_GRAPHS, SAME
+from octants.runtime.cuda.fast_launcher import _OWN_GRAPHS, SAME
+from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS
 from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.library import INVALID_CONTEXT
-from tests.runtime.cuda.fake_cuda import FakeCuda
+from tests.runtime.cuda.fake_cuda import Call, FakeCuda
 from tests.runtime.cuda.kernels import Block, artifact, read
 from tests.runtime.cuda.test_device import add_one
 
@@ -121,6 +123,35 @@ def test_arguments_in_turns(fake: FakeCuda, device: CudaDevice) -> None:
     assert fake.calls["cuGraphCreate"] == 2
     assert fake.calls["cuGraphLaunch"] == 2 * (MANY - SAME)
     assert read(device, x.address, 10) == read(device, y.address, 10) == [2 * MANY] * 10
+
+
+@pytest.mark.parametrize("parameters", ["block", "pointer"])
+def test_many_dispatches_with_other_arguments_are_one_graph(
+    fake: FakeCuda, device: CudaDevice, parameters: str
+) -> None:
+    """Its nodes are updated; where a dispatch has no work items, they are launched one by one."""
+
+    def add(call: Call) -> None:
+        if parameters == "pointer":
+            call = replace(call, parameters=call.words(int(call.slots[0]), 5).tobytes())
+        add_one(call)
+
+    fake.kernels["add"] = add
+    made = artifact(
+        "add",
+        [Dispatch("add", 0, "(0, slots[4])")] * 8,
+        2,
+        metadata=(("parameters", parameters),),
+    )
+    kernel, x = device.load(made), device.allocate(8 * MANY)
+    block, calls = Block(x.address, 0), fake.calls
+    for turn in range(MANY):
+        block.slots[4] = turn
+        kernel.launch(block.address)
+    assert calls["cuGraphCreate"] == 1
+    assert calls["cuGraphLaunch"] + calls["cuLaunchKernelEx"] // 8 == MANY - 1
+    assert calls["cuGraphLaunch"] > MANY // 2
+    assert read(device, x.address, MANY) == [8 * (MANY - 1 - k) for k in range(MANY)]
 
 
 def test_arguments_that_never_come_again(fake: FakeCuda, device: CudaDevice) -> None:

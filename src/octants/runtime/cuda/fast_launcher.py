@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM_BYTES, Artifact
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
+from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import resize
@@ -28,7 +28,6 @@ save.
 """
 _COUNTED = 16  # argument lists whose launches are counted at a time
 _OWN_GRAPHS = 4  # graphs of one launcher: programs swap two arrays, or rotate three
-MOST_GRAPHS = 256
 
 
 class _Launches:
@@ -104,6 +103,10 @@ class _Launches:
         stream, beside = streams.current.stream, dict[int, Stream]()
         if self.frame.stream is not stream:
             self.frame.move(stream)
+        updated = self.frame.updated
+        if updated is not None and updated.launch(stream.handle):
+            streams.release()
+            return
         for step in self.frame.steps:
             group = step.action.dispatch.group
             if group and group not in beside:
@@ -138,7 +141,7 @@ def make_launcher(
     arguments: Any = view[SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
     graphs, is_due = own.repetitions.made, own.repetitions.is_due
-    has_changing_bounds = own.has_changing_bounds
+    has_changing_bounds, updated = own.has_changing_bounds, frame.updated
     has_concurrent_groups = own.has_concurrent_groups
     name, versions = artifact.kernel or artifact.name, machine.versions
     watches, report = versions.watches, versions.reporter(artifact.writes, slots)
@@ -165,6 +168,8 @@ def make_launcher(
             own.resize()
         if is_due(given):
             own.make_graph(given)
+        if updated is not None and updated.launch():
+            return
         if streams.is_one_of_several and not context.is_current():
             own.launch_in_context()
             return

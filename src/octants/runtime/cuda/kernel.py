@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from octants.artifact import Artifact
 from octants.runtime.cuda.fast_launcher import make_launcher
-from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
+from octants.runtime.cuda.graphs.driver_graph import UpdatedGraph
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.launch_state import (
     CudaAction,
@@ -24,9 +24,6 @@ from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
-
-_LEAST_NODES = 8
-"""With fewer dispatches, launching them is faster than updating and launching a graph."""
 
 
 class CudaKernel(GpuKernel):
@@ -71,7 +68,10 @@ class CudaKernel(GpuKernel):
 
     def _make_frame(self) -> LaunchState:
         machine, large = self._machine, parameter_bytes(self.artifact)
-        return LaunchState(machine.context, machine.memory, self.actions, large)
+        frame = LaunchState(machine.context, machine.memory, self.actions, large)
+        if self._is_simple:
+            frame.updated = UpdatedGraph.of(machine, frame.steps)
+        return frame
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -110,43 +110,6 @@ class CudaKernel(GpuKernel):
         resize(frame.steps, self.slots_at(block))
         return [step for step in frame.steps if not step.is_empty]
 
-    def as_graph(self) -> Callable[[int], None]:
-        """The launch as one driver graph; `launch` where that is slower or impossible."""
-        if not self._is_simple or len(self.actions) < _LEAST_NODES:
-            return self.launch
-        machine, spare = self._machine, list[tuple[LaunchState, DriverGraph]]()
-
-        def take() -> tuple[LaunchState, DriverGraph | None]:
-            try:
-                return spare.pop()
-            except IndexError:
-                return self._make_frame(), None
-
-        def launch(block: int) -> None:
-            streams, slots = machine.streams, self.slots_at(block)
-            frame, graph = take()
-            resize(frame.steps, slots)
-            if any(step.is_empty for step in frame.steps):  # a graph has no empty nodes
-                self.launch(block)
-            else:
-                machine.context.launched.append(self.name)
-                machine.versions.launched(self.artifact.writes, slots)
-                with machine.context.active():
-                    streams.here()
-                    if frame.stream is not streams.current.stream:
-                        frame.move(streams.current.stream)
-                    frame.take(block)
-                    if graph is None:
-                        graph = graph_of(machine, frame.steps)
-                    else:
-                        graph.change(frame.steps)
-                    graph.launch(streams.current.stream.handle)
-                    streams.release()
-            if graph is not None:
-                spare.append((frame, graph))
-
-        return launch
-
     def _launch(self, block: int) -> None:
         """Launch a kernel of any kind."""
         try:
@@ -184,7 +147,10 @@ class CudaKernel(GpuKernel):
             if self._machine.versions.watches:
                 self.report(view)
             slots = self.slots.unpack(view)
-            for step in frame.steps:
-                self.run(step, slots)
+            if frame.updated is not None:
+                resize(frame.steps, slots)
+            if frame.updated is None or not frame.updated.launch(stream.handle):
+                for step in frame.steps:
+                    self.run(step, slots)
             if streams.is_busy:
                 streams.release()

@@ -154,6 +154,8 @@ class LaunchState:
         self.steps = [PreparedDispatch(context, action) for action in actions]
         self.stream: Stream | None = None
         self._copy: ParameterCopy | None = None
+        self.updated: Any = None
+        """The `UpdatedGraph` of its dispatches, if they are many."""
 
     def move(self, stream: Stream) -> None:
         """Set up the launch for another stream."""

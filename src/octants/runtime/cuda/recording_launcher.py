@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME
-from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
+from octants.runtime.cuda.fast_launcher import SAME
+from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.gpu.kernel import GpuKernel
 from octants.runtime.gpu.record_buffer_growth import Recording, Repeat

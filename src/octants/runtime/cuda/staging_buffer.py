@@ -13,9 +13,9 @@ import numpy as np
 
 from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.fast_launcher import MOST_GRAPHS, SAME
+from octants.runtime.cuda.fast_launcher import SAME
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
-from octants.runtime.cuda.graphs.driver_graph import DriverGraph
+from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph
 from octants.runtime.cuda.memory import DEFAULT_STREAM
 from octants.runtime.device import Bytes
 from octants.runtime.memory.host import view_memory
