@@ -68,6 +68,7 @@ PROGRAMS: dict[str, str] = {
     "OCT115_attribute": "y = x.shap",
     "OCT115_module": "y = directives.statik(n)",
     "OCT115_method": "y = Vector([1.0, a]).nrom()",
+    "OCT115_not_called": "y = Vector([1.0, a]).norm + 1.0",
     "OCT116_global": "CONSTANTS[0] = n",
     "OCT116_attribute": "OBJECT.value = n",
     "OCT116_list": "v = [1.0, n]\nv[0] = 2.0",
@@ -118,6 +119,7 @@ PROGRAMS: dict[str, str] = {
     "OCT142_updated_slices": "points2[0:2, 0] += a",
     "OCT143_scalar": "y = n[0]",
     "OCT144_tuple": "y = CONSTANTS[n]",
+    "OCT144_numpy": "y = TABLE[n]",
     "OCT145_gradient": "x.grad[0] = 1",
     # calls
     "OCT150_number": "y = n(1)",
@@ -225,6 +227,7 @@ def environment() -> dict[str, Any]:
         Vector=Vector,
         Matrix=Matrix,
         Pair=StructType({"a": f32, "b": f32}, name="Pair"),
+        TABLE=np.arange(3),
         CONSTANTS=(1, 2, 3),
         OBJECT=types.SimpleNamespace(value=1),
         points=named(Field(f64, (3,), (3,)), "points"),

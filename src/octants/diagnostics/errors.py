@@ -634,7 +634,8 @@ class RunTimeIndex(UserError):
     exception = OctantsTypeError
     title = "{what} cannot be indexed by a value that is known only at run time"
     label = "a Python object that exists at compile time only"
-    remedy = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
+    remedy = "{way_out}"
+    way_out: str = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
 
 
 class MissingCompanion(UserError):

@@ -6,6 +6,8 @@ import ast
 import itertools
 from typing import Any
 
+import numpy as np
+
 from octants.diagnostics.errors import (
     IndexOutOfRange,
     NotCompileTime,
@@ -155,7 +157,11 @@ def _python_item(context: Context, base: Any, index: Any, node: ast.Subscript) -
     if isinstance(base, (Value, ElementReference, StructValue)) or is_number(base):
         context.fail(NotIndexable(describe(base)), node.value)
     if _is_run_time_index(index):
-        context.fail(RunTimeIndex(describe(base)), node.slice)
+        problem = RunTimeIndex(describe(base))
+        if isinstance(base, np.ndarray):
+            way_out = "pass it as an argument, `qd.types.ndarray()`, or copy it to a field"
+            problem = RunTimeIndex("an array of numpy", way_out)
+        context.fail(problem, node.slice)
     item = compile_time_evaluation.item(context, node, base, index)
     return wrap(context, item, "item")
 

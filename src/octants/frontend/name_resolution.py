@@ -113,7 +113,10 @@ def _hint(base: Any, attr: str) -> str:
     if isinstance(base, types.ModuleType):
         full = f"{base.__name__}.{attr}".partition(".")[2]
         return ADVICE.get(full) or suggest(attr, _attributes_of(base))
-    return suggest(attr, _attributes_of(base))
+    known = _attributes_of(base)
+    if attr in known and isinstance(base, MatrixValue):
+        return f"it is a method: call it, `{attr}()`"
+    return suggest(attr, known)
 
 
 def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> Any:
