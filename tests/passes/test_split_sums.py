@@ -419,3 +419,21 @@ def test_gradients(runtime: None, name: str) -> None:
             world.x.from_numpy(moved)
             ends.append(value())
         np.testing.assert_allclose(found[place], (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+def test_bounds_whose_distance_wraps(runtime: None) -> None:
+    x, y = qd.field(qd.f64, LARGEST), qd.field(qd.f64, 3)
+
+    @qd.kernel
+    def between(n: qd.i32, m: qd.i32, first: qd.i64, last: qd.i64):
+        for i in range(n):
+            total = 0.0
+            for j in range(first, last):
+                total += x[(qd.i32(j % LARGEST) + i) % m] * i
+            y[i] = total
+
+    x.fill(1.0)
+    for first, last, count in [(5, 9, 4), (2**63 - 1, -(2**63), 0), (2**62, 2**62 + 70, 70)]:
+        between(3, LARGEST, first, last)
+        assert "_bounds {" in between.inspect(3, LARGEST, first, last).stages["finish"]
+        assert y.to_numpy().tolist() == [0.0, count, 2.0 * count]

@@ -196,6 +196,8 @@ class SharedItems(ABC):
         builder, kind = self.builder, self._kind(op)
         bounds = (self.values[0][value] for value in (op.lower, op.upper))
         lower, upper = (builder.cast(value, i64) for value in bounds)
+        if op.lower.type is i64:  # the distance of others never wraps
+            upper = builder.binary("max", lower, upper)
         first, last, start = self.iterations(lower, upper)
         carried = op.body.args[1:]
         body = Block([Value(kind), *(Value(arg.type) for _ in self.values for arg in carried)])
