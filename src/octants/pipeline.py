@@ -30,6 +30,7 @@ from octants.passes.expand_powers import expand_powers
 from octants.passes.expose_invariants import expose_invariants
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.hoist_from_branches import hoist_from_branches
+from octants.passes.jam_loops import jam_loops
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.sequence_work_items import sequence_work_items
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
         fuse_product_sums,
         gather_sums,
         hoist_loads,
-        jam_loops,
         share_differences,
         sink_stores,
         split_sums,
@@ -73,7 +73,6 @@ else:  # what only derivatives, some machines or some options need
     fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
     gather_sums = Deferred("octants.passes.gather_sums")
     hoist_loads = Deferred("octants.passes.hoist_loads")
-    jam_loops = Deferred("octants.passes.jam_loops")
     share_differences = Deferred("octants.passes.share_differences")
     sink_stores = Deferred("octants.passes.sink_stores")
     split_sums = Deferred("octants.passes.split_sums")
@@ -316,9 +315,8 @@ FINISH = (
     ),
     Pass(
         "jam_loops",
-        lambda module, _: jam_loops.jam_loops(module),
+        lambda module, machine: jam_loops(module, machine.vectors),
         "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
-        _is_gpu,
     ),
     Pass(
         "unroll_shared_sums",

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import octants as qd
+from octants import pipeline
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
@@ -15,6 +17,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.jam_loops import jam_loops
+from octants.target import Vectors
 
 KERNEL = """\
 kernel @k
@@ -258,3 +261,43 @@ def test_an_array_that_may_be_another_one() -> None:
     copy.noalias = True
     jam_loops(copy)
     assert sums_at_once(copy) == 4
+
+
+@pytest.mark.parametrize("dtype", [qd.f32, qd.f64], ids=str)
+def test_products_of_matrices_on_a_cpu(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns share what they load, as far as registers go; sums are rounded as without that."""
+    found: list[int] = []
+
+    def see(module: Module, vectors: Vectors | None) -> None:
+        assert vectors is not None
+        jam_loops(module, vectors)
+        found.append(sums_at_once(module))
+
+    @qd.kernel
+    def product(n: int, m: int):
+        for i in range(n):
+            for j in range(m):
+                s = dtype(0.0)
+                for k in range(x.shape[1]):
+                    s += x[i, k] * y[k, j]
+                z[i, j] = s
+                total[None] += s
+
+    rng = np.random.default_rng(0)
+    results = []
+    for take in (see, lambda *_: None):
+        monkeypatch.setattr(pipeline, "jam_loops", take)
+        qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
+        x, y, z = (qd.field(dtype, (33, 33), needs_grad=True) for _ in "xyz")
+        total = qd.field(dtype, (), needs_grad=True)
+        for each in (x, y):
+            each.from_numpy(rng.normal(size=(33, 33)).astype(dtype.numpy))
+        for n, m in ((33, 33), (2, 7), (5, 3), (1, 1), (4, 0)):
+            with qd.ad.Tape(loss=total):
+                product(n, m)
+        results.append([each.to_numpy() for each in (x, y, z, x.grad, y.grad)])
+        rng = np.random.default_rng(0)
+    assert found[0] == 4
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(results[0][2], results[1][2])

@@ -74,20 +74,28 @@ from octants.ir.ops import Access, For
 from octants.lazy_dataclass import dataclass
 from octants.passes.unrolled_iterations import LoopRewriter, write_chunks
 from octants.simplify import simplify
+from octants.target import Vectors
 
 _MOST = 4
 """The most iterations side by side."""
-_MOST_WORK = 128
-"""The most operations of a fused iteration: more of them take too many registers."""
+_MOST_WORK, _LITTLE_WORK = 128, 24
+"""The most operations of a fused iteration: more of them take too many registers, of which CPUs
+have fewer."""
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
 
 
 @staged("jam_loops")
-def jam_loops(module: Module) -> None:
-    """Run iterations side by side in the loops of all parallel tasks, in place."""
+def jam_loops(module: Module, vectors: Vectors | None = None) -> None:
+    """Run iterations side by side in the loops of all parallel tasks, in place.
+
+    Args:
+        module: the module.
+        vectors: the vectors in whose lanes work items run; None where each has a thread.
+    """
+    most = _MOST_WORK if vectors is None else _LITTLE_WORK
     tasks = [task for task in module.tasks if task.is_parallel and _has_nests(task)]
-    changes = [_Jammer(task, module.noalias).run() for task in tasks]
+    changes = [_Jammer(task, module.noalias, most).run() for task in tasks]
     if any(changes):
         simplify(module)
 
@@ -118,9 +126,9 @@ class _Segment:
 class _Jammer:
     """Rewrites a task."""
 
-    def __init__(self, task: Task, noalias: bool) -> None:
+    def __init__(self, task: Task, noalias: bool, most_work: int) -> None:
         self._affine = AffineExpressions(task)
-        self._noalias = noalias
+        self._noalias, self._most_work = noalias, most_work
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
         self._has_changed = False
@@ -170,7 +178,9 @@ class _Jammer:
             return 0
         work = max(map(operations_in, loops))
         count = _MOST
-        while count > 1 and (count * work > _MOST_WORK or (trips is not None and trips % count)):
+        while count > 1 and (
+            count * work > self._most_work or (trips is not None and trips % count)
+        ):
             count //= 2
         return count
 
