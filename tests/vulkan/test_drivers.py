@@ -145,3 +145,28 @@ def test_the_gradient_of_a_nest_in_place() -> None:
             nest(m, out)
         gradients.append(start.grad.to_numpy())
     np.testing.assert_allclose(*gradients, rtol=1e-12, atol=1e-13)
+
+
+def test_serial_loops_whose_inner_loops_read_what_they_write() -> None:
+    """In a block of one thread, inner loops ended at once in all but the first iteration."""
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    reached, following = qd.field(qd.i32, 8), qd.field(qd.i32, 64)
+
+    @qd.kernel
+    def run(n: qd.i32):
+        qd.loop_config(serialize=True)
+        for i in range(n):
+            while reached[i] < 5 + i:
+                reached[i] += 1
+        qd.loop_config(serialize=True)
+        for i in range(n):
+            k = i
+            while k < 40:
+                if following[k] == 0:
+                    following[k] = k + 7
+                k = following[k]
+
+    run(6)
+    assert reached.to_numpy().tolist() == [5, 6, 7, 8, 9, 10, 0, 0]
+    visited = [k for k in range(40) if k % 7 < 6]
+    assert following.to_numpy().tolist() == [k + 7 if k in visited else 0 for k in range(64)]

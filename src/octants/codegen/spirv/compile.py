@@ -31,6 +31,10 @@ than many small ones.
 LONG = 128
 """The same for tasks with long work items: few of them should run on many multiprocessors."""
 
+VECTOR = 8
+"""The threads of a serial task's block on drivers that run on the CPU. Mesa's gets nests of loops
+wrong in a block of one thread: from the second iteration of the outer one, the inner one ends.
+"""
 ENOUGH = 1 << 18
 """Threads that fill any device, for tasks where more threads mean more updates."""
 
@@ -55,7 +59,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     enough = 0 if assembly.features.has("cuts") else ENOUGH
     sizes = BlockSizes(BLOCK, SUMMING, PLAIN, LONG)
     if assembly.features.has("masks"):
-        sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK)
+        sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK, VECTOR)
     written = functions(kernel, sizes, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
     return make_artifact(kernel, target.triple, assembly.finish(), dispatches)

@@ -56,13 +56,15 @@ class DispatchEmitter:
 class BlockSizes:
     """The threads of a block of tasks that write records, of those that reduce, and of others.
 
-    Of both latter kinds, those with `long` work items have blocks of so many threads.
+    Of both latter kinds, those with `long` work items have blocks of so many threads. Of the
+    threads of a `serial` task, one runs it.
     """
 
     recording: int
     reducing: int
     plain: int
     long: int
+    serial: int = 1
 
 
 def functions(
@@ -85,7 +87,8 @@ def functions(
         name, records = f"task_{position}", record_fields(task, kernel.module, kernel.parameters)
         if task.domain is None:
             dispatch = Dispatch(name, position, "", 1, 1, *records)
-            found.append(DispatchEmitter(dispatch, partial(_write_serial, kernel, position)))
+            write = partial(_write_serial, kernel, position, threads.serial)
+            found.append(DispatchEmitter(dispatch, write, threads.serial))
             continue
         bounds = host_bounds(task.domain, kernel.module.arrays, kernel.parameters)
         if not bounds:
@@ -169,10 +172,14 @@ def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> Structured
     return body
 
 
-def _write_serial(kernel: KernelContext, position: int, code: ThreadCode) -> None:
+def _write_serial(kernel: KernelContext, position: int, threads: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), reserved_pushes(task.body)
-    body.block(task.body)
+    if threads == 1:
+        body.block(task.body)
+        return
+    is_first = code.compare("lt", i64, code.thread(), code.constant(1, i64))
+    code.branch(is_first, lambda: body.block(task.body))
 
 
 def _write_domain(kernel: KernelContext, position: int, code: ThreadCode) -> None:
