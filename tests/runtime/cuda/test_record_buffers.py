@@ -107,6 +107,16 @@ def test_what_fits_is_run_once(fake: FakeCuda, reverse: Any) -> None:
     assert len(made.rounds) == 3
 
 
+def test_few_work_items_are_spread_over_the_gpu(fake: FakeCuda, reverse: Any) -> None:
+    device, made = make_device(fake), reverse(lambda item, share: 64)
+    kernel, fixed = device.load(make_artifact()), device.load(make_artifact(block=128, name="q"))
+    for each, upper in ((kernel, 100), (kernel, 1 << 16), (fixed, 100)):
+        launch(each, 0, upper)
+        check_done(made, 0, upper)
+    assert [call.block for call in made.rounds] == [32, 128, 128]
+    assert made.rounds[0].grid == 4
+
+
 def test_what_is_refused_is_run_again(fake: FakeCuda, reverse: Any) -> None:
     device = make_device(fake)
     made = reverse(lambda item, share: 3001 if item % 3 == 0 else 16)
@@ -231,7 +241,7 @@ def test_a_smaller_share_where_one_block_is_too_much(fake: FakeCuda, reverse: An
     shares = [call.launch[abi.LAUNCH_SHARE // 8] for call in made.rounds]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == (1 << 22) // 128 > shares[-1]
-    assert made.rounds[-1].threads == 32
+    assert made.rounds[-1].threads == 64
 
 
 def test_refused_for_good(fake: FakeCuda, reverse: Any) -> None:
@@ -315,11 +325,11 @@ def test_what_is_known_and_refused_memory(fake: FakeCuda, reverse: Any) -> None:
     launch(kernel, 0, 128, 0)
     check_done(made, 0, 128)
     device.free_record_buffers()
-    memory = device.allocate((1 << 21) - (1 << 18) - 4096)  # one block of 32 threads is left
+    memory = device.allocate((1 << 21) - (1 << 18) - 4096)  # two blocks of 32 threads are left
     launch(kernel, 0, 128, 0)
     device.synchronize()
     check_done(made, 0, 128)
-    assert {call.threads for call in made.rounds[-1:]} == {32}
+    assert {call.threads for call in made.rounds[-1:]} == {64}
     del memory
 
 

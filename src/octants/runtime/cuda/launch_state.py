@@ -90,11 +90,11 @@ class PreparedDispatch:
             return
         self.words[abi.LAUNCH_LOWER // 8] = lower
         self.words[abi.LAUNCH_UPPER // 8] = upper
-        block = self._block_for(upper - lower)
+        block = self.block_for(upper - lower)
         self.configuration.block = block
         self.configuration.grid = min(-(-(upper - lower) // block), self.fill)
 
-    def _block_for(self, items: int) -> int:
+    def block_for(self, items: int) -> int:
         """The threads of a block: smaller blocks spread few work items over all multiprocessors."""
         if not self.action.dispatch.block:
             most, wave = self._context.multiprocessors, self.least_block

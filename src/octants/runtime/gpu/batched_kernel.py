@@ -62,6 +62,10 @@ class PreparedDispatch:
         most = self.fill if self.action.dispatch.threads else _MOST_GROUPS
         self.groups = max(0, min(-(-(upper - lower) // self.block), most))
 
+    def block_for(self, items: int) -> int:  # noqa: ARG002
+        """The threads of a workgroup: the code fixes their number."""
+        return self.block
+
     def launch_as(self, blocks: int, block: int) -> None:
         """Queue a launch of ``blocks`` workgroups; the code fixes the number of their threads."""
         assert block == self.block

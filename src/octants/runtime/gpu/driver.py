@@ -91,6 +91,9 @@ class PreparedDispatch(Protocol):
     @property
     def words(self) -> Any: ...
 
+    def block_for(self, items: int) -> int:
+        """The threads of a block: smaller blocks spread few work items over the whole GPU."""
+
     def launch_as(self, blocks: int, block: int) -> None:
         """Queue a launch of ``blocks`` blocks of ``block`` threads."""
 

@@ -350,7 +350,11 @@ class Recording:
     def _full(self, step: PreparedDispatch, items: int) -> Quota:
         """The threads that occupy the GPU, or one for each work item, with the initial share."""
         blocks = min(step.fill, -(-items // step.block))
-        return Quota(blocks, step.block, 0, _whole(self._budget // (blocks * step.block)))
+        share = _whole(self._budget // (blocks * step.block))
+        block = step.block_for(items)
+        if block < step.block:
+            blocks = -(-items // block)
+        return Quota(blocks, block, 0, share)
 
     # -- graphs ---------------------------------------------------------------------------------
 
