@@ -123,9 +123,61 @@ def test_instructions(name: str) -> None:
         summing(*CASES[name]), nvptx.Nvptx(nvptx.target(80))
     ).code.decode()
     assert ("ld.global.v4" in text) == (name in LOADED)
-    plain = summing(*CASES[name])
-    plain.tasks[0].options = {}
-    assert (
-        "ld.global.v4"
-        not in compilation.compile_module(plain, nvptx.Nvptx(nvptx.target(80))).code.decode()
-    )
+
+
+# -- loops that work items do not share ------------------------------------------------------------
+
+
+def products(array: Array, lower: int, upper: int | None) -> Module:
+    """``y[i]`` is the sum of products of row i of an array, or of row i % 3, with numbers."""
+    x, y, ends = ndarray("numbers", f32), ndarray("y", f32), ndarray("ends", i32)
+
+    def body(build: Builder, item: Value) -> None:
+        row = build.binary("mod", item, build.constant(array.fixed_shape[0], i32))  # type: ignore[index]
+        last = build.load(ends, [build.constant(0, i32)])
+        inner = Block([Value(i32), Value(f32)])
+        with build.into(inner):
+            number, total = inner.args
+            factor = build.load(array, [row, number])
+            product = build.binary("mul", factor, build.load(x, [number]))
+            build.yield_([build.binary("add", total, product)])
+        end = last if upper is None else build.constant(upper, i32)
+        inits = [build.constant(0, f32)]
+        build.store(y, [item], build.for_(build.constant(lower, i32), end, inits, inner).results[0])
+
+    task = parallel("t", lambda build: (build.constant(0, i32), build.constant(ITEMS, i32)), body)
+    return Module("k", [array, x, y, ends], None, [task])
+
+
+ROWS = field(f32, (3, 24), (96, 4))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(("lower", "upper"), [(0, 24), (0, 23), (0, None), (4, 24)])
+@pytest.mark.parametrize("array", [ROWS, field(f32, (3, 23), (92, 4))], ids=["rows", "odd rows"])
+def test_rows_of_a_matrix(array: Array, lower: int, upper: int | None, shift: int) -> None:
+    width = array.fixed_shape[1]  # type: ignore[index]
+    last = min(width, 22 if upper is None else upper)
+    kernel = Threads(products(array, lower, None if upper is None else last))
+    x, numbers = values_of(array, shift), np.arange(1, width + 1, dtype=np.float32)
+    y = np.zeros(ITEMS, np.float32)
+    kernel.run({"x": x, "numbers": numbers, "y": y, "ends": np.array([last], np.int32)})
+    sums = (x[:, lower:last] * numbers[lower:last]).sum(1)
+    assert y.tolist() == sums[np.arange(ITEMS) % 3].tolist()
+
+
+@pytest.mark.parametrize(
+    ("array", "lower", "upper", "is_loaded"),
+    [
+        (ROWS, 0, 24, True),
+        (ROWS, 0, None, True),
+        (ROWS, 4, 24, False),
+        (ROWS, 0, 16, False),
+    ],
+)
+def test_which_rows_are_loaded(
+    array: Array, lower: int, upper: int | None, is_loaded: bool
+) -> None:
+    module = products(array, lower, upper)
+    text = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).code.decode()
+    assert ("ld.global.v4" in text) == is_loaded

@@ -1,14 +1,17 @@
 """Load the operands of four iterations by one instruction, where they are adjacent in memory.
 
-A serial loop that reads `x[j]` for successive j, of four-byte numbers or vectors of them, loads a
-few bytes each time. Four iterations, from a multiple of four on, need a multiple of 16 bytes, which
-one instruction loads if the address is a multiple of 16. The loop tests the arrays' alignment
-before it begins; if they are not aligned it runs unchanged::
+A serial loop that reads `x[j]`, or `w[i, j]` for one i, for successive j, of four-byte numbers or
+vectors of them, loads a few bytes each time. Four iterations, from a multiple of four on, need a
+multiple of 16 bytes, which one instruction loads if the address is a multiple of 16. The loop tests
+the arrays' alignment before it begins; if they are not aligned it runs unchanged::
 
     chunk:  the loads of four iterations, 16 bytes each
             four iterations
             while there are four more: chunk
     tail:   the remaining iterations, or all
+
+Loops that work items share (`SHARED_LOOPS`) may begin anywhere. Others must begin at 0, and be too
+long for LLVM to write all iterations: it keeps components of local vectors in registers then.
 """
 
 from __future__ import annotations
@@ -34,19 +37,23 @@ _LONGEST = 64
 """The most bytes from an element to the next."""
 _SHORT = 128
 """The most operations of an iteration."""
+_UNROLLED = 16
+"""The trip count up to which LLVM writes all iterations of a loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     """A sequence of array elements, one for each iteration, at equal distances.
 
-    The element of iteration j is `start` + j `stride` bytes from the beginning of the array.
+    The element of iteration j is `start` + j `stride` bytes from the beginning of the array, and
+    for each of the `fixed` indices so many times its stride further.
     """
 
     array: Array
     companion: Companion
     start: int
     stride: int
+    fixed: tuple[tuple[Value, int], ...] = ()
 
 
 Rows = dict[_Row, dict[Operation, int]]
@@ -57,7 +64,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
     if slow_path_speculation.is_worth_it(f, op):
         f.interleaved_loops.discard(op)
-    rows = find_rows(f, op) if op in f.interleaved_loops else {}
+    rows = find_rows(f, op) if op in f.interleaved_loops or _is_long(f, op) else {}
     if not rows:
         slow_path_speculation.for_(f, op)
         return
@@ -89,6 +96,14 @@ def _is_quick(body: Block) -> bool:
     return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
 
 
+def _is_long(f: ThreadText, op: ops.For) -> bool:
+    """Return whether a loop that work items do not share qualifies, but for its loads."""
+    lower, upper = (known(f.use(value)) for value in (op.lower, op.upper))
+    if lower != 0 or (upper is not None and upper <= _UNROLLED) or not _is_quick(op.body):
+        return False
+    return not slow_path_speculation.is_worth_it(f, op)
+
+
 # -- which loads -----------------------------------------------------------------------------------
 
 
@@ -100,7 +115,8 @@ def find_rows(f: ThreadText, loop: ops.For) -> Rows:
     for op in loop.body.ops:
         if isinstance(op, ops.Load) and _is_plain(op.array):
             known = [_known(f, index, inside, loop) for index in op.indices]
-            found = _row_of(op, known, [index in counters for index in op.indices])
+            fixed = [index not in inside and index not in loop.body.args for index in op.indices]
+            found = _row_of(op, known, [index in counters for index in op.indices], fixed)
             if found is not None:
                 rows.setdefault(found[0], {})[op] = found[1]
     return rows
@@ -133,11 +149,20 @@ def _known(
 
 
 def _row_of(
-    op: ops.Load, known: Sequence[int | None], counts: Sequence[bool]
+    op: ops.Load, known: Sequence[int | None], counts: Sequence[bool], fixed: Sequence[bool]
 ) -> tuple[_Row, int] | None:
-    """Return the row of a load and its offset in an element; None if it has none."""
+    """Return the row of a load and its offset in an element; None if it has none.
+
+    Args:
+        op: The load.
+        known: The constants that its indices are, or None.
+        counts: Whether they are the counter.
+        fixed: Whether they are the same in all iterations.
+    """
     layout, array = op.array.layouts[op.companion], op.array
-    if sum(counts) != 1 or any(n is None and not c for n, c in zip(known, counts, strict=True)):
+    unknown = [k for k, (n, c) in enumerate(zip(known, counts, strict=True)) if n is None and not c]
+    further = _fixed_part(layout, op.indices, unknown) if unknown else ()
+    if sum(counts) != 1 or further is None or not all(fixed[k] for k in unknown):
         return None
     numbers = [number or 0 for number in known]
     axis = list(counts).index(True)
@@ -158,7 +183,22 @@ def _row_of(
     start = position // stride * stride if stride else 1
     if not 0 < stride <= _LONGEST or stride % _WORD or position % _WORD or start % _PIECE:
         return None
-    return _Row(array, op.companion, start, stride), position - start
+    return _Row(array, op.companion, start, stride, further), position - start
+
+
+def _fixed_part(
+    layout: object, indices: Sequence[Value], axes: Sequence[int]
+) -> tuple[tuple[Value, int], ...] | None:
+    """Return indices with their strides in bytes; None if a stride may not be a multiple of 16."""
+    if not isinstance(layout, Layout):
+        return None
+    terms = [term for term in layout.terms if term.axis in axes]
+    is_simple = all(
+        term.divisor == 1 and not term.modulus and term.stride % _PIECE == 0 for term in terms
+    )
+    if not is_simple or any(axis >= len(layout.shape) for axis in axes):
+        return None
+    return tuple((indices[term.axis], term.stride) for term in terms)
 
 
 def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
@@ -238,9 +278,12 @@ def _pieces(
     f: ThreadText, row: _Row, loads: dict[Operation, int], counter: str, register: str
 ) -> dict[int, str]:
     """Load the 16-byte vectors of a row that four iterations need."""
-    wide = counter if register == "i64" else f.convert("sext", register, counter, "i64")
-    offset = f.apply("mul nsw", "i64", wide, row.stride)
+    offset = f.apply("mul nsw", "i64", _extended(f, counter, register), row.stride)
     base = f.pointer(row.array, row.companion)
+    for value, step in row.fixed:
+        index, kind = f.use(value), f.type(value.type)
+        further = f.apply("mul nsw", "i64", _extended(f, index, kind), step)
+        base = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {further}")
     start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
     words = {
         iteration * row.stride + position
@@ -256,6 +299,11 @@ def _pieces(
         )
         found[number] = f.assign(f"load {kind}, ptr {start_of_piece}, align {_PIECE}{suffix}")
     return found
+
+
+def _extended(f: ThreadText, index: str, register: str) -> str:
+    """Return an index as an i64."""
+    return index if register == "i64" else f.convert("sext", register, index, "i64")
 
 
 def _word(f: ThreadText, op: Operation, piece: str, position: int) -> str:
