@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from octants.autodiff.batched_adjoints import BatchedReverse
     from octants.autodiff.reverse import Reversed
     from octants.passes import (
+        allot_registers,
         approximate_quotients,
         check_bounds,
         check_finite,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         unroll_shared_sums,
     )
 else:  # what only derivatives, some machines or some options need
+    allot_registers = Deferred("octants.passes.allot_registers")
     batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
     double_factors = Deferred("octants.passes.double_factors")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
@@ -331,6 +333,12 @@ FINISH = (
         ),
         "last: it writes code many times",
         lambda machine: machine.unrolls,
+    ),
+    Pass(
+        "allot_registers",
+        lambda m, machine: allot_registers.allot_registers(m, machine.fills),
+        "when it is known how many work items there are",
+        _is_gpu,
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

@@ -167,6 +167,26 @@ def test_registers_hold_what_short_blocks_record(
     assert local_bytes() == single + 8 * recording_plan.MAX_BLOCK
 
 
+def test_short_launches_use_all_registers(tmp_path: Path) -> None:
+    """The assembler then does not save registers, but blocks of many threads still fit."""
+    x = ndarray("x", f32)
+
+    def registers(**options: Any) -> list[str]:
+        task = parallel(
+            "t",
+            lambda build: (build.index(0), build.index(9)),
+            lambda build, i: build.store(x, [i], build.load(x, [i])),
+        )
+        task.options.update(options)
+        text = assemble(Module("k", [x], tasks=[task]), 90, tmp_path)
+        return re.findall(r"\.maxnreg (\d+)", text)
+
+    assert registers() == []
+    assert registers(all_registers=True) == ["255"]
+    assert registers(all_registers=True, block_dim=256) == ["255"]
+    assert registers(all_registers=True, block_dim=512) == []
+
+
 def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Subgroups leave theirs in shared memory; each place is updated once for the block."""
     x, places = ndarray("x", f32), ndarray("places", f32)

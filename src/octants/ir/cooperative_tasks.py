@@ -10,6 +10,9 @@ from octants.ir.core import Array, ArrayRef, Block, Companion, InvalidIR, Operat
 SHARED_LOOPS = "shared_loops"
 """The option of a task whose work items threads share, each with iterations of its loops."""
 
+ALL_REGISTERS = "all_registers"
+"""The option of a task with so few work items that each may use all registers."""
+
 LEAST_BLOCKS = "least_blocks"
 """The option of such a task of which a GPU should run so many blocks side by side."""
 

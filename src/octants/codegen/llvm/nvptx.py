@@ -18,6 +18,9 @@ from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
+_MOST_REGISTERS, _REGISTERS_OF_BLOCK = 255, 1 << 16
+"""Registers of a thread, and of all threads of a block, at most."""
+
 
 class Nvptx(Gpu):
     """An NVIDIA GPU. Subgroups are warps of 32 threads."""
@@ -58,6 +61,8 @@ class Nvptx(Gpu):
         limit = f' "nvvm.maxntid"="{f.block_size}"' if f.block_size else ""
         if f.least_blocks:
             limit += f' "nvvm.minctasm"="{f.least_blocks}"'
+        elif f.all_registers and f.block_size <= _REGISTERS_OF_BLOCK // _MOST_REGISTERS:
+            limit += f' "nvvm.maxnreg"="{_MOST_REGISTERS}"'
         return f"ptx_kernel void @{name}({slots}, {words}) nounwind{limit}"
 
     # -- threads ----------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class ThreadText(FunctionText):
         self.shared_updates: set[Operation] = set()  # see `analysis.reductions.find_shared`
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.least_blocks = 0  # that should be resident; 0 for any number
+        self.all_registers = False  # whether each thread may use as many as there are
         self.loaded: dict[Operation, str] = {}  # see `vector_loads`
         self.holding: set[Operation] = set()  # see `held_loads`
         self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`

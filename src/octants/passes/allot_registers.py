@@ -1,0 +1,39 @@
+"""Lets the threads of short launches use all registers.
+
+A GPU has registers for a number of threads, which is smaller the more of them each uses. So
+compilers use few: a thread loads, computes, and loads again into the same register, and waits each
+time. That pays if there are other threads to run meanwhile. A launch of so few work items that all
+of them fit whatever they use has none.
+"""
+
+from __future__ import annotations
+
+from octants.compile_profile import staged
+from octants.ir import ops
+from octants.ir.cooperative_tasks import ALL_REGISTERS
+from octants.ir.core import Module, Task
+
+_OF_BUSY = 8
+"""The part of the work items of a busy GPU up to which a launch is short: with half of them, each
+thread has 32 registers, so with an eighth 128, which is more than most kernels use."""
+
+
+@staged("allot_registers")
+def allot_registers(module: Module, fills: int) -> None:
+    """Mark the parallel tasks that are known to be short, in place.
+
+    Args:
+        module: what is compiled.
+        fills: how many work items the GPU needs to be busy.
+    """
+    for task in module.tasks:
+        if task.is_parallel and 0 < _work_items(task) <= fills // _OF_BUSY:
+            task.options[ALL_REGISTERS] = True
+
+
+def _work_items(task: Task) -> int:
+    """The number of work items, if it is a compile-time constant; else 0."""
+    assert task.domain is not None
+    constants = ops.constants_in(task.domain)
+    lower, upper = (constants.get(value) for value in task.domain.yielded[:2])
+    return 0 if lower is None or upper is None else int(upper - lower)
