@@ -187,6 +187,14 @@ def test_short_launches_use_all_registers(tmp_path: Path) -> None:
     assert registers(all_registers=True, block_dim=512) == []
 
 
+def test_addresses_of_local_records_step_down(tmp_path: Path) -> None:
+    """An iteration in reverse subtracts a constant; it does not compute its number first."""
+    module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
+    text = assemble(module, 90, tmp_path)
+    (address,) = re.findall(r"ld\.local\.b64\s+%rd\d+, \[(%rd\d+)\];", text)
+    assert re.search(rf"add\.s64\s+{address}, {address}, -8;", text)
+
+
 def test_sums_of_a_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Subgroups leave theirs in shared memory; each place is updated once for the block."""
     x, places = ndarray("x", f32), ndarray("places", f32)

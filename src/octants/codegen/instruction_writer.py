@@ -28,10 +28,11 @@ MutableSlot: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class UnaddressedElement:
-    """An element of an array without an address; `index` is a u32."""
+    """An element of an array without an address; `index` is a u32, or an i64 if it `is_wide`."""
 
     array: Any
     index: Operand
+    is_wide: bool = False
 
 
 Pointer: TypeAlias = Any
@@ -68,6 +69,8 @@ class Code(ABC):
     """Whether it is a `ThreadCode` with `any_here`."""
     has_narrow_offsets = False
     """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
+    has_wide_elements = False
+    """Whether the index of an `UnaddressedElement` may be an i64."""
 
     @abstractmethod
     def note(self, location: Span | None) -> None:

@@ -121,6 +121,8 @@ def _local(
         number, zero = f.code.known(index), f.code.constant(0, u32)
         return UnaddressedElement(f.local_array((record, slots[0], number), dtype, 1), zero), dtype
     array = f.local_array((record, slots[0]), dtype, record.local)
+    if f.code.has_wide_elements:
+        return UnaddressedElement(array, index, is_wide=True), dtype
     return UnaddressedElement(array, f.code.convert(index, i64, u32)), dtype
 
 

@@ -28,6 +28,7 @@ def iterate(
     *,
     hint: str = "",
     write: Callable[[FunctionText, ops.For], list[str]] | None = None,
+    downwards: bool = False,
 ) -> list[str]:
     """Write some iterations of a loop, from the values carried into them.
 
@@ -41,6 +42,8 @@ def iterate(
         inits: The operands carried in.
         hint: Metadata of the branch back.
         write: Writes an iteration and returns what it yields, if not `write_iteration`.
+        downwards: Count the iterations that are left, of a loop from 0: addresses that depend on
+            them step by a constant. LLVM does not see that of ``upper - counter`` where it unrolls.
 
     Returns:
         The operands carried out.
@@ -55,20 +58,35 @@ def iterate(
     preheader = f.label
     f.branch(body)
     f.start(body)
-    phis = open_phis(f, op.body.args, [lower, *inits], preheader)
+    phis = open_phis(f, op.body.args, [upper if downwards else lower, *inits], preheader)
+    if downwards:
+        f.bind(op.body.args[0], f.apply("sub nsw", register, upper, phis[0].name))
     values = (write or write_iteration)(f, op)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"
-    following = f.assign(f"add {step} {register} {phis[0].name}, 1")
+    fn, last = ("sub", lower) if downwards else ("add", upper)
+    following = f.assign(f"{fn} {step} {register} {phis[0].name}, 1")
     latch = f.label
-    f.branch_if(_less(f, counter_type, following, upper), body, leave, hint=hint)
+    ends = (last, following) if downwards else (following, last)
+    f.branch_if(_less(f, counter_type, *ends), body, leave, hint=hint)
     close_phis(f, phis, [following, *values], latch)
     f.start(leave)
     return [
         joined(f, result.type, [(init, before), (value, latch)])
         for result, init, value in zip(op.results, inits, values, strict=True)
     ]
+
+
+def counts_what_is_left(op: ops.For, lower: str) -> bool:
+    """Return whether a loop from 0 uses its counter only to compute how many iterations follow."""
+    if lower != "0" or not op.lower.type.is_signed:
+        return False
+    counter = op.body.args[0]
+    users = [each for each in op.body.walk() if counter in each.operands]
+    return bool(users) and all(
+        isinstance(each, ops.Binary) and each.fn == "sub" and each.lhs is op.upper for each in users
+    )
 
 
 def write_iteration(f: FunctionText, op: ops.For) -> list[str]:

@@ -64,6 +64,7 @@ class LlvmCode(Code):
     """A function of the CPU, or of a GPU thread."""
 
     has_f64 = True
+    has_wide_elements = True
     shares_by_address = True
 
     def __init__(self, f: FunctionText) -> None:
@@ -270,7 +271,8 @@ class LlvmCode(Code):
         if not isinstance(address, UnaddressedElement):
             return str(address)
         kind = names.MEMORY[dtype]
-        return self._f.assign(f"getelementptr {kind}, ptr {address.array}, i32 {address.index}")
+        index = f"i64 {address.index}" if address.is_wide else f"i32 {address.index}"
+        return self._f.assign(f"getelementptr {kind}, ptr {address.array}, {index}")
 
     def _metadata(self, of: ArrayRef | None) -> str:
         """Return an access's metadata. Arguments are invariant, so that their loads may move."""

@@ -53,7 +53,8 @@ def for_(f: ThreadText, op: ops.For) -> None:
     elif is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
-        results = control_flow.iterate(f, op, lower, upper, inits, hint=control_flow.hint(f, op))
+        hint, downwards = control_flow.hint(f, op), control_flow.counts_what_is_left(op, lower)
+        results = control_flow.iterate(f, op, lower, upper, inits, hint=hint, downwards=downwards)
     for result, found in zip(op.results, results, strict=True):
         f.bind(result, found)
 
