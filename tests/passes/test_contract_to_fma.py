@@ -86,6 +86,28 @@ def test_sums_that_end_with_something_else(lines: tuple[str, ...]) -> None:
     assert sum("fma(%5, %7" in line for line in contracted(*lines)) == 0
 
 
+@pytest.mark.parametrize(
+    ("last", "number"), [("add>(%9, %c)", 0.25), ("add>(%c, %9)", 0.25), ("sub>(%9, %c)", -0.25)]
+)
+def test_what_is_taken_away_is_taken_from_the_constant(last: str, number: float) -> None:
+    constant = "%c: {0} = constant<0.25>()"
+    difference = "%9: {0} = binary<sub>(%8, %5)"
+    found = contracted(constant, MUL, difference, f"%10: {{0}} = binary<{last}")
+    assert found == [
+        "%8: f32 = constant<0.25>()",
+        f"%9: f32 = constant<{number}>()",
+        "%10: f32 = binary<sub>(%9, %5)",
+        "%11: f32 = fma(%1, %3, %10)",
+    ]
+
+
+def test_what_is_taken_away_from_a_sum_that_others_need_stays() -> None:
+    lines = ("%c: {0} = constant<0.25>()", MUL, "%9: {0} = binary<sub>(%8, %5)")
+    other = ("%11: {0} = binary<add>(%9, %c)", "%10: {0} = binary<mul>(%9, %11)")
+    found = contracted(*lines, *other)
+    assert found[1:3] == ["%9: f32 = unary<neg>(%5)", "%10: f32 = fma(%1, %3, %9)"]
+
+
 @on_cpu
 @pytest.mark.parametrize("simd", [False, True])
 def test_fast_math_decides(simd: bool) -> None:

@@ -20,9 +20,10 @@ After::
     }
 
 A product is taken into a sum of its own block if nothing else needs it. A constant that is added to
-a sum of products afterwards is what that begins with: all of `x * x + y * y + 0.01` is fused. That
-is decided here, before derivatives are taken, and not left to code generation: so a replay has the
-operations of what it replays, and lanes have those of a single work item.
+a sum of products afterwards is what that begins with: all of `x * x + y * y + 0.01` is fused, and
+`x * y - z + 2.0` is a product and a sum with `2.0 - z`. That is decided here, before derivatives
+are taken, and not left to code generation: so a replay has the operations of what it replays, and
+lanes have those of a single work item.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def _contract_block(block: Block, uses: Counter[Value]) -> None:
                 product = products.pop(op.lhs, None) or products.pop(op.rhs, None)
                 if product is not None:
                     del kept[product]
-                    kept.update(dict.fromkeys(_contracted(op, product)))
+                    fused = _contracted(op, product)
+                    uses.update(each.result for each in fused if isinstance(each, ops.Unary))
+                    kept.update(dict.fromkeys(fused))
                     continue
         kept[op] = None
     block.ops[:] = kept
@@ -112,20 +115,27 @@ def _begin_block(block: Block, uses: Counter[Value], constants: dict[Value, ops.
         added = _constant_added(op, constants)
         chain = [] if added is None else _chain(added[0], makers, uses)
         if added is not None and chain:
-            sum_, product = chain[0], chain[-1]
-            assert isinstance(product, ops.Binary)
-            start = ops.Constant(added[1], results=[Value(product.result.type)])
-            fused = ops.Fma(product.lhs, product.rhs, start.result, results=product.results)
-            for each in (start, fused):
-                each.location = product.location
-            instead |= {product: [start, fused], op: []}
+            sum_, first = chain[0], chain[-1]
+            start = ops.Constant(added[1], results=[Value(op.results[0].type)])
+            begun = _begun(first, start.result)
+            for each in (start, begun):
+                each.location = first.location
+            instead |= {first: [start, begun], op: []}
             sum_.results[:] = op.results
-            makers[product.result] = fused
+            makers[begun.results[0]] = begun
             makers[op.results[0]] = sum_
         else:
             makers.update((value, op) for value in op.results)
     if instead:
         block.ops[:] = [each for op in block.ops for each in instead.get(op, [op])]
+
+
+def _begun(first: Operation, start: Value) -> Operation:
+    """The first term of a sum, a product or a negated number, with a constant added to it."""
+    if isinstance(first, ops.Unary):
+        return ops.Binary("sub", start, first.x, results=first.results)
+    assert isinstance(first, ops.Binary)
+    return ops.Fma(first.lhs, first.rhs, start, results=first.results)
 
 
 def _constant_added(
@@ -143,7 +153,9 @@ def _constant_added(
 
 
 def _chain(value: Value, makers: dict[Value, Operation], uses: Counter[Value]) -> list[Operation]:
-    """The fused sums that lead to a value, last to first, and the product that they begin with.
+    """The fused sums that lead to a value, last to first, and the term that they begin with.
+
+    It is a product or a negated number.
 
     Empty if there are none, or others need what is in between.
     """
@@ -153,7 +165,7 @@ def _chain(value: Value, makers: dict[Value, Operation], uses: Counter[Value]) -
         if isinstance(op, ops.Fma):
             found.append(op)
             value = op.z
-        elif found and isinstance(op, ops.Binary) and op.fn == "mul":
+        elif found and isinstance(op, (ops.Binary, ops.Unary)) and op.fn in ("mul", "neg"):
             return [*found, op]
         else:
             break
