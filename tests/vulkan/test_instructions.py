@@ -156,3 +156,26 @@ def test_local_arrays_are_long_where_short_ones_become_registers(
     expected = max(elements, LEAST_ELEMENTS) if selects and elements > FEW_ELEMENTS else elements
     assert int(count) == expected
     assert re.search(rf"= type_pointer function {kind}\b", text)
+
+
+def test_sums_with_a_negated_number_are_differences() -> None:
+    """NVIDIA's compiler takes an instruction for a negation."""
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+    x, y = qd.field(qd.f32, (3, 100)), qd.field(qd.f32, (3, 100))
+    values = np.random.default_rng(1).normal(size=(3, 100)).astype(np.float32)
+    x.from_numpy(values)
+
+    @qd.kernel
+    def sums():
+        for i in range(100):
+            a, b = x[0, i], x[1, i]
+            y[0, i] = a + -b
+            y[1, i] = -a + b
+            y[2, i] = -a + -b
+
+    text = _text(sums, "", fast_math=False)
+    assert len(re.findall(rf"= {Op.F_SUB.name.lower()} ", text)) == 3
+    assert not re.search(rf"= {Op.F_ADD.name.lower()} ", text)
+    sums()
+    a, b = values[:2]
+    np.testing.assert_array_equal(y.to_numpy(), np.stack([a - b, b - a, -a - b]))

@@ -77,6 +77,7 @@ class ControlFlowCode(ThreadCode):
         self._computed: dict[tuple[int, ...], int] = {}  # pure instructions that dominate this one
         self._computed_at_start: dict[tuple[int, ...], int] = {}
         self._types: dict[int, int] = {}  # of variables
+        self._negated: dict[int, int] = {}  # floats by their negations
         self._loops = 0  # around the code being written
         self._exits: list[tuple[int, int | None]] = []  # merge labels
         self.nesting = Nesting(assembly.features)

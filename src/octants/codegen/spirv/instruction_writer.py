@@ -65,7 +65,23 @@ class SpirvCode(ControlFlowCode):
             return self.apply("add", dtype, self.apply("mul", dtype, *operands[:2]), operands[2])
         if fn in EXTENDED:
             return self._float(Op.EXT_INST, dtype, self.assembly.library, EXTENDED[fn], *operands)
-        return self._float(FLOAT[fn], dtype, *operands)
+        if fn == "add":
+            fn, operands = self._without_negation(*operands)
+        result = self._float(FLOAT[fn], dtype, *operands)
+        if fn == "neg":
+            self._negated[result] = operands[0]
+        return result
+
+    def _without_negation(self, a: int, b: int) -> tuple[str, tuple[int, int]]:
+        """Return a sum as a difference if one side is a negated number, which is the same number.
+
+        NVIDIA's compiler (580.159) takes an instruction for a negation.
+        """
+        if b in self._negated:
+            return "sub", (a, self._negated[b])
+        if a in self._negated:
+            return "sub", (b, self._negated[a])
+        return "add", (a, b)
 
     def _integer(self, fn: str, dtype: DType, *operands: int) -> int:
         if fn == "remainder" and dtype.is_signed:  # no instruction is defined for negative numbers
