@@ -15,6 +15,7 @@ import octants as qd
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.runtime.gpu import batches as queues
 from octants.runtime.vulkan import context as contexts
+from octants.runtime.vulkan import physical_devices
 from octants.runtime.vulkan import queue as vulkan_queue
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
@@ -248,3 +249,28 @@ def test_a_dispatch_behind_another_has_a_light_barrier(device: VulkanDevice) -> 
     assert found == [(0x1800, "all"), (0x800, "shaders"), (0x1800, "all"), (0x800, "shaders")]
     queue.batch = batch
     qd.sync()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "expected"),
+    [
+        (0x10DE, [0b1111, 0b1100, 0b1110], 2),
+        (0x10DE, [0b1100, 0b1111], 1),
+        (0x1002, [0b1111, 0b1100, 0b1110], 0),
+    ],
+)
+def test_the_family_of_the_queue(
+    vendor: int, flags: list[int], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NVIDIA one without graphics, as far as there is one."""
+    compiled.device()
+    hardware = physical_devices.choose(0)
+
+    def ask(_: Any, count: Any, families: Any) -> None:
+        count._obj.value = len(flags)
+        for number, each in enumerate(flags if families is not None else ()):
+            families[number].flags = each
+
+    monkeypatch.setattr(hardware.functions, "vkGetPhysicalDeviceQueueFamilyProperties", ask)
+    monkeypatch.setattr(hardware.properties, "vendor", vendor)
+    assert hardware.family() == expected
