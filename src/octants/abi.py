@@ -111,6 +111,11 @@ LAUNCH_STOP = 64  # the address of that word (i64), which is 0 while all goes we
 LAUNCH_NODE = 72  # i64: the number of the node, which is none of another one in any graph
 LAUNCH_GRAPH_SIZE = 80
 
+PUSHED_SLOTS, MANY_PUSHED_SLOTS = 6, 22
+"""The slots of a parameter block, behind those of the system, that a launch on Vulkan pushes, so
+that its kernels read them without a load. Besides the launch words and two more, these are 128
+bytes, which every device takes, or 256."""
+
 STOP_NUMBER = 0  # i64: the number of the node that ran out of space for records
 STOP_BEGUN = 8  # i64: how many replays have begun that were not stopped before
 

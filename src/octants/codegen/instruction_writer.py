@@ -273,6 +273,10 @@ class Code(ABC):
             The operand of the result.
         """
 
+    def pushed_parameter(self, offset: int) -> Operand | None:  # noqa: ARG002
+        """Return a word of the parameter block, u64, if the launch has pushed it."""
+        return None
+
     @abstractmethod
     def parameters(self) -> Operand:
         """Return the address of the parameter block."""

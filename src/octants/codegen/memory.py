@@ -243,8 +243,33 @@ def write(
 
 def load(f: FunctionEmitter, op: ops.Load) -> None:
     """Load an element. Each load reads memory: other work items may have written it."""
+    word = _pushed_argument(f, op)
+    if word is not None:
+        f.bind(op.result, _number(f.code, word, op.array.dtype))
+        return
     address = address_of(f, op.array, op.companion, op.indices)
     f.bind(op.result, read(f.code, address, op.array.dtype, op.ref))
+
+
+def _pushed_argument(f: FunctionEmitter, op: ops.Load) -> Operand | None:
+    """Return the word of a component of an argument, u64, if the launch has pushed it."""
+    array = op.array
+    is_argument = array.space is Space.ARGUMENT and op.companion is Companion.PRIMAL
+    if not is_argument or array.dtype.bits < 32:
+        return None
+    position = 0
+    for value, extent in zip(op.indices[array.rank :], array.element_shape, strict=True):
+        known = f.code.known(f.use(value))
+        if known is None:
+            return None
+        position = position * extent + known
+    return f.code.pushed_parameter(f.scalar_offset(array) + 8 * position)
+
+
+def _number(code: Code, word: Operand, dtype: DType) -> Operand:
+    """Return the number in the low bytes of a word."""
+    kind = u64 if dtype.bits == 64 else u32
+    return code.bitcast(code.convert(word, u64, kind), kind, dtype)
 
 
 def store(f: FunctionEmitter, op: ops.Store) -> None:

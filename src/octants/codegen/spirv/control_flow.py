@@ -12,8 +12,9 @@ from dataclasses import field
 from typing import Any
 
 from octants.abi import LAUNCH_SIZE
+from octants.artifact import SYSTEM_BYTES
 from octants.codegen.instruction_writer import ThreadCode
-from octants.codegen.spirv.module_builder import CUT_WORD, Assembly
+from octants.codegen.spirv.module_builder import CUT_WORD, PUSHED_WORDS, Assembly
 from octants.codegen.spirv.nesting_depth import Nesting
 from octants.codegen.spirv.opcodes import (
     Decoration,
@@ -283,6 +284,11 @@ class ControlFlowCode(ThreadCode):
 
     def parameters(self) -> int:
         return self._pushed(0)
+
+    def pushed_parameter(self, offset: int) -> int | None:
+        slot = (offset - SYSTEM_BYTES) // 8
+        is_pushed = 0 <= slot < self.assembly.pushed_slots
+        return self._pushed(PUSHED_WORDS + slot) if is_pushed else None
 
     def launch_word(self, offset: int) -> int:
         return self._pushed(1 + offset // 8)

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from octants import abi
 from octants.codegen.spirv.opcodes import (
     COMPUTE,
     GLSL_MEMORY,
@@ -31,7 +32,7 @@ CUT_WORD, PUSHED_WORDS = 9, 10
 """Push constants in words of 8 bytes.
 
 They are the address of the parameter block, the launch words, and the address of a u32 in which a
-bit is set where the driver has cut a loop short.
+bit is set where the driver has cut a loop short. Slots of the parameter block follow (see `abi`).
 """
 
 
@@ -57,6 +58,8 @@ class Assembly:
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by result
         self._bound = 0
+        has_many = features.has("push256")
+        self.pushed_slots = abi.MANY_PUSHED_SLOTS if has_many else abi.PUSHED_SLOTS
         self.is_bound = not (features.has("addresses") and features.has("int64"))
         self._capabilities = {Capability.SHADER: None}
         self._extensions: dict[str, None] = {}
@@ -165,7 +168,7 @@ class Assembly:
     def _declare_pushed(self, result: int) -> list[int]:
         """Declare the push constants: the launch's words, as members of a struct."""
         struct_type, word = self.fresh(), i64 if self.features.has("int64") else u32
-        members = PUSHED_WORDS * 8 // word.size
+        members = (PUSHED_WORDS + self.pushed_slots) * 8 // word.size
         words = instruction(Op.TYPE_STRUCT, struct_type, *[self.type(word)] * members)
         self._declarations += words
         self.decorate(struct_type, Decoration.BLOCK)

@@ -28,6 +28,7 @@ predicates, as these drivers do. `cuts` means that it ends all loops of a thread
 iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
 unless their halves are separate, `waves` that it has good estimates of sines and cosines, `selects`
 that it keeps short arrays of a work item in registers, and selects among them in each access.
+`push256` means that a launch pushes 256 bytes.
 """
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"

@@ -203,6 +203,9 @@ class StructuredFunction:
     def parameter(self, offset: int, dtype: DType) -> Operand:
         """Load from the parameter block; it does not change during a launch."""
         code = self.code
+        word = code.pushed_parameter(offset)
+        if word is not None:
+            return word
 
         def make() -> Operand:
             address = self.add(code.parameters(), self.number(offset, u64), u64)

@@ -138,9 +138,12 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         """Create the pipelines of an artifact; they may raise `OctantsRuntimeError`."""
         raise NotImplementedError
 
-    def new_push_constants(self) -> Any:
+    def new_push_constants(self, slots: int) -> tuple[Any, Any]:
         """What a launch pushes: the address of the parameter block, the words of `abi`, and what
-        the driver adds.
+        the driver adds, such as the first of so many slots of the parameter block.
+
+        Returns:
+            All words, and the memory of the slots among them.
         """
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from ctypes import c_int64, c_uint64
 from typing import Any
 
 from octants import abi
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import SYSTEM, SYSTEM_BYTES, Artifact, Dispatch
 from octants.runtime.gpu import batches
 from octants.runtime.gpu.batches import padded
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
@@ -40,7 +40,8 @@ class PreparedDispatch:
         self.repeat: Any = None
         self._kernel = kernel
         self._data = b""
-        self.pushed: Any = kernel.machine.new_push_constants()
+        made = kernel.machine.new_push_constants(kernel.slots.count - len(SYSTEM))
+        self.pushed, self.slots = made
         self.words: Any = (c_int64 * WORDS).from_buffer(self.pushed, 8)
         self.words[abi.LAUNCH_UPPER // 8] = 1
         self.block = self.least_block = action.block
@@ -78,6 +79,7 @@ class PreparedDispatch:
         queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
         batch = queue.open(len(self._data))
         self.pushed[0] = batch.address + batch.put(self._data)
+        self.slots[:] = self._data[SYSTEM_BYTES : SYSTEM_BYTES + len(self.slots)]
         queue.dispatch(batch, self.pipeline, layout, self.groups, self.pushed)
 
 
@@ -134,6 +136,8 @@ class BatchedKernel(GpuKernel):
         )
         for step in steps:
             step.take(b"", bounds)
+        count = len(steps[0].slots) if steps else 0
+        pushed = slice(SYSTEM_BYTES, SYSTEM_BYTES + count)
         bounds_slots: tuple[int, ...] | None = None
         versions = machine.versions
         watches, report = versions.watches, self.report
@@ -160,6 +164,7 @@ class BatchedKernel(GpuKernel):
                 for step in steps:
                     if step.groups:
                         step.pushed[0] = start
+                        step.slots[:] = view[pushed]
                         dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
                 if batch.is_urgent:
                     queue.flush()

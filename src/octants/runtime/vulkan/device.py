@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from ctypes import c_int64
+from ctypes import Array, addressof, c_int64
 from typing import Any
 
 import numpy as np
 
+from octants import abi
 from octants.artifact import Artifact
 from octants.diagnostics.vulkan_errors import LoopCut
 from octants.runtime.capture import Command, CommandReplay
@@ -20,7 +22,7 @@ from octants.runtime.vulkan.memory import MAPPED, NEAR, Buffer, Heap, large_buff
 from octants.runtime.vulkan.physical_devices import Hardware, choose
 from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.push_constants_and_descriptors import BoundMemory, pipeline_layout
-from octants.runtime.vulkan.queue import PUSHED, WORDS, Queue
+from octants.runtime.vulkan.queue import PUSHED, Queue
 from octants.runtime.vulkan.recorded_graph import recorded_graph
 from octants.runtime.vulkan.transfers import CopyKernel, Transfers
 
@@ -33,14 +35,15 @@ class _Shared(SharedState):
 
     def __init__(self, hardware: Hardware) -> None:
         context = Context(hardware)
+        pushed = PUSHED + 8 * _pushed_slots(hardware)
         if hardware.is_bound:
             buffer = large_buffer(context, hardware.memory_bytes)
             heap, mapped = _divided(context, buffer)
-            bound = BoundMemory(context, buffer, PUSHED)
+            bound = BoundMemory(context, buffer, pushed)
             near, self.layout = mapped, bound.layout
         else:
             heap, mapped = Heap(context), Heap(context, MAPPED)
-            near, self.layout = Heap(context, NEAR), pipeline_layout(context, PUSHED)
+            near, self.layout = Heap(context, NEAR), pipeline_layout(context, pushed)
         queue = Queue(context, near)
         if hardware.is_bound:
             queue.bind = bound.bind
@@ -59,6 +62,18 @@ def _divided(context: Context, buffer: Buffer) -> tuple[Heap, Heap]:
     start = ALIGNMENT + own
     device.stay_within(buffer, start, buffer.nbytes - start)
     return device, host
+
+
+def _pushed_slots(hardware: Hardware) -> int:
+    """The most slots of the parameter block that a launch pushes."""
+    return abi.MANY_PUSHED_SLOTS if "push256" in hardware.features else abi.PUSHED_SLOTS
+
+
+@functools.cache
+def _push_constants(words: int) -> Any:
+    """The type of so many words that know their size."""
+    members = {"_type_": c_int64, "_length_": words, "nbytes": 8 * words}
+    return type("PushConstants", (Array,), members)
 
 
 _known: dict[Hardware, _Shared] = {}
@@ -100,7 +115,7 @@ class VulkanDevice(BatchedDevice):
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         if copy_kernel is not None and hardware.copies_slowly and not hardware.is_bound:
-            made = CopyKernel(self.queue, self.layout, self.new_push_constants(), copy_kernel)
+            made = CopyKernel(self.queue, self.layout, self.new_push_constants(0)[0], copy_kernel)
             self.transfers.copy_kernel = self.transfers.copy_kernel or made
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -126,9 +141,12 @@ class VulkanDevice(BatchedDevice):
         """Create the pipelines of an artifact."""
         return Pipeline(self.context, self.layout, artifact)
 
-    def new_push_constants(self) -> Any:
-        """What a launch pushes: the words of `PUSHED`."""
-        return (c_int64 * (WORDS + 2))(*[0] * (WORDS + 1), self.cut.address)
+    def new_push_constants(self, slots: int) -> tuple[Any, Any]:
+        """The words of `PUSHED`, and then slots, as far as the device takes them."""
+        count = min(slots, _pushed_slots(self.hardware))
+        words = _push_constants(PUSHED // 8 + count)()
+        words[PUSHED // 8 - 1] = self.cut.address
+        return words, view_memory(addressof(words) + PUSHED, np.uint8, (8 * count,)).data
 
     def report(self) -> None:
         """Raise what the validation layer found, and the error for a loop that was cut short."""

@@ -33,6 +33,7 @@ _NVIDIA = 0x10DE
 _GRAPHICS, _COMPUTE = 1, 2
 _DEVICE_LOCAL_HEAP = 1
 _STORAGE_RANGE = 7  # of `DeviceProperties.limits`: the bytes of a buffer that is bound
+_MOST_PUSHED = 8  # the same: the bytes that a launch pushes
 _BITS = {
     "float64": (0, 39),
     "int64": (0, 40),
@@ -250,6 +251,7 @@ class Hardware:
             "splits": self.properties.vendor == _NVIDIA,
             "waves": self.properties.vendor == _NVIDIA,
             "selects": self.properties.vendor == _NVIDIA,
+            "push256": self.properties.limits[_MOST_PUSHED] >= 256,
             **_float_modes(controls),
         }
         found["whole"] &= found["sized"] and self._takes_size()

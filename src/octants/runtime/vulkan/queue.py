@@ -21,7 +21,7 @@ from octants.runtime.vulkan.memory import Buffer, Heap
 
 PUSHED = 8 * (WORDS + 2)
 """Bytes: the address of the parameter block, the words of `abi`, the address of
-`VulkanDevice.cut`."""
+`VulkanDevice.cut`. Slots of the parameter block follow."""
 
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
@@ -244,7 +244,7 @@ def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[.
     """
     order, bind = quick.vkCmdPipelineBarrier, quick.vkCmdBindPipeline
     push, run = quick.vkCmdPushConstants, quick.vkCmdDispatch
-    stages, pushed_bytes, stage = _SHADER | _TRANSFER, PUSHED, _COMPUTE_STAGE
+    stages, stage = _SHADER | _TRANSFER, _COMPUTE_STAGE
 
     def dispatch(
         batch: CommandBatch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
@@ -259,7 +259,7 @@ def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[.
         if batch.pipeline is not pipeline:
             bind(commands, _COMPUTE_BIND, pipeline)
             batch.pipeline = pipeline
-        push(commands, layout, stage, 0, pushed_bytes, pushed)
+        push(commands, layout, stage, 0, pushed.nbytes, pushed)
         run(commands, groups, 1, 1)
 
     return dispatch
