@@ -175,3 +175,15 @@ def test_arrays_that_may_be_the_same_memory() -> None:
     )
     assert before_branch(hoisted(parse(text), noalias=False)).count("load") == 1
     assert before_branch(hoisted(parse(text))).count("load") == 2
+
+
+def test_a_load_behind_a_deep_nest_of_branches() -> None:
+    """The operations of a nest are looked at once, not once for each branch around them."""
+    depth = 60
+    then = "%100: f32 = unary<neg>(%5)"
+    for k in range(1, depth):
+        then = f"%{100 + k}: f32 = if(%10) {{\n{then}\nyield(%{99 + k})\n}} {{\nyield(%5)\n}}"
+    then += f"\n%20: f32 = unary<neg>(%{99 + depth})"
+    behind = "%40: f32 = load<@x, primal>(%2)\nstore<@y, primal>(%40, %2)"
+    module = kernel(before="", then=then, behind=behind)
+    assert before_branch(hoisted(module)).count("load") == 2

@@ -273,7 +273,9 @@ class _Advance:
     def _passes(self, load: ops.Load, op: Operation) -> bool:
         """Whether a load may move before an operation."""
         if op.regions:
-            return _is_branch(op) and all(self._passes(load, each) for each in _inside(op))
+            return _is_branch(op) and all(
+                each.regions or self._passes(load, each) for each in _inside(op)
+            )
         if isinstance(op, ops.Write):
             return not may_alias(op.ref, load.ref, self._noalias) or self._differ(load, op)
         return isinstance(op, (ops.Access, ops.Yield)) or not op.has_effects
