@@ -51,7 +51,7 @@ def deep_ifs(body: Block, log: ReadLog | None) -> DeepIfs:
 
 
 def _holds_loops(op: Operation) -> bool:
-    return any(isinstance(each, ops.Loop) for region in op.regions for each in region.walk())
+    return any(isinstance(each, ops.Loop) for each in op.walk_regions())
 
 
 def _find_nests(block: Block, depth: int, nest: list[Operation], found: set[Operation]) -> int:

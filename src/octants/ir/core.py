@@ -270,6 +270,11 @@ class Operation:
         """The operation, and those of its regions after it."""
         return Block([], [self]).walk()
 
+    def walk_regions(self) -> Iterator[Operation]:
+        """The operations of its regions, and of the regions of these."""
+        for region in self.regions:
+            yield from region.walk()
+
     def verify(self) -> None:
         """Raise `InvalidIR` if the operation is not well formed by itself."""
 

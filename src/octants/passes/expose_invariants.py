@@ -154,6 +154,6 @@ class _Unroller:
 
 
 def _outer(loop: ops.Loop) -> _Outer:
-    inside = [op for region in loop.regions for op in region.walk()]
+    inside = [*loop.walk_regions()]
     written = frozenset(op.ref for op in inside if isinstance(op, ops.Write))
     return _Outer(written, any(op.orders_memory or isinstance(op, ops.Assert) for op in inside))

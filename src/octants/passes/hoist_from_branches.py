@@ -95,7 +95,7 @@ def hoist_from_branches(module: Module, noalias: bool = False) -> None:
 def _has_branches(op: Operation) -> bool:
     """Whether there is an `if` in a loop."""
     if isinstance(op, ops.Loop):
-        return any(isinstance(each, ops.If) for region in op.regions for each in region.walk())
+        return any(isinstance(each, ops.If) for each in op.walk_regions())
     return any(_has_branches(each) for region in op.regions for each in region.ops)
 
 
@@ -138,7 +138,7 @@ class _Hoisting:
         block.ops[:] = kept
 
     def _hoisted_from(self, loop: ops.Loop) -> list[Operation]:
-        inside = [op for region in loop.regions for op in region.walk()]
+        inside = [*loop.walk_regions()]
         written = {op.ref for op in inside if isinstance(op, ops.Write)}
         self._loops.append(_Loop(written, any(op.orders_memory for op in inside)))
         for region in loop.regions:

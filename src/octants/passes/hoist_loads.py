@@ -87,12 +87,9 @@ def hoist_loads(module: Module, noalias: bool = False) -> None:
 
 def _is_branch(op: Operation) -> bool:
     """Whether an operation is an `if` without loops in it."""
-    return isinstance(op, ops.If) and not any(isinstance(each, ops.Loop) for each in _inside(op))
-
-
-def _inside(op: Operation) -> list[Operation]:
-    """The operations in the regions of an operation."""
-    return [each for region in op.regions for each in region.walk()]
+    return isinstance(op, ops.If) and not any(
+        isinstance(each, ops.Loop) for each in op.walk_regions()
+    )
 
 
 def _is_independent(task: Task) -> bool:
@@ -274,7 +271,7 @@ class _Advance:
         """Whether a load may move before an operation."""
         if op.regions:
             return _is_branch(op) and all(
-                each.regions or self._passes(load, each) for each in _inside(op)
+                each.regions or self._passes(load, each) for each in op.walk_regions()
             )
         if isinstance(op, ops.Write):
             return not may_alias(op.ref, load.ref, self._noalias) or self._differ(load, op)

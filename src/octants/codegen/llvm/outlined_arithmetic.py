@@ -77,13 +77,9 @@ def _is_division(op: ops.Binary) -> bool:
     return op.fn in ("floordiv", "mod") and kind.is_integer and kind.bits == 64
 
 
-def _inside(op: Operation) -> list[Operation]:
-    return [each for region in op.regions for each in region.walk()]
-
-
 def _captured(op: Operation) -> list[Value]:
     """Return the values that an operation uses from outside, in order of first use."""
-    inside = _inside(op)
+    inside = [*op.walk_regions()]
     blocks = [region for each in (op, *inside) for region in each.regions]
     defined = {value for each in inside for value in each.results}
     defined |= {value for block in blocks for value in block.args}
@@ -93,7 +89,7 @@ def _captured(op: Operation) -> list[Value]:
 
 def _call(f: FunctionText, op: Operation, values: list[Value]) -> list[str]:
     """Call the function and return its results, which are undefined after an interruption."""
-    loops = any(isinstance(each, ops.While) for each in (op, *_inside(op)))
+    loops = any(isinstance(each, ops.While) for each in op.walk())
     context = ["ptr %context"] if loops else []
     passed = [value for value in values if f.use(value).startswith("%")]
     inner = FunctionText(f.kernel, f.machine, f.scalar_table, f.task)

@@ -70,7 +70,7 @@ class BarrierFunction(EarlyExitFunction):
         run = [op for op in run if not isinstance(op, ops.Yield)]
         if not run:
             return
-        inside = {each for op in run for each in (op, *_within(op))}
+        inside = {each for op in run for each in op.walk()}
         kept = [v for op in run for v in op.results if not self._users.get(v, set()) <= inside]
         variables = [self.variable(value) for value in kept]
         for variable, value in zip(variables, kept, strict=True):
@@ -132,7 +132,3 @@ _STEPS: dict[type[Operation], Callable[..., None]] = {
     ops.For: BarrierFunction._for,
     ops.While: BarrierFunction._while,
 }
-
-
-def _within(op: Operation) -> list[Operation]:
-    return [each for region in op.regions for each in region.walk()]
