@@ -119,5 +119,5 @@ def test_an_ndrange_of_two_by_three_has_six_work_items() -> None:
     for kernel in (by_range, by_field):
         reverse = parse(kernel.inspect(4, mode="reverse").stages["reverse"])
         (domain,) = [task.domain for task in reverse.tasks if task.domain is not None]
-        known = {op.result: op.value for op in domain.walk() if isinstance(op, ops.Constant)}
+        known = ops.constants_in(domain)
         assert [known[bound] for bound in domain.yielded] == [0, 6]

@@ -117,7 +117,7 @@ MAGNITUDES = {
 @pytest.mark.parametrize("body", MAGNITUDES)
 def test_magnitudes_after_the_first_iteration(body: str) -> None:
     module = module_of(f"v = y[i]; for j in range(n):; {'    ' + body}; x[i] = v")
-    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(module)
     loop = next(op for op in module.walk() if isinstance(op, ops.For))
     found = Magnitudes(loop, constants).later(loop.body.yielded[0])
     assert found == pytest.approx(MAGNITUDES[body], rel=1e-3)
@@ -136,7 +136,7 @@ BOUNDED = {
 @pytest.mark.parametrize("body", BOUNDED)
 def test_floats_that_are_bounded_anywhere(body: str) -> None:
     module = module_of(f"while x[i] > 0.0:; {'    ' + body}")
-    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(module)
     stored = next(op.value for op in module.walk() if isinstance(op, ops.Store))
     found = bounded_floats(module, constants).get(stored, math.inf)
     assert found == pytest.approx(BOUNDED[body], rel=1e-3)

@@ -201,7 +201,7 @@ def test_checkpoints_that_surely_fit_are_looked_for_nowhere() -> None:
 def test_blocks_have_a_length_that_is_known() -> None:
     module = differentiate(recurrence(), whole_record_bytes=1, local_record_bytes=256).module
     assert _kinds(module) == {"unrolled": 1, REST: 1, CHECKPOINT: 1}
-    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(module)
     loops = [op for op in module.walk() if isinstance(op, ops.For)]
     inside = {
         type(op): (constants[loop.lower], constants[loop.upper])

@@ -260,7 +260,7 @@ def test_loops_with_barriers() -> None:
     assert not any(isinstance(op, ops.For) for op in module.walk())
     found = [op for op in module.walk() if isinstance(op, (ops.Barrier, ops.Load))]
     assert [isinstance(op, ops.Barrier) for op in found] == 6 * [True, False]
-    constants = {op.result: op.value for op in module.walk() if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(module)
     loads = [op for op in found if isinstance(op, ops.Load)]
     assert [constants[op.indices[0]] for op in loads] == [32, 16, 8, 4, 2, 1]
     inner = "    for(%3, %4) { (%9: i32):\n      yield()\n    }\n    barrier<block>()\n"

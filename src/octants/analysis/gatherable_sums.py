@@ -55,10 +55,7 @@ class PairLoops:
 
     def count(self) -> int | None:
         """The number of work items, if it is known."""
-        domain = self.task.domain
-        assert domain is not None
-        lower, upper = (numbers_of(domain).get(bound) for bound in domain.yielded[:2])
-        return None if lower is None or upper is None else max(0, int(upper - lower))
+        return ops.known_work_items(self.task)
 
     def fills(self, count: int) -> bool:
         """Whether the number of work items is known, and at least ``count``."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ALL_REGISTERS
-from octants.ir.core import Module, Task
+from octants.ir.core import Module
 
 _OF_BUSY = 8
 """The part of the work items of a busy GPU up to which a launch is short: with half of them, each
@@ -27,13 +27,5 @@ def allot_registers(module: Module, fills: int) -> None:
         fills: how many work items the GPU needs to be busy.
     """
     for task in module.tasks:
-        if task.is_parallel and 0 < _work_items(task) <= fills // _OF_BUSY:
+        if task.is_parallel and 0 < (ops.known_work_items(task) or 0) <= fills // _OF_BUSY:
             task.options[ALL_REGISTERS] = True
-
-
-def _work_items(task: Task) -> int:
-    """The number of work items, if it is a compile-time constant; else 0."""
-    assert task.domain is not None
-    constants = ops.constants_in(task.domain)
-    lower, upper = (constants.get(value) for value in task.domain.yielded[:2])
-    return 0 if lower is None or upper is None else int(upper - lower)

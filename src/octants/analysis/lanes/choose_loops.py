@@ -55,7 +55,7 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
     obstacle = _obstacle(task, vectors, wanted)
     if obstacle:
         return LaneChoice(obstacle)
-    facts, count = Uniformity(task.body), _count(task)
+    facts, count = Uniformity(task.body), ops.known_work_items(task)
     if facts.has_unknown_base:
         return LaneChoice("its records have no position that all lanes share")
     if count is not None and count <= _FEW and not is_forced:
@@ -171,14 +171,6 @@ def _on_stack(task: Task, lanes: int) -> int:
         while lanes > 1 and lanes * sum(map(nbytes, local_arrays(task))) > ON_STACK:
             lanes //= 2
     return lanes
-
-
-def _count(task: Task) -> int | None:
-    """The number of work items, if it is known."""
-    assert task.domain is not None
-    constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
-    lower, upper = (constants.get(bound) for bound in task.domain.yielded)
-    return None if lower is None or upper is None else max(0, upper - lower)
 
 
 def _vectors(task: Task, facts: Uniformity) -> int:

@@ -50,7 +50,7 @@ def find_rows(task: Task) -> ContiguousRows | None:
 def _is_natural(task: Task) -> bool:
     """Whether the number of the first work item is known and not negative."""
     assert task.domain is not None
-    constants = {op.result: op.value for op in task.domain.ops if isinstance(op, ops.Constant)}
+    constants = ops.constants_in(task.domain)
     return bool(constants.get(task.domain.yielded[0], -1) >= 0)
 
 

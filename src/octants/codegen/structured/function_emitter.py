@@ -33,8 +33,7 @@ class KernelContext:
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
         self.module = module
         self.fast_math = fast_math
-        constants = (op for op in module.walk() if isinstance(op, ops.Constant))
-        self.constants = {op.result: op.value for op in constants}
+        self.constants = ops.constants_in(module)
         self.parameters: ParameterLayout = parameters_of(module)
         self.messages: list[MessageFormat] = []
         self.numbers = {array: number for number, array in enumerate(module.arrays)}
@@ -42,8 +41,12 @@ class KernelContext:
         casts = (op for op in module.walk() if isinstance(op, ops.Cast))
         self.positions = known_positions(module)
         self.in_variables = records_in_variables(module)
-        self.bounded = bounded_floats(module, self.constants)
         self.widened = {op.result: op.x for op in casts if op.result.type is i64}
+
+    @cached_property
+    def bounded(self) -> dict[Value, float]:
+        """Bounds of the magnitudes of floats, where there are any; see `bounded_floats`."""
+        return bounded_floats(self.module, self.constants)
 
     def offset(self, slot: Slot) -> int:
         """Return the offset of a slot in the parameter block."""

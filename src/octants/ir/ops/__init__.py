@@ -17,6 +17,7 @@ from octants.ir.ops.arithmetic import (
     Select,
     Unary,
     constants_in,
+    known_work_items,
 )
 from octants.ir.ops.components import Extract, Insert
 from octants.ir.ops.control import For, If, Loop, ParallelFor, While, Yield
@@ -89,4 +90,5 @@ __all__ = [
     "Write",
     "Yield",
     "constants_in",
+    "known_work_items",
 ]

@@ -10,6 +10,7 @@ from octants.ir.core import (
     InvalidIR,
     Module,
     Operation,
+    Task,
     Value,
     attribute,
     operand,
@@ -83,6 +84,14 @@ class Constant(Pure):
 def constants_in(code: Block | Module) -> dict[Value, Any]:
     """The numbers that the constants of a block and its regions are, or those of a module."""
     return {op.result: op.value for op in code.walk() if isinstance(op, Constant)}
+
+
+def known_work_items(task: Task) -> int | None:
+    """The number of work items of a parallel task, if both ends are constants of its domain."""
+    assert task.domain is not None
+    numbers = constants_in(task.domain)
+    lower, upper = (numbers.get(value) for value in task.domain.yielded[:2])
+    return None if lower is None or upper is None else max(0, int(upper - lower))
 
 
 @operation("unary")
