@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from vulkan_calls import least
+
 HERE = Path(__file__).parent
 SOURCE = HERE / "reference" / "vulkan"
 KERNELS = ("doubled", "added", "squares", "squares_back", "copied")
@@ -115,34 +117,26 @@ def measured(api: str) -> dict[str, float]:
     launch, tape = cases["a launch"][0], cases["a tape around one kernel"][0]
     numbers = cases["a kernel of two numpy arrays"][0]
     found = {
-        "a launch, and a wait": least(qd, launch, 1, 300),
-        "a launch, of 1000 in a row": least(qd, launch, 1000, 8),
-        "a kernel of two numpy arrays": least(qd, numbers, 300, 8),
-        "a tape around one kernel, and a wait": least(qd, tape, 1, 300),
-        "a tape around one kernel, of 300 in a row": least(qd, tape, 300, 8),
+        "a launch, and a wait": microseconds(qd, launch, 1, 300),
+        "a launch, of 1000 in a row": microseconds(qd, launch, 1000, 8),
+        "a kernel of two numpy arrays": microseconds(qd, numbers, 300, 8),
+        "a tape around one kernel, and a wait": microseconds(qd, tape, 1, 300),
+        "a tape around one kernel, of 300 in a row": microseconds(qd, tape, 300, 8),
     }
     for size in SIZES:
         of, to = (qd.ndarray(qd.u8, size) for _ in range(2))
         of.from_numpy(np.zeros(size, np.uint8))
         count = 10 if size > 1 << 24 else 50
         copy = partial(to.copy_from, of)
-        found[f"a copy of {size} bytes, in a row"] = least(qd, copy, count, 4)
+        found[f"a copy of {size} bytes, in a row"] = microseconds(qd, copy, count, 4)
     return found
 
 
-def least(qd: Any, call: Callable[[], Any], count: int, runs: int) -> float:
+def microseconds(qd: Any, call: Callable[[], Any], count: int, runs: int) -> float:
     """The least microseconds of a call in any of some runs of calls in a row."""
     for _ in range(20):
         call()
-    best = float("inf")
-    for _ in range(runs):
-        qd.sync()
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        qd.sync()
-        best = min(best, (time.perf_counter() - start) / count)
-    return 1e6 * best
+    return 1e6 * least(qd, call, count, runs)
 
 
 def report(

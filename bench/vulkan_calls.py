@@ -105,16 +105,16 @@ def answer(name: str) -> None:
         print(*(1e6 * least(qd, call) for call in calls), flush=True)
 
 
-def least(qd: Any, call: Callable[[], Any]) -> float:
-    """The least seconds of a call, of several in a row until all is done."""
+def least(qd: Any, call: Callable[[], Any], count: int = CALLS, runs: int = RUNS) -> float:
+    """The least seconds of a call in any of some runs, each of calls in a row until all is done."""
     best = float("inf")
-    for _ in range(RUNS):
+    for _ in range(runs):
         qd.sync()
         begin = time.perf_counter()
-        for _ in range(CALLS):
+        for _ in range(count):
             call()
         qd.sync()
-        best = min(best, (time.perf_counter() - begin) / CALLS)
+        best = min(best, (time.perf_counter() - begin) / count)
     return best
 
 

@@ -205,8 +205,6 @@ def attribute_of_type(
     methods = getattr(python_type, "methods", None) or {}
     find = inspect.getattr_static if isinstance(python_type, type) else getattr
     found = methods.get(attr) or find(python_type, attr, ABSENT)
-    if isinstance(found, (classmethod, staticmethod)):
-        return _attribute_of_object(context, python_type, attr)
     is_property = isinstance(found, property)
     if not (is_property or inspect.isfunction(found) or marked_function(found) is not None):
         return _attribute_of_object(context, python_type, attr)

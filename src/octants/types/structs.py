@@ -14,10 +14,7 @@ from octants.types.default_types import resolve, uint
 from octants.types.enums import Layout
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
-from octants.types.struct_classes import (
-    OPERATOR_METHODS,
-    StructClass,
-)
+from octants.types.struct_classes import OPERATOR_METHODS, StructClass
 
 
 class Struct:
@@ -414,4 +411,3 @@ def _operator(name: str) -> Callable[..., Any]:
 
 for _name in OPERATOR_METHODS:
     setattr(Struct, _name, _operator(_name))
-Struct.__hash__ = object.__hash__  # type: ignore[method-assign]

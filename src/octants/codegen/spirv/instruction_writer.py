@@ -73,7 +73,7 @@ class SpirvCode(ControlFlowCode):
         return result
 
     def _without_negation(self, a: int, b: int) -> tuple[str, tuple[int, int]]:
-        """Return a sum as a difference if one side is a negated number, which is the same number.
+        """Return a sum with a negated operand as a difference, which is the same number.
 
         NVIDIA's compiler (580.159) takes an instruction for a negation.
         """
