@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from tests.devices import shares_memory
+from tests.golden_files import check_golden
 
 
 @pytest.fixture(params=["field", "ndarray", "strided"])
@@ -55,6 +56,39 @@ def total(y: qd.Tensor, loss: qd.Tensor):
 
 
 # -- torch counts its writes ----------------------------------------------------------------------
+
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "other memory": lambda torch, t: setattr(t, "data", torch.full((2, 3), 9.0)),
+    "memory of another tensor": lambda torch, t: t.set_(torch.full((2, 3), 9.0)),
+    "another order of axes": lambda torch, t: t.t_(),  # noqa: ARG005
+    "one more axis": lambda torch, t: t.unsqueeze_(0),  # noqa: ARG005
+    "other strides": lambda torch, t: t.as_strided_((2, 3), (1, 2)),  # noqa: ARG005
+}
+
+
+@pytest.mark.parametrize("has_gradient", [True, False])
+@pytest.mark.parametrize("how", IN_PLACE)
+def test_a_tensor_that_gets_other_memory_or_another_shape_is_an_error(
+    torch: Any, how: str, has_gradient: bool
+) -> None:
+    @qd.kernel
+    def weigh(w: qd.types.ndarray(), x: qd.types.ndarray(), loss: qd.types.ndarray()):
+        for i, j in x:
+            loss[None] += w[i, j] * x[i, j] ** 2
+
+    w = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=has_gradient)
+    x, loss = torch.ones(2, 3, requires_grad=True), torch.zeros((), requires_grad=True)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT329.*`w`.*`weigh`") as caught:
+        with torch.no_grad(), qd.ad.Tape(loss=loss):
+            weigh(w, x, loss)
+            IN_PLACE[how](torch, w)
+    check_golden("errors/OCT329_tensor_replaced", str(caught.value))
+    with torch.no_grad():
+        w.set_(torch.full((2, 3), 3.0))
+        loss.zero_()
+    with qd.ad.Tape(loss=loss):
+        weigh(w, x, loss)
+    assert x.grad.tolist() == [[6.0] * 3] * 2
 
 
 TORCH: dict[str, Callable[[Any, Any], Any]] = {

@@ -16,12 +16,13 @@ from octants.ad.packed_copies import PackedCopies
 from octants.ad.repeated_tapes import Copy
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite
-from octants.diagnostics.tape_errors import ChangedSinceLaunch
+from octants.diagnostics.tape_errors import ChangedSinceLaunch, TensorReplaced
 from octants.launch.atomic_logs import Logs
 from octants.launch.derivative_variants import ReverseStep
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.read_fingerprint_check import ReadFingerprint
 from octants.launch.specialisation import Specialisation
+from octants.launch.taped_foreign_arrays import ForeignArray
 from octants.launch.taped_memory import (
     CALLERS_SPACES,
     TapedMemory,
@@ -82,6 +83,7 @@ class LaunchEntry:
     saved: list[tuple[int, SavedPart]] | None = None
     _contents: Sequence[Content] = ()
     _accesses: _Accesses | None = None
+    _foreign: Sequence[TapedMemory] = ()
     _sums: Sequence[int] = ()
     _log: Logs = ()
 
@@ -109,6 +111,7 @@ class LaunchEntry:
 
     def prepare(self, memories: Mapping[int, TapedMemory]) -> list[Phase]:
         """Find the regions that the launch will write, and those that its reverse needs."""
+        self._foreign = [memory for memory in memories.values() if memory.is_foreign]
         step, accessed = self.step, self.step.accessed(self.arguments)
         accesses = self._accesses = _Accesses(
             self._find(step.needed_before, memories, accessed, self._read),
@@ -268,6 +271,9 @@ class LaunchEntry:
         step = self.step
         if step.backward is None:
             return
+        for memory in self._foreign:
+            if isinstance(memory.array, ForeignArray) and not memory.array.is_current:
+                raise TensorReplaced(memory.name, self.kernel).at(None)
         if ledger is not None and (self._accesses is not None or not ledger.saves):
             self._restore_reads(ledger)
         persistent = self.persistent

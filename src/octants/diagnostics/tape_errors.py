@@ -108,6 +108,23 @@ class ChangedSinceLaunch(UserError):
     )
 
 
+class TensorReplaced(UserError):
+    """A tensor whose memory or shape changed in place between a launch and its reverse."""
+
+    array: str
+    kernel: str
+    code = "OCT329"
+    exception = OctantsRuntimeError
+    title = (
+        "the tensor `{array}` has other memory, another shape or other strides than when kernel"
+        " `{kernel}` was launched, so the gradient would be wrong"
+    )
+    remedy = (
+        "until the tape has ended, write `w.copy_(...)` instead of `w.data = ...` and"
+        " `v = w.t()` instead of `w.t_()`"
+    )
+
+
 class OperandChanged(UserError):
     """A bare gradient whose operands were written after the last launch of the kernel."""
 

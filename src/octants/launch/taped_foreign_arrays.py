@@ -33,6 +33,7 @@ class ForeignArray(StoredArray):
         self.elements = elements
         self.parts = parts
         self.address = address_of(elements) if address is None else address
+        self._layout = _layout_of(owner)
         self._identity: Hashable = None
         self._gradient: ForeignArray | None = None
         self._extent: tuple[int, int] | None = None
@@ -44,14 +45,14 @@ class ForeignArray(StoredArray):
         if companion is not Companion.ADJOINT or gradient is None:
             return None
         known = self._gradient
-        if known is None or known.owner is not gradient or not known._is_current:
+        if known is None or known.owner is not gradient or not known.is_current:
             known = self._gradient = foreign_array(gradient)
         return known
 
     @property
-    def _is_current(self) -> bool:
-        """Whether the owner surely still has this memory: a tensor may get other one."""
-        return is_torch(type(self.owner)) and self.owner.data_ptr() == self.address
+    def is_current(self) -> bool:
+        """Whether the owner has the memory, the shape and the strides that it had."""
+        return _layout_of(self.owner) == self._layout
 
     @property
     def shared_version(self) -> int:
@@ -95,6 +96,13 @@ class ForeignArray(StoredArray):
     def clear(self, region: tuple[int, ...] = ()) -> None:
         index: Any = (*region, Ellipsis)
         self.parts.clear(self.elements[index])
+
+
+def _layout_of(owner: Any) -> Hashable:
+    """What a program can change of a tensor in place, by `w.data = ...` or `w.t_()`."""
+    if not is_torch(type(owner)):
+        return None
+    return owner.data_ptr(), owner.shape, owner.stride()
 
 
 def foreign_array(array: Any) -> ForeignArray | None:
