@@ -84,5 +84,13 @@ def test_what_stays(more: str) -> None:
     assert not is_doubled(more=more)
 
 
+def test_numbers_of_16_bits_which_might_overflow() -> None:
+    """-1.5 * 30000 fits in an f16, and so does twice its product with 0.001."""
+    text = KERNEL.format(scaled="%4, %3", product="%3, %5", more="").replace("f32", "f16")
+    module = parse(text)
+    double_factors(module)
+    assert "add" in to_text(module)
+
+
 def test_a_factor_without_a_constant() -> None:
     assert not is_doubled("%3, %3")

@@ -28,7 +28,9 @@ parallel @k_0 {{
   yield()
 }}
 """
-OPPOSITE = "%6: f32 = binary<sub>(%4, %3)\nstore<@y, primal>(%6, %2)\n"
+DIFFERENCE = "%6: f32 = binary<sub>(%4, %3)\n"
+SUM = "%9: f32 = fma(%6, %6, %3)\nstore<@y, primal>(%9, %2)\n"
+OPPOSITE = DIFFERENCE + SUM
 
 
 def is_shared(body: str) -> bool:
@@ -43,6 +45,9 @@ def test_what_is_shared() -> None:
     assert is_shared(OPPOSITE)
     loop = "%7: i32 = constant<3>()\nfor(%7, %7) { (%8: i32):\n" + OPPOSITE + "yield()\n}\n"
     assert is_shared(loop)
+    product = "%7: f32 = binary<mul>(%6, %3)\n%8: f32 = binary<add>(%7, %4)\n"
+    square = "%10: f32 = binary<mul>(%6, %6)\n%11: f32 = binary<div>(%3, %10)\n"
+    assert is_shared(OPPOSITE + product + square)
 
 
 ALONE = {
@@ -53,6 +58,14 @@ ALONE = {
     "yield()\n}\n",
     "one that becomes an index": OPPOSITE
     + "%7: i32 = cast(%6)\n%8: i32 = load<@n, primal>(%7)\nstore<@n, primal>(%8, %2)\n",
+    "one that is stored": DIFFERENCE + "store<@y, primal>(%6, %2)\n",
+    "a divisor": OPPOSITE + "%7: f32 = binary<div>(%3, %6)\n",
+    "a product that is a divisor": OPPOSITE
+    + "%7: f32 = binary<mul>(%3, %6)\n%8: f32 = binary<div>(%3, %7)\n",
+    "a side of an angle": OPPOSITE + "%7: f32 = binary<atan2>(%6, %3)\n",
+    "a factor of what a loop carries": OPPOSITE
+    + "%7: i32 = constant<3>()\n%8: f32 = for(%7, %7, %6) { (%10: i32, %12: f32):\n"
+    "yield(%12)\n}\n",
     "one in a task with records": OPPOSITE
     + "%7: i64 = constant<0>()\nrecord_push<#r>(%7, %7, %6)\n",
 }

@@ -29,13 +29,14 @@ A sign is part of the operation that uses it, so this costs nothing. The gradien
 pairs has both differences if its sums are gathered (`gather_sums`): each body is the first one of a
 pair, and the second one of another.
 
-The difference of equal numbers is 0 then, or -0. So this is for numbers on which no branch, trip
-count or index depends, which a replay must reproduce.
+The difference of equal numbers is 0 then, or -0. So this is for numbers that become parts of sums,
+where that makes no difference: in `1.0 / (y - x)` and `atan2(y - x, z)` it does. No branch, trip
+count or index, which a replay must reproduce, may depend on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from octants.analysis.replay_strictness import is_free
 from octants.compile_profile import staged
@@ -55,7 +56,8 @@ def share_differences(module: Module) -> None:
 
 def _share(task: Task) -> None:
     found = list(_find(task.body, {}))
-    if found and is_free(task, "", [block.ops[k].results[0] for block, k, _ in found]):
+    numbers = [block.ops[k].results[0] for block, k, _ in found]
+    if found and is_free(task, "", numbers) and not _shows_sign_of_zero(task, numbers):
         for block, k, opposite in found:
             op = block.ops[k]
             negative = ops.Unary("neg", opposite, results=op.results)
@@ -80,3 +82,18 @@ def _find(block: Block, outer: Known) -> Iterator[tuple[Block, int, Value]]:
                 yield block, position, opposite
         for region in op.regions:
             yield from _find(region, known)
+
+
+def _shows_sign_of_zero(task: Task, numbers: Collection[Value]) -> bool:
+    """Whether some floats, or products with them, have another use than sums and squares."""
+    signed = set(numbers)
+    for op in task.body.walk():
+        if signed.isdisjoint(op.operands) or isinstance(op, ops.Fma):
+            continue
+        fn = op.fn if isinstance(op, (ops.Unary, ops.Binary)) else ""
+        is_square = fn == "mul" and op.operands[0] is op.operands[1]
+        if fn in ("mul", "neg") and not is_square:
+            signed.update(op.results)
+        elif not is_square and fn not in ("add", "sub", "abs"):
+            return True
+    return False
