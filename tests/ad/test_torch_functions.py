@@ -117,6 +117,13 @@ def test_tensors_that_are_views() -> None:
     assert x.grad.tolist() == [[0, 8, 0], [0, 20, 0]]
 
 
+def test_dtypes_that_kernels_do_not_have() -> None:
+    for out in ("x", (3,)):
+        function = qd.torch.function(scaled_squares, out={"y": out})
+        with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype torch.bfloat16"):
+            function(torch.ones(3, dtype=torch.bfloat16), 2.0, count=3)
+
+
 def test_a_module_is_trained() -> None:
     torch.manual_seed(0)
     layer = qd.torch.Module(

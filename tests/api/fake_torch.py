@@ -49,6 +49,8 @@ class Tensor:
     def is_neg(self) -> bool:
         return False
 
+    layout = "torch.strided"
+
     def stride(self) -> tuple[int, ...]:
         return tuple(stride // self.array.itemsize for stride in self.array.strides)
 

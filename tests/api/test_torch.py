@@ -255,6 +255,15 @@ def test_negated_views() -> None:
     assert y.tolist() == [4, 16]
 
 
+def test_sparse_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.tensor([1.0, 3.0]), torch.zeros(2)
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="to_dense"):
+        square(x.to_sparse(), y)
+    square(x.to_sparse().to_dense(), y)
+    assert y.tolist() == [1, 9]
+
+
 @on_cpu
 def test_errors() -> None:
     fake = types.SimpleNamespace(Tensor=fake_torch.Tensor)

@@ -113,7 +113,7 @@ class ArraySignature:
     def output_shapes(self, bound: Mapping[str, Any]) -> list[Shaped]:
         """The shape and dtype of each result for arguments, which may be `Shaped` themselves."""
         known = {
-            name: value if isinstance(value, Shaped) else self.library.shaped(value)
+            name: value if isinstance(value, Shaped) else self._shape_of(name, value)
             for name, value in bound.items()
             if isinstance(value, Shaped) or self.is_array(name, value)
         }
@@ -123,6 +123,13 @@ class ArraySignature:
             for name in self.outputs
         ]
         return found + [Shaped((), kind.numpy) for kind in self.returns()]
+
+    def _shape_of(self, name: str, value: Any) -> Shaped:
+        try:
+            return self.library.shaped(value)
+        except TypeError:  # of numpy, which has no such dtype
+            problem = f"`{name}` has dtype {value.dtype}, which has no counterpart in the language"
+            raise self._wrong(problem) from None
 
     def _shaped(
         self, name: str, given: OutputShape, seen: Mapping[str, Any], known: Mapping[str, Shaped]
