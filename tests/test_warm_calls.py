@@ -6,6 +6,7 @@ CUDA the driver is a fake one, whose kernels do nothing.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -108,7 +109,11 @@ def chains() -> tuple[Calls, Calls]:
 
 
 def warm(call: Callable[[], Any]) -> list[str]:
-    """The calls of functions of Octants by a warm call."""
+    """The calls of functions of Octants by a warm call.
+
+    Arrays of other tests that are collected during it would be work for it.
+    """
+    gc.collect()
     for _ in range(WARM):
         call()
     qd.sync()
