@@ -404,6 +404,27 @@ def test_items_of_unrolled_loops_keep_their_types() -> None:
     agree(kernel, 3)
 
 
+def test_the_index_of_an_ended_unrolled_loop_is_a_free_name() -> None:
+    def kernel(x, n):
+        s = 0.0
+        for d in static(range(3)):
+            s = s + d * x[d]
+        s = s + d
+        if n > 1:
+            d = x[0] * 0.5
+            s = s + d
+        for _ in range(2):
+            d = (x[1], x[2])
+            for k in static(range(2)):
+                s = s + d[k]
+        for d in range(n):
+            s = s + d
+        return s
+
+    for n in (0, 4):
+        agree(kernel, numbers(3), n)
+
+
 # -- parallel loops --------------------------------------------------------------------------------
 
 
@@ -698,3 +719,19 @@ def test_names_without_a_value(body: str) -> None:
     expected = Exception if "(1, 2)\n    return a" in text else OctantsNameError
     with pytest.raises(expected):
         compile_kernel(define(text, static=static), 3)
+
+
+def test_loops_that_use_the_index_of_an_ended_unrolled_loop_again_are_parallel() -> None:
+    def kernel(x):
+        for d in static(range(3)):
+            x[d] = x[d] + d
+        for i in range(3):
+            for d in static(range(2)):
+                x[i] = x[i] + d
+        for d in static(range(3)):
+            x[d] = x[d] + d
+        for i in range(3):
+            d = x[i] * 0.5
+            x[i] = x[i] + d
+
+    assert loops_of(kernel, numbers(3)) == [ops.ParallelFor, ops.ParallelFor]

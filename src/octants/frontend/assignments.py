@@ -129,8 +129,11 @@ def _is_rebindable(context: Context, variable: Variable) -> bool:
     """Whether an assignment may give a variable another type.
 
     It may if the variable holds a Python object, or was first assigned by an earlier iteration of
-    an unrolled loop, and no run-time condition or loop stands between that and here.
+    an unrolled loop, and no run-time condition or loop stands between that and here. The index of
+    an unrolled loop that has ended is no more than a name.
     """
+    if variable.is_past_index:
+        return True
     if not context.scopes.is_claimed(variable):
         return False
     holds_object = flattening.has_object(variable.value) and not variable.in_memory

@@ -98,6 +98,7 @@ class Variable:
     dtype: DType | None = None  # that of a hidden variable which holds a number
     in_memory: bool = False
     is_loose: bool = False  # the next assignment may give it another type
+    is_past_index: bool = False  # the index of an unrolled loop that is built
 
 
 @dataclass(frozen=True, slots=True)

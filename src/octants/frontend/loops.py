@@ -59,6 +59,7 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
             context, guard, flags, lambda: unrolled_loops.build(context, node, items), node, [node]
         )
     _check_targets(context, node, nest)
+    context.scopes.lose_past_indices(node, context.span(node))
     plan = context.scopes.plan(node)
     if context.is_top_level and parallel_loops.is_independent(context, node, options, plan):
         bind = functools.partial(_bind_fresh, context, node, nest)
@@ -300,6 +301,7 @@ def while_(context: Context, node: ast.While) -> bool:
     """A ``while``; its condition is evaluated as often as in Python."""
     if node.orelse:
         context.fail(LoopElse("while"), node)
+    context.scopes.lose_past_indices(node, context.span(node))
     flags = early_exits.loop_exits(context, node.body)
     build = functools.partial(_while, context, node, flags)
     if (

@@ -203,6 +203,11 @@ class Scopes:
             self.frame.variables.pop(name, None)
             self.frame.lost[name] = Lost(reason, span)
 
+    def lose_past_indices(self, loop: ast.stmt, span: Span | None) -> None:
+        """Free the names of ended unrolled loops that a loop assigns, for its own variables."""
+        assigned = self.changed_by([loop])
+        self.lose([name for name, v in assigned.items() if v.is_past_index], "index", span)
+
     def plan(self, node: ast.AST) -> Plan:
         """The plan of a loop of the current function."""
         key = (self.frame.key, node, tuple(self.iterations))

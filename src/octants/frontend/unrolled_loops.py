@@ -29,9 +29,10 @@ def build(context: Context, node: ast.For, items: list[Any]) -> bool:
     if flags.broken is not None:
         scopes.claim(flags.broken)
     completes = _iterations(context, node, items, flags)
+    targets = source.target_names(node)
     for variable in scopes.frame.variables.values():
         if variable not in before:
-            variable.is_loose = variable.name in source.target_names(node)
+            variable.is_loose = variable.is_past_index = variable.name in targets
     return completes
 
 
