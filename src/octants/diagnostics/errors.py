@@ -128,17 +128,6 @@ class StarParameter(UserError):
     remedy = "name each parameter, or pass a tuple as a template() argument"
 
 
-class LoopElse(UserError):
-    """``for ... else`` or ``while ... else``."""
-
-    keyword: str
-    code = "OCT104"
-    exception = OctantsSyntaxError
-    title = "`{keyword}` with an `else` cannot be used in a kernel"
-    label = "the `else` of this loop"
-    remedy = "set a variable before `break` and test it with `if` after the loop"
-
-
 class BreakInParallel(UserError):
     """``break`` out of a parallel loop."""
 

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from octants.diagnostics.errors import EndlessLoop, LoopElse, NotAssignable, WrongLoopTargets
+from octants.diagnostics.errors import EndlessLoop, NotAssignable, WrongLoopTargets
 from octants.frontend import (
     assignments,
     conditions,
@@ -41,8 +41,11 @@ from octants.types.scalars import u1
 
 def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     """A ``for``; at the top level, ``guard`` tells at run time that it is to be skipped."""
-    if node.orelse:
-        context.fail(LoopElse("for"), node)
+    flags = early_exits.loop_exits(context, node.body)
+    return _for(context, node, guard, flags) and _else(context, node, flags)
+
+
+def _for(context: Context, node: ast.For, guard: Value | None, flags: LoopExits) -> bool:
     frame = context.scopes.frame
     options, frame.loop_options = frame.loop_options, {}
     options |= context.concurrency
@@ -53,11 +56,9 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
     if nest is None:
         items = unrolled_loops.items_of(context, value, node.iter)
         if guard is None:
-            return unrolled_loops.build(context, node, items)
-        flags = frame.exit_flags()
-        return early_exits.skippable(
-            context, guard, flags, lambda: unrolled_loops.build(context, node, items), node, [node]
-        )
+            return unrolled_loops.build(context, node, items, flags)
+        build = functools.partial(unrolled_loops.build, context, node, items, flags)
+        return early_exits.skippable(context, guard, frame.exit_flags(), build, node, [node])
     _check_targets(context, node, nest)
     context.scopes.lose_past_indices(node, context.span(node))
     plan = context.scopes.plan(node)
@@ -65,7 +66,7 @@ def for_(context: Context, node: ast.For, guard: Value | None = None) -> bool:
         bind = functools.partial(_bind_fresh, context, node, nest)
         if parallel_loops.build(context, node, nest, options, guard, bind):
             return True
-    return _counted(context, node, nest, guard)
+    return _counted(context, node, nest, guard, flags)
 
 
 def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any, bool]:
@@ -101,6 +102,21 @@ def _with_bounds(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, GroupedDomain):
         return GroupedDomain(_with_bounds(value.inner, change))
     return value
+
+
+def _else(context: Context, node: ast.For | ast.While, flags: LoopExits) -> bool:
+    """The ``else`` of a loop, if nothing left the loop; gives whether its end can be reached."""
+    broken = [] if flags.broken is None else [flags.broken]
+    if not node.orelse or any(flag.value is True for flag in broken):
+        return True
+    is_left = early_exits.any_set(context, [*broken, *context.scopes.frame.exit_flags()])
+    if is_left is None:
+        return context.build(node.orelse)
+    skipped, run = VariableRegion(Block()), VariableRegion(Block())
+    with context.region(run), context.stops.block():
+        run.completes = context.build(node.orelse)
+    control_flow_joins.join(context, is_left, skipped, run, node, [node])
+    return True
 
 
 # -- targets ---------------------------------------------------------------------------------------
@@ -144,9 +160,10 @@ def _bind(context: Context, node: ast.For, nest: Domain, indices: list[Value]) -
 # -- counted loops ---------------------------------------------------------------------------------
 
 
-def _counted(context: Context, node: ast.For, nest: Domain, guard: Value | None) -> bool:
+def _counted(
+    context: Context, node: ast.For, nest: Domain, guard: Value | None, flags: LoopExits
+) -> bool:
     """A serial loop over counters; a ``while`` if something can leave it early."""
-    flags = early_exits.loop_exits(context, node.body)
     leaves = flags.broken is not None or source.returns(node.body)
     if leaves or not nest.levels:
         nest = loop_domains.linear(context, nest)
@@ -299,8 +316,6 @@ def _unless(context: Context, goes_on: Value, is_left: Value | None) -> Value:
 
 def while_(context: Context, node: ast.While) -> bool:
     """A ``while``; its condition is evaluated as often as in Python."""
-    if node.orelse:
-        context.fail(LoopElse("while"), node)
     context.scopes.lose_past_indices(node, context.span(node))
     flags = early_exits.loop_exits(context, node.body)
     build = functools.partial(_while, context, node, flags)
@@ -317,8 +332,9 @@ def while_(context: Context, node: ast.While) -> bool:
         context.scopes.claim(again)
         region = _until_complete(context, node, functools.partial(build, again))
     early_exits.lose_names(context, node, region)
-    is_endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-    return not is_endless or flags.broken is not None
+    if isinstance(node.test, ast.Constant) and node.test.value:
+        return flags.broken is not None
+    return _else(context, node, flags)
 
 
 def _is_do_while(context: Context, test: ast.expr) -> bool:

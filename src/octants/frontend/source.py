@@ -14,6 +14,7 @@ from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.source_text import file_of, lambda_of, source_text
 from octants.diagnostics.span import InlinedCall, Span
+from octants.frontend import match_statements
 from octants.frontend.names_in_source import mentions
 from octants.lazy_dataclass import dataclass
 
@@ -132,6 +133,7 @@ def _parse(code: types.CodeType, file: str, text: str) -> FunctionSource:
         raise problem.at(_first_line(code))
     if found is None or not _is_of(code, found):
         raise NoSource(code.co_name).at(_first_line(code))
+    match_statements.rewrite(found)
     shift = 1 if indented else 0
     lines = ["if True:"] * shift + text.splitlines()
     offset = code.co_firstlineno - 1 - shift

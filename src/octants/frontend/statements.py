@@ -300,7 +300,10 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Global": ("`global`", "globals are constants of a kernel; keep what changes in a field"),
     "Nonlocal": ("`nonlocal`", "closures are constants of a kernel; keep what changes in a field"),
     "Delete": ("`del`", "leave the variable as it is"),
-    "Match": ("`match`", "use `if` and `elif`"),
+    "Match": (
+        "`match` whose patterns are more than values",
+        "use patterns such as `1 | 2` and `_`, or `if` and `elif`",
+    ),
     "TypeAlias": ("`type`", "define the type outside of the kernel"),
 }
 

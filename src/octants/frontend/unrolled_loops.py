@@ -21,11 +21,10 @@ def items_of(context: Context, value: Any, node: ast.expr) -> list[Any]:
     return compile_time_evaluation.iterate(context, value, node)
 
 
-def build(context: Context, node: ast.For, items: list[Any]) -> bool:
+def build(context: Context, node: ast.For, items: list[Any], flags: LoopExits) -> bool:
     """Build the body once for each item."""
     scopes = context.scopes
     before = set(scopes.frame.variables.values())
-    flags = early_exits.loop_exits(context, node.body)
     if flags.broken is not None:
         scopes.claim(flags.broken)
     completes = _iterations(context, node, items, flags)
