@@ -58,6 +58,16 @@ SHAPES: dict[str, Callable[[int], list[str]]] = {
         "v = w.sum()",
     ],
     "stores": lambda n: [f"y[i // {k + 2}] += v * x[i // {k + 3}]" for k in range(n)],
+    "uniform index": lambda n: [
+        "k = x.shape[0]",
+        *["k = (k + k) ^ (k >> 1)"] * n,
+        "v = v * x[k & 3]",
+    ],
+    "loaded index": lambda n: [
+        "k = qd.i32(x[0])",
+        *["k = (k + k) ^ (k >> 1)"] * n,
+        "v = v * x[k & 3]",
+    ],
     "unrolled": lambda n: [f"for _ in qd.static(range({n})):", "    v = v * 0.5 + v * v * x[i]"],
 }
 

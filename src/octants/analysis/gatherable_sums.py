@@ -13,13 +13,14 @@ sums.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
+from octants.ir.slices import backward_slice
 from octants.types.scalars import u1
 
 FEW = 4
@@ -35,7 +36,7 @@ class PairLoops:
         self.task = task
         self._noalias = noalias
         self._used = {value for op in task.body.walk() for value in op.operands}
-        self.numbers = numbers_of(task.body)
+        self.numbers = ops.constants_in(task.body)
         self._written: set[ArrayRef] = set()
         self._observed: set[ArrayRef] = set()  # by more than sums
         for op in task.body.walk():
@@ -67,7 +68,8 @@ class PairLoops:
         task = self.task
         if task.domain is None or not self.is_free():
             return
-        if _are_few(numbers_of(task.domain), task.domain.yielded, FEW):
+        count = self.count()
+        if count is not None and count < FEW:
             return
         known = self.following(task.body)
         for op in task.body.ops:
@@ -80,7 +82,8 @@ class PairLoops:
 
     def is_short(self, loop: Operation, few: int) -> bool:
         """Whether a loop is known to have fewer than so many iterations."""
-        return isinstance(loop, ops.For) and _are_few(self.numbers, loop.operands, few)
+        trips = loop.trips(self.numbers) if isinstance(loop, ops.For) else None
+        return trips is not None and trips < few
 
     def most_iterations(self, loop: ops.For, most: int) -> int:
         """The iterations of a loop, from 1 to ``most``, which also stands for an unknown number."""
@@ -102,29 +105,12 @@ class PairLoops:
         return False
 
     def repeatable_slice(
-        self,
-        values: Iterable[Value],
-        definitions: Mapping[Value, Operation],
-        known: Container[Value],
-    ) -> dict[Operation, None] | None:
-        """The rematerialisation slice of values, back to ``known`` ones: operations in no order.
-
-        None if they contain a loop or must not run again.
-        """
-        found: dict[Operation, None] = {}
-        wanted = list(values)
-        while wanted:
-            value = wanted.pop()
-            op = definitions.get(value)
-            if value in known or op is None or op in found:
-                continue
-            inside = [*op.walk()]
-            has_loop = any(isinstance(each, ops.Loop) for each in inside)
-            if has_loop or not self.is_repeatable(op):
-                return None
-            found[op] = None
-            wanted += (value for each in inside for value in each.operands)
-        return found
+        self, values: Iterable[Value], definitions: Mapping[Value, Operation]
+    ) -> list[Operation] | None:
+        """The rematerialisation slice of values; None if it has a loop or must not run again."""
+        found = backward_slice(values, definitions)
+        has_loop = any(isinstance(each, ops.Loop) for op in found for each in op.walk())
+        return None if has_loop or not all(map(self.is_repeatable, found)) else found
 
     def following(self, block: Block, known: Iterable[Value] = ()) -> set[Value]:
         """The values of a block that follow from constants and from known values.
@@ -185,11 +171,6 @@ def mirrored(loop: ops.For, numbers: Mapping[Value, Any]) -> Value | None:
     )
 
 
-def numbers_of(block: Block) -> dict[Value, Any]:
-    """The constants of a block, without its regions."""
-    return {op.result: op.value for op in block.ops if isinstance(op, ops.Constant)}
-
-
 def atomics_outside_loops(block: Block) -> Iterator[ops.Atomic]:
     """The atomics of a block and its ifs, without those of its loops."""
     for op in block.ops:
@@ -198,9 +179,3 @@ def atomics_outside_loops(block: Block) -> Iterator[ops.Atomic]:
         elif isinstance(op, ops.If):
             for region in op.regions:
                 yield from atomics_outside_loops(region)
-
-
-def _are_few(numbers: dict[Value, Any], bounds: list[Value], few: int) -> bool:
-    """Whether the distance between the first two of some bounds is known to be less."""
-    lower, upper = (numbers.get(bound) for bound in bounds[:2])
-    return lower is not None and upper is not None and bool(upper - lower < few)

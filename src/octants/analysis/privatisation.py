@@ -13,7 +13,7 @@ is a multiple of the row, plus a number within two bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import field, replace
 
 from octants.analysis.affine_arithmetic import Affine
@@ -21,6 +21,7 @@ from octants.analysis.facts_from_valid_indices import InBounds
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias_another
 from octants.ir.core import ArrayRef, Block, Operation, Task, Value
+from octants.ir.slices import backward_slice
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import f32, f64, i32, i64, u32, u64
@@ -173,7 +174,7 @@ class RowPartition(InBounds):
             rows = [self.row(op.indices[axis], op) for op in accesses]
             chunks = _alternating([row for row in rows if row is not None])
             if chunks is not None and None not in rows and self._has_chunks(rows[0], chunks):
-                operations = dict.fromkeys(self._slice(chunks.divisors))
+                operations = backward_slice(chunks.divisors, self.definitions)
                 return replace(chunks, rematerialised=tuple(operations))
         return None
 
@@ -183,13 +184,6 @@ class RowPartition(InBounds):
         if first is None or last is None or first.terms or last.terms:
             return True
         return last.constant - first.constant >= _CHUNKS * chunks.rows
-
-    def _slice(self, values: Iterable[Value]) -> Iterator[Operation]:
-        """The operations that compute uniform values, in order."""
-        for value in values:
-            op = self.definitions[value]
-            yield from self._slice(op.operands)
-            yield op
 
     def row(self, value: Value, access: Operation) -> Row | None:
         """An index of an access as a row."""

@@ -30,6 +30,7 @@ from octants.ir import ops
 from octants.ir.array_aliasing import has_memory_of_others, may_alias
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
 from octants.ir.scalar_semantics import identity_of
+from octants.ir.slices import backward_slice
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, f16, register_type, u1
 
@@ -157,6 +158,7 @@ class _Finder:
             for ref, group in self.accesses.items()
             if not all(isinstance(op, ops.Load) for op in group)
         ]
+        self._uniform: dict[Value, bool] = {}
 
     def find(self) -> Iterator[Reduction]:
         for ref, group in self.accesses.items():
@@ -190,7 +192,7 @@ class _Finder:
             if all(map(self._is_uniform, op.indices)):
                 element = tuple(map(self._key, op.indices))
                 if element not in by_element:
-                    rematerialised = list(dict.fromkeys(self._slice(op.indices)))
+                    rematerialised = backward_slice(op.indices, self.affine.definitions)
                     found = Reduction(fn, op.array, op.companion, op.indices, [], rematerialised)
                     by_element[element] = found
                 by_element[element].atomics.append(op)
@@ -198,25 +200,22 @@ class _Finder:
 
     def _is_uniform(self, value: Value) -> bool:
         """Whether all work items see the same value, also after the task; it may be in memory."""
-        op = self.affine.definitions.get(value)
-        if self.affine.is_uniform(value):
-            return True
-        if isinstance(op, ops.Load):
-            is_unchanged = not any(may_alias(op.ref, ref, self.noalias) for ref in self.written)
-            return is_unchanged and all(map(self._is_uniform, op.indices))
-        return op is not None and op.is_pure and all(map(self._is_uniform, op.operands))
+        if value not in self._uniform:
+            op = self.affine.definitions.get(value)
+            is_stable = op is not None and (
+                not any(may_alias(op.ref, ref, self.noalias) for ref in self.written)
+                if isinstance(op, ops.Load)
+                else op.is_pure
+            )
+            self._uniform[value] = self.affine.is_uniform(value) or (
+                op is not None and is_stable and all(map(self._is_uniform, op.operands))
+            )
+        return self._uniform[value]
 
     def _key(self, index: Value) -> object:
         """A key that equal indices share."""
         op = self.affine.definitions.get(index)
         return op.value if isinstance(op, ops.Constant) else index
-
-    def _slice(self, indices: list[Value]) -> Iterator[Operation]:
-        """The operations that compute uniform values, in order."""
-        for index in indices:
-            op = self.affine.definitions[index]
-            yield from self._slice(op.operands)
-            yield op
 
     # -- other accesses ----------------------------------------------------------------------------
 

@@ -35,21 +35,6 @@ def emit(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
         builder.note_constant(new)
 
 
-def emit_slice(
-    builder: Builder,
-    value: Value,
-    definitions: Mapping[Value, Operation],
-    values: dict[Value, Value],
-) -> Value:
-    """Append copies of the operations that a value follows from, each once; return its copy."""
-    op = definitions[value]
-    for operand in op.operands:
-        emit_slice(builder, operand, definitions, values)
-    if value not in values:
-        emit(builder, op, values)
-    return values[value]
-
-
 def without_effects(op: Operation, kept: Container[Space] = ()) -> Operation | None:
     """An operation that only reads, with its results; None where nothing is left of it.
 

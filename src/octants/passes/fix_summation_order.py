@@ -95,8 +95,9 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block, emit_slice, refuse_cooperation, serialise
+from octants.ir.cloning import copy_block, refuse_cooperation, serialise
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Task, Value
+from octants.ir.slices import emit_slice
 from octants.passes.demote_atomics import owned_targets
 from octants.passes.fix_summation_order_on_gpus import OrderedParts, find_parts
 from octants.passes.launch_temporaries import add_temporary, load_bounds, make_bounds, store_bounds
@@ -286,9 +287,7 @@ class _Chunks:
         builder.location = self.task.location
         for array, touched, update in self.sums.values():
             lower, upper = builder.index(0), builder.index(CHUNKS)
-            values: dict[Value, Value] = {}
-            definitions = self.affine.definitions
-            indices = [emit_slice(builder, x, definitions, values) for x in update.indices]
+            indices = emit_slice(builder, update.indices, self.affine.definitions)
             body = Block([Value(i32, "chunk")])
             with builder.into(body):
                 with builder.only_if(builder.load(touched, body.args)):

@@ -15,8 +15,9 @@ from dataclasses import field
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import emit, emit_slice
+from octants.ir.cloning import emit
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Task, Value
+from octants.ir.slices import emit_slice
 from octants.lazy_dataclass import dataclass
 from octants.passes.launch_temporaries import add_temporary, load_bounds, make_bounds, store_bounds
 from octants.types.scalars import DType, i32, i64, register_type
@@ -140,10 +141,8 @@ class OrderedParts:
         if bounds is not None:
             return load_bounds(builder, bounds)
         assert self._task.domain is not None
-        values: dict[Value, Value] = {}
-        definitions, ends = self._affine.definitions, self._task.domain.yielded
-        copies = [emit_slice(builder, value, definitions, values) for value in ends]
-        lower, upper = (builder.cast(value, i64) for value in copies)
+        ends = emit_slice(builder, self._task.domain.yielded, self._affine.definitions)
+        lower, upper = (builder.cast(value, i64) for value in ends)
         return lower, upper
 
     def _strided_task(self, bounds: Array | None) -> Task:
@@ -236,9 +235,7 @@ class OrderedParts:
         for number, op in enumerate(sums.uniform_updates):
             total = self._left(builder, sums, builder.index(number))
             with self._if_any(builder, total):
-                values: dict[Value, Value] = {}
-                definitions = self._affine.definitions
-                indices = [emit_slice(builder, x, definitions, values) for x in op.indices]
+                indices = emit_slice(builder, op.indices, self._affine.definitions)
                 total = builder.cast(total, op.array.dtype)
                 builder.atomic("add", op.array, indices, total, op.companion)
         builder.yield_()

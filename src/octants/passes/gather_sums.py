@@ -66,7 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octants.analysis.gatherable_sums import PairLoops, mirrored, numbers_of
+from octants.analysis.gatherable_sums import PairLoops, mirrored
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -211,8 +211,10 @@ class _Gather:
         known = {*self.fixed, pairs.loop.body.args[0]}
         self.ahead = facts.following(pairs.loop.body, known) - self.fixed
         self.facts = facts
-        self.definitions = {value: op for op in pairs.before for value in op.results}
-        self.again: dict[Operation, None] = {}  # what is run again for each pair
+        self.definitions = {
+            value: op for op in pairs.before for value in op.results if value not in self.fixed
+        }
+        self.again: set[Operation] = set()  # what is run again for each pair
         self.stored: dict[Value, Array] = {}
         self.numbers = ItemNumbers(self.task)
         self.domain, self.body = Block(), Block([Value(i64)])
@@ -222,15 +224,15 @@ class _Gather:
         """Decide how pairs know what they need of their work item; whether that can be."""
         used = (value for op in self.pairs.loop.body.walk() for value in op.operands)
         for value in dict.fromkeys(used):
-            if value in self.definitions and value not in self.fixed:
-                rematerialised = self.facts.repeatable_slice([value], self.definitions, self.fixed)
+            if value in self.definitions:
+                rematerialised = self.facts.repeatable_slice([value], self.definitions)
                 if rematerialised is not None and all(map(_only_reads, rematerialised)):
-                    self.again |= rematerialised
+                    self.again.update(rematerialised)
                 elif self.numbers.can_store(value):
                     name = f"{self.task.name}_kept{len(self.stored)}"
                     self.stored[value] = self.numbers.array(name, value)
                 elif rematerialised is not None and len(rematerialised) <= _LONGEST:
-                    self.again |= rematerialised
+                    self.again.update(rematerialised)
                 else:
                     return False
         return True
@@ -339,7 +341,7 @@ class _Gather:
         """Bind the counter of the loop; where it is mirrored, the order is that of the mirror."""
         loop = self.pairs.loop
         counter = loop.body.args[0]
-        down = mirrored(loop, numbers_of(Block([], self.pairs.before)))
+        down = mirrored(loop, ops.constants_in(Block([], self.pairs.before)))
         if down is None:
             at = builder.binary("add", sizes.first, number)
         else:

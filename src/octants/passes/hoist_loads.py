@@ -64,6 +64,7 @@ from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.core import ArrayRef, Block, Module, Operation, Space, Task, Value
+from octants.ir.slices import backward_slice
 
 MOST_LOADS = 48
 """The most loads of a task that are hoisted: each takes registers."""
@@ -107,18 +108,6 @@ def _is_index_arithmetic(op: Operation) -> bool:
     if isinstance(op, (ops.Constant, ops.Cast, ops.Compare, ops.Select)):
         return True
     return isinstance(op, ops.Binary) and op.fn in _INDEX and not op.lhs.type.is_float
-
-
-def _slice(load: ops.Load, movable: dict[Value, Operation]) -> list[Operation]:
-    """The movable operations that a load needs, in order."""
-    needed: set[Operation] = set()
-    waiting = list(load.operands)
-    while waiting:
-        op = movable.get(waiting.pop())
-        if op is not None and op not in needed:
-            needed.add(op)
-            waiting += op.operands
-    return [op for op in movable.values() if op in needed]
 
 
 class _Speculation:
@@ -169,7 +158,7 @@ class _Speculation:
             if _is_index_arithmetic(op):
                 movable[op.results[0]] = op
             elif isinstance(op, ops.Load):
-                needed = _slice(op, movable)
+                needed = backward_slice(op.operands, movable)
                 mark = len(before)
                 before += needed
                 indices = self._safe_indices(op, branch, block)

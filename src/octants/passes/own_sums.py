@@ -34,8 +34,9 @@ class OwnSums:
         start = body.ops.index(loop)
         (self.item,) = body.args
         self._behind = body.ops[start + 1 : -1]
-        self._before = {value: op for op in body.ops[:start] for value in op.results}
-        self._needed: dict[Operation, None] | None = None
+        before = ((value, op) for op in body.ops[:start] for value in op.results)
+        self._before = {value: op for value, op in before if value not in stored}
+        self._needed: list[Operation] | None = None
 
     def can_move(self, sums: set[Operation]) -> bool:
         """Whether another task with an item for each iteration can do this; not the ``sums``."""
@@ -53,7 +54,7 @@ class OwnSums:
             return False
         wanted = [*loop.operands, *loop.body.yielded]
         wanted += (v for op in Block([], [*terms, *self._behind]).walk() for v in op.operands)
-        self._needed = facts.repeatable_slice(wanted, self._before, self._stored)
+        self._needed = facts.repeatable_slice(wanted, self._before)
         return self._needed is not None
 
     def _may_wait(self, op: Operation) -> bool:
@@ -74,9 +75,8 @@ class OwnSums:
     def begin(self, builder: Builder, item: Value, numbers: ItemNumbers) -> dict[Value, Value]:
         """Emit what is needed of a work item; return what stands for its values."""
         values = {self.item: builder.cast(item, self.item.type)}
-        for op in dict.fromkeys(self._before.values()):
-            if self._needed and op in self._needed:
-                emit(builder, op, values)
+        for op in self._needed or ():
+            emit(builder, op, values)
         for value, array in self._stored.items():
             number = numbers.number(builder, values[self.item])
             values[value] = builder.load(array, [number])

@@ -66,7 +66,6 @@ from collections import Counter
 
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.distinct_iterations import differ, varying
-from octants.analysis.pure_slices import pure_slice
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
@@ -74,6 +73,7 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.slices import backward_slice
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.layouts import one_axis
@@ -184,7 +184,7 @@ class _Rewriter:
         return (
             atoms.isdisjoint(changing - {counter})
             and differ(self._affine, counter, changing, store, store)
-            and pure_slice(row.loop, store.indices) is not None
+            and _index_slice(row) is not None
         )
 
     # -- rewriting ---------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _Rewriter:
         body = Block([Value(loop.lower.type)])
         values = {loop.body.args[0]: body.args[0]}
         with builder.into(body):
-            for op in pure_slice(loop, store.indices) or ():
+            for op in _index_slice(row) or ():
                 emit(builder, op, values)
             indices = [values.get(index, index) for index in store.indices]
             total = builder.load(array, [self._position(builder, row, body.args[0])])
@@ -260,3 +260,14 @@ class _Rewriter:
         """The position of an iteration's element in the row."""
         first = builder.constant(self._constants[row.loop.lower], counter.type)
         return builder.cast(builder.binary("sub", counter, first), i32)
+
+
+def _index_slice(row: _Row) -> list[Operation] | None:
+    """The operations of an iteration that compute the indices of a row, in order.
+
+    None if they read memory, or depend on what the loop carries besides its counter.
+    """
+    body, indices = row.loop.body, row.store.indices
+    needed = backward_slice(indices, {value: op for op in body.ops for value in op.results})
+    used = {*indices, *(value for op in needed for value in op.operands)}
+    return needed if used.isdisjoint(body.args[1:]) and all(op.is_pure for op in needed) else None
