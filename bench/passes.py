@@ -45,6 +45,7 @@ GPU = Capabilities(
     fills=2 * 132 * 2048,
     splits=True,
     groups_sums=True,
+    allots_registers=True,
     blocks=Blocks(),
 )
 """As large as an H100, through CUDA."""

@@ -338,7 +338,7 @@ FINISH = (
         "allot_registers",
         lambda m, machine: allot_registers.allot_registers(m, machine.fills),
         "when it is known how many work items there are",
-        _is_gpu,
+        when=lambda machine: machine.allots_registers,
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

@@ -111,6 +111,7 @@ class Capabilities:
     Code that it `unrolls` is written by the passes, since the compiler of its driver does not
     unroll it. It estimates sines and cosines of small angles in the time of `estimate_sums`
     additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32 may be so.
+    Where it `allots_registers`, code says how many its threads may use.
     Vectors of a work item that are indexed at run time take up to `vector_bytes` of memory.
 
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
@@ -136,6 +137,7 @@ class Capabilities:
     groups_sums: bool = False
     estimate_sums: int = 0
     approximates_quotients: bool = False
+    allots_registers: bool = False
     vector_bytes: int = 1 << 12
     memory_bytes: int = 0
     workers: int = 1

@@ -41,6 +41,7 @@ class CudaBackend(LlvmGpuBackend):
     has_several_devices = True
     approximates_quotients = True
     groups_sums = True
+    allots_registers = True
 
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""

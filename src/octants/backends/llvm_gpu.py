@@ -35,6 +35,7 @@ class LlvmGpuBackend(Backend):
     driver_name: str
     approximates_quotients = False
     groups_sums = False
+    allots_registers = False
 
     @abstractmethod
     def library(self) -> Any:
@@ -82,6 +83,7 @@ class LlvmGpuBackend(Backend):
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
             groups_sums=self.groups_sums,
+            allots_registers=self.allots_registers,
             blocks=Blocks(),
             memory_bytes=own.total_memory,
             workers=count * _THREADS,
