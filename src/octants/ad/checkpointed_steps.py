@@ -41,7 +41,7 @@ else:
 
 
 class StepKernel:
-    """What the launches of a kernel in a step have in common.
+    """The state that the launches of a kernel in a step share.
 
     `written` are the positions of the arrays that it writes; `memories` are its arrays, if they are
     fields only. `is_known` says that its arrays need not be registered again.
@@ -248,7 +248,7 @@ class StepRecorder(Tape):
     ) -> None:
         super().__init__(clear_gradients=False, validation=validates)
         self._generation = driver.state.generation  # no `__enter__` notes it
-        self._touched = touched
+        self._touched_arrays = touched
         self.trace = advance.trace
         self._runner = advance
         self._snapshots = snapshots

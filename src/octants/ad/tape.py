@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants import driver, options, timeline
+from octants.ad.backward_guard import BackwardGuard
 from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
@@ -51,7 +52,6 @@ from octants.diagnostics.tape_errors import (
     OverwrittenUnderTape,
     TapeIsUsed,
     TapeNotEntered,
-    WrittenDuringReverse,
 )
 from octants.diagnostics.tracebacks import of_users, shortens_tracebacks
 from octants.internal_members import internal
@@ -145,7 +145,7 @@ class Tape:
     grad_check: Sequence[Any] = ()
     paused = 0
     _custom: CustomCall | None = None
-    _guard: _BackwardGuard | None = None  # once the backward pass has begun
+    _guard: BackwardGuard | None = None  # once the backward pass has begun
     _launches = 0
     _done = False
     is_entered = False  # see `block_ends`
@@ -266,7 +266,7 @@ class Tape:
         """
         return self._requested.gradients_of(kernel)
 
-    # -- the context ----------------------------------------------------------------------------
+    # -- the context ---------------------------------------------------------------------------
 
     @shortens_tracebacks
     def __enter__(self) -> Self:
@@ -339,151 +339,7 @@ class Tape:
             raise TapeNotEntered().at(None)
         self._propagate()
 
-    def _propagate(self) -> None:
-        if self._done:
-            return
-        self._done = True
-        if self._observes:
-            self._stop()
-        if driver.state.generation != self._generation:
-            self._require_fields()
-        with self._lock:
-            if self._unentered and not self._all_entries and self._reverse_as_before():
-                self._launches += len(self._unentered)
-                self._unentered.clear()
-                self._held.clear()
-                return
-        launches = self._plain_launches()
-        self._reverse()
-        if launches:
-            first = launches[0]
-            first.sequences = first.sequences or KnownSequences()
-            first.sequences.note(launches)
-
-    def _require_fields(self) -> None:
-        """Raise an error if the body has destroyed a field whose address launches know."""
-        self._stop_following()
-        known = {getattr(entry, "specialisation", None): None for entry in self._entries}
-        for specialisation in filter(None, known):
-            for reference in specialisation.field_references:
-                if isinstance(field := reference(), Tensor):
-                    field.require_alive()
-
-    def _plain_launches(self) -> tuple[Touched, ...]:
-        """The launches of a tape that recorded nothing else, if later tapes may follow them."""
-        entries, launches = self._entries, self._recent
-        is_all = self._may_follow and self._prefix is None and len(launches) == len(entries)
-        if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
-            return ()
-        return tuple(launches) if all(each.is_plain for each in launches) else ()
-
-    def _reverse_as_before(self) -> bool:
-        """Reverse the tape as an earlier one, if that had recorded the same."""
-        launches, sequence = self._unentered, self._followed
-        if sequence is None or len(sequence.launches) != len(launches):
-            every = tuple([each[0] for each in launches])
-            known = every[0].sequences
-            sequence = None if known is None else known.find(every)
-        if sequence is None or captures or timeline.active() is not None:
-            return False
-        return sequence.reverse(launches, self.losses, self._reverse)
-
-    def _reverse(self) -> None:
-        """Reverse what was recorded, launch by launch."""
-        for loss in self.losses if self._overlaps else ():
-            array = loss.array
-            if array is not None:
-                self._overlaps.see_loss(array)
-        for loss in self.losses:
-            loss.seed(self._entries)
-        for memory in self._replaced.values():
-            warn_if_replaced_last(memory, self._entries)
-        if self._all_entries:
-            warn_if_unreached([loss.array for loss in self.losses], self._touched_arrays)
-        self._requested.collect(self._entries)
-        with self._lock:
-            guard = self._guard = _BackwardGuard(self._ledger, self._lock)
-        entries = list(self._entries) if self._check is not None else []
-        try:
-            driver.state.recorder = guard
-            observe_writes(guard.before_write)
-            if self._prefix is not None:
-                self._reverse_alike(self._prefix)
-            while self._entries:  # frees what only one launch needs when it has been reversed
-                self._entries.pop().reverse(self._ledger)
-        finally:
-            driver.state.recorder = None
-            forget_writes(guard.before_write)
-            guard.end()
-            self._ledger.finish()
-            self._entries.clear()
-            self._held.clear()
-            self._copied.clear()
-            if self._packed is not None and self._packed.arena is not None:
-                self._packed.arena.release()
-            self._packed = None
-        if self._check is not None:
-            self._check.run(entries)
-
-    def _reverse_alike(self, prefix: Prefix) -> None:
-        """Reverse the launches of a prefix: like those of an earlier tape, or for later ones."""
-        reached = self._advance(prefix)
-        launches: Any = self._entries  # all of them, since a prefix is known
-        copies = [saved.values for entry in launches for _, saved in entry.saved or ()]
-        if self._follows and reached is not None and reached.reversal is not None:
-            self._follows, self._unexplained = False, reached
-            self._restore_and_reverse(reached, reached.reversal, copies)
-            return
-        self._catch_up()
-        if reached is None:
-            return
-        ledger = self._ledger
-        ledger.observation = observation = Observation(launches, copies)
-        while self._entries:
-            observation.next_entry()
-            self._entries.pop().reverse(ledger)
-        reversal = observation.reversal()
-        if reversal is not None:
-            reached.remember(reversal)
-
-    def _restore_and_reverse(self, reached: Prefix, reversal: Reversal, copies: list[Any]) -> None:
-        """Reverse the launches of a prefix as an earlier tape did, in one submission if it can."""
-        launches: Any = self._entries
-        replays, packed, key = reached.replays_of(len(launches)), self._packed, None
-        is_usual = not captures and self._repeats and self._requested is _NO_ARGUMENTS
-        if is_usual and packed is not None and packed.is_stable and timeline.active() is None:
-            key = self._numbers_of(launches)
-        if key is None or not replays.replay(key):
-            steps = ((entry.specialisation, entry.step) for entry in launches)
-            arena = None if packed is None else packed.arena
-            reverse = partial(reversal.run, launches, copies)
-            if key is None or not replays.capture(key, reverse, steps, memory=arena):
-                reverse()
-        launches.clear()
-
-    def _numbers_of(self, launches: Sequence[LaunchEntry]) -> Hashable:
-        """The bits of the numbers of launches; None if more than arrays and numbers matters."""
-        paths = self._fast_paths
-        if not all(path.can_repeat for path in paths.values()):
-            return None
-        packers = {each: path.numbers for each, path in paths.items() if path.numbers}
-        try:
-            return tuple(
-                [
-                    packers[entry.specialisation](*entry.arguments)
-                    for entry in launches
-                    if entry.specialisation in packers
-                ]
-            )
-        except UNFIT:
-            return None
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise method_error("ad.Tape", name)
-
-    # -- recording ------------------------------------------------------------------------------
+    # -- recording -----------------------------------------------------------------------------
 
     @internal
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
@@ -527,6 +383,148 @@ class Tape:
                     return self._launch_alike(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments, by_value)
 
+    def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:
+        """The fast path that an earlier launch found."""
+        if not self._is_simple:
+            return None
+        path: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
+        if path is not None:
+            self._fast_paths[specialisation] = path
+            self._held[specialisation] = specialisation.holding()
+        return path
+
+    def _cache_fast_path(self, specialisation: Specialisation, plan: TapePlan) -> None:
+        """Find the fast path of a kernel, if there is one, and cache it for all tapes."""
+        path = find_fast_path(specialisation, plan, flow_of(specialisation))
+        specialisation.fast_paths[self._fast_path_key(specialisation)] = path
+
+    def _fast_path_key(self, specialisation: Specialisation) -> Any:
+        """The options of a tape on which the fast path of a kernel depends."""
+        if self._may_follow and self._requested is _NO_ARGUMENTS and self._adjoints == 1:
+            return _USUAL_OPTIONS
+        wants = self._requested is not _NO_ARGUMENTS and self.wants_arguments_of(specialisation)
+        return wants, self.on_overwrite == "trust", self._adjoints
+
+    def _launch_on_fast_path(
+        self,
+        path: FastPath,
+        touched: Touched,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run a launch that overwrites nothing that is needed."""
+        persistent, address = None, 0
+        if path.freezes:
+            arguments = freeze(specialisation, arguments)
+        if path.persistent is not None:
+            persistent = PersistentStorage(path.persistent, specialisation.device)
+            address = persistent.address
+        number = specialisation.number = next(driver.state.numbers)
+        if path.may_race:
+            self._check_races(specialisation, number, arguments)
+        (step,) = path.steps
+        entry = LaunchEntry(specialisation, step, arguments, number, persistent, path.by_value)
+        results = step.forward.launch(entry.seed, number, address, *arguments)
+        if touched.needed:
+            self._ledger.note(entry, touched.needed)
+        self._touched.update(touched.every)
+        self._entries.append(entry)
+        self._recent.append(touched)
+        self._launches += 1
+        return specialisation.wrap(results) if results else None
+
+    def _launch_on_slow_path(
+        self,
+        given: Specialisation,
+        arguments: tuple[Any, ...],
+        by_value: Collection[int] = (),
+        *,
+        is_tracked: bool = False,
+    ) -> Any:
+        """Run a launch after saving the needed contents that it overwrites.
+
+        Unless it `is_tracked`, later tapes cannot follow this one from here on. The arrays that are
+        passed `by_value` are those of a fast path, which recognised the launch.
+        """
+        memories = memories_of(given, arguments)
+        is_own = bool(by_value) or has_distinct_arrays(given, arguments)
+        specialisation = given if is_own else differentiable(given, memories)
+        try:
+            plan = self._plan(specialisation)
+        except OctantsError:
+            if not given.hidden:
+                raise
+            return self.launch(*with_constants(given, arguments))
+        if (
+            self._is_simple
+            and specialisation is given
+            and self._fast_path_key(given) not in given.fast_paths
+        ):
+            self._cache_fast_path(given, plan)
+            return self.launch(given, arguments)
+        if not is_tracked:
+            self._stop_following()
+        if not is_own:
+            needed = {k for step in plan.steps for k in step.needed}
+            self._overlaps.see(specialisation, memories, needed)
+            self.untracked.see(given, memories)
+        self.check_gradient_ends(given, memories)
+        layout = plan.persistent
+        persistent = PersistentStorage(layout, specialisation.device) if layout.size else None
+        frozen = freeze(specialisation, arguments)
+        number = specialisation.number = next(driver.state.numbers)
+        self._check_races(specialisation, number, arguments)
+        results: tuple[Any, ...] = ()
+        for position, memory in memories.items():
+            if position not in by_value:
+                self.touch(memory)
+        self._held[specialisation] = specialisation.holding()
+        entries = [
+            LaunchEntry(specialisation, step, frozen, number, persistent, by_value)
+            for step in plan.steps
+        ]
+        for entry in entries[1:]:
+            entry.is_first = False
+        phases = [phase for entry in entries for phase in entry.prepare(memories)]
+        self._prepare_writes(f"kernel `{specialisation.signature.kernel}`", phases)
+        for entry in entries:
+            results = entry.run(self)
+            self._entries.append(entry)
+            self._launches += entry.is_first
+        return self._wrap(specialisation, persistent, results, len(plan.steps))
+
+    def _plan(self, specialisation: Specialisation) -> TapePlan:
+        """How a launch runs and is reversed."""
+        return tape_plan(
+            specialisation,
+            arguments=self.wants_arguments_of(specialisation),
+            trusts=self.on_overwrite == "trust",
+            validates=self.validation,
+            adjoints=self._adjoints,
+        )
+
+    def _check_races(
+        self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Raise an error if the derivative of a launch depends on which work item is first."""
+        always = self.validation or options.current().in_debug_mode
+        if always or self.on_overwrite != "trust":
+            check_before_gradient(specialisation, number, arguments, always=always, effects=True)
+        if self.validation:
+            validate_launch(specialisation, number, arguments)
+
+    def _wrap(
+        self,
+        specialisation: Specialisation,
+        persistent: PersistentStorage | None,
+        results: tuple[Any, ...],
+        steps: int,
+    ) -> Any:
+        """The returned value of a launch; that of several steps is in their persistent storage."""
+        if steps != 1 and persistent is not None:
+            results = persistent.results(specialisation)
+        return specialisation.wrap(results) if specialisation.returned else None
+
     @property
     def _may_pass_copies(self) -> bool:
         """Whether arrays of numpy may be overwritten, and share memory with no other array."""
@@ -553,6 +551,8 @@ class Tape:
                 known = self._copied[id(array)] = array, copy
             given[number] = known[1]
         return tuple(given)
+
+    # -- launches as on an earlier tape --------------------------------------------------------
 
     def _follow_another(self, touched: Touched) -> bool:
         """Whether some earlier tape recorded the launches of this one, and then this launch."""
@@ -602,14 +602,14 @@ class Tape:
 
     @property
     def _entries(self) -> list[TapeEntry]:
-        """What was recorded, in order."""
+        """The recorded entries, in order."""
         if self._unentered:
             self._enter_launches()
         return self._all_entries
 
     @property
     def _ledger(self) -> OverwriteLedger:
-        """What is needed of the contents that launches have read."""
+        """The contents that launches have read and their reverse needs."""
         if self._unentered:
             self._enter_launches()
         return self._whole_ledger
@@ -620,10 +620,6 @@ class Tape:
         if self._unentered:
             self._enter_launches()
         return self._touched_arrays
-
-    @_touched.setter
-    def _touched(self, keys: set[Any]) -> None:
-        self._touched_arrays = keys
 
     def _launch_alike(
         self,
@@ -705,21 +701,9 @@ class Tape:
             self._stop_following()
             raise
         self._prefix = known if self._stops == stops else None
-        self._touched |= touched.every
+        self._touched.update(touched.every)
         self._launches += 1
         return self._wrap(specialisation, persistent, results, len(path.steps))
-
-    def _wrap(
-        self,
-        specialisation: Specialisation,
-        persistent: PersistentStorage | None,
-        results: tuple[Any, ...],
-        steps: int,
-    ) -> Any:
-        """What a launch returns; that of several steps is in their persistent storage."""
-        if steps != 1 and persistent is not None:
-            results = persistent.results(specialisation)
-        return specialisation.wrap(results) if specialisation.returned else None
 
     def _catch_up(self) -> None:
         """Let the ledger know of the launches that ran without it."""
@@ -735,135 +719,7 @@ class Tape:
         self._may_follow, self._prefix = False, None
         self._stops += 1
 
-    def _launch_on_slow_path(
-        self,
-        given: Specialisation,
-        arguments: tuple[Any, ...],
-        by_value: Collection[int] = (),
-        *,
-        is_tracked: bool = False,
-    ) -> Any:
-        """Run a launch after saving the needed contents that it overwrites.
-
-        Unless it `is_tracked`, later tapes cannot follow this one from here on. The arrays that are
-        passed `by_value` are those of a fast path, which recognised the launch.
-        """
-        memories = memories_of(given, arguments)
-        is_own = bool(by_value) or has_distinct_arrays(given, arguments)
-        specialisation = given if is_own else differentiable(given, memories)
-        try:
-            plan = self._plan(specialisation)
-        except OctantsError:
-            if not given.hidden:
-                raise
-            return self.launch(*with_constants(given, arguments))
-        if (
-            self._is_simple
-            and specialisation is given
-            and self._fast_path_key(given) not in given.fast_paths
-        ):
-            self._cache_fast_path(given, plan)
-            return self.launch(given, arguments)
-        if not is_tracked:
-            self._stop_following()
-        if not is_own:
-            needed = {k for step in plan.steps for k in step.needed}
-            self._overlaps.see(specialisation, memories, needed)
-            self.untracked.see(given, memories)
-        self.check_gradient_ends(given, memories)
-        layout = plan.persistent
-        persistent = PersistentStorage(layout, specialisation.device) if layout.size else None
-        frozen = freeze(specialisation, arguments)
-        number = specialisation.number = next(driver.state.numbers)
-        self._check_races(specialisation, number, arguments)
-        results: tuple[Any, ...] = ()
-        for position, memory in memories.items():
-            if position not in by_value:
-                self.touch(memory)
-        self._held[specialisation] = specialisation.holding()
-        entries = [
-            LaunchEntry(specialisation, step, frozen, number, persistent, by_value)
-            for step in plan.steps
-        ]
-        for entry in entries[1:]:
-            entry.is_first = False
-        phases = [phase for entry in entries for phase in entry.prepare(memories)]
-        self._prepare_writes(f"kernel `{specialisation.signature.kernel}`", phases)
-        for entry in entries:
-            results = entry.run(self)
-            self._entries.append(entry)
-            self._launches += entry.is_first
-        return self._wrap(specialisation, persistent, results, len(plan.steps))
-
-    def _check_races(
-        self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
-    ) -> None:
-        """Raise an error if the derivative of a launch depends on which work item is first."""
-        always = self.validation or options.current().in_debug_mode
-        if always or self.on_overwrite != "trust":
-            check_before_gradient(specialisation, number, arguments, always=always, effects=True)
-        if self.validation:
-            validate_launch(specialisation, number, arguments)
-
-    def _cache_fast_path(self, specialisation: Specialisation, plan: TapePlan) -> None:
-        """Find the fast path of a kernel, if there is one, and cache it for all tapes."""
-        path = find_fast_path(specialisation, plan, flow_of(specialisation))
-        specialisation.fast_paths[self._fast_path_key(specialisation)] = path
-
-    def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:
-        """The fast path that an earlier launch found."""
-        if not self._is_simple:
-            return None
-        path: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
-        if path is not None:
-            self._fast_paths[specialisation] = path
-            self._held[specialisation] = specialisation.holding()
-        return path
-
-    def _fast_path_key(self, specialisation: Specialisation) -> Any:
-        """The options of a tape on which the fast path of a kernel depends."""
-        if self._may_follow and self._requested is _NO_ARGUMENTS and self._adjoints == 1:
-            return _USUAL_OPTIONS
-        wants = self._requested is not _NO_ARGUMENTS and self.wants_arguments_of(specialisation)
-        return wants, self.on_overwrite == "trust", self._adjoints
-
-    def _launch_on_fast_path(
-        self,
-        path: FastPath,
-        touched: Touched,
-        specialisation: Specialisation,
-        arguments: tuple[Any, ...],
-    ) -> Any:
-        """Run a launch that overwrites nothing that is needed."""
-        persistent, address = None, 0
-        if path.freezes:
-            arguments = freeze(specialisation, arguments)
-        if path.persistent is not None:
-            persistent = PersistentStorage(path.persistent, specialisation.device)
-            address = persistent.address
-        number = specialisation.number = next(driver.state.numbers)
-        if path.may_race:
-            self._check_races(specialisation, number, arguments)
-        (step,) = path.steps
-        entry = LaunchEntry(specialisation, step, arguments, number, persistent, path.by_value)
-        results = step.forward.launch(entry.seed, number, address, *arguments)
-        if touched.needed:
-            self._ledger.note(entry, touched.needed)
-        self._touched |= touched.every
-        self._entries.append(entry)
-        self._recent.append(touched)
-        self._launches += 1
-        return specialisation.wrap(results) if results else None
-
-    def _plan(self, specialisation: Specialisation) -> TapePlan:
-        """How a launch runs and is reversed."""
-        return tape_plan(
-            specialisation,
-            arguments=self.wants_arguments_of(specialisation),
-            trusts=self.on_overwrite == "trust",
-            validates=self.validation,
-            adjoints=self._adjoints,
-        )
+    # -- launches that are not recorded --------------------------------------------------------
 
     def _run_unrecorded(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch unrecorded, after saving the needed contents that it overwrites."""
@@ -916,126 +772,7 @@ class Tape:
                 self.paused -= 1
                 self._touched.update(call.memories)
 
-    @internal
-    @_one_at_a_time
-    def overwrite(
-        self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
-    ) -> list[SavedPart]:
-        """Save the needed contents of a region before ``writer`` overwrites it."""
-        return self._ledger.overwrite(memory, region, writer)
-
-    @internal
-    @_one_at_a_time
-    def count_log(self, kernel: str, nbytes: int) -> None:
-        """Count the bytes of the log of a launch.
-
-        Raises:
-            OctantsMemoryError: they exceed the budget.
-        """
-        self._ledger.count_log(kernel, nbytes)
-
-    @internal
-    @_one_at_a_time
-    def check_budget(
-        self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
-    ) -> None:
-        """Check that the copies which some writes require fit the budget.
-
-        Args:
-            writer: what writes, for the error.
-            writes: the regions to be written.
-            needs: the regions whose contents after the writes are needed.
-
-        Raises:
-            OctantsMemoryError: the copies exceed the budget.
-        """
-        self._stop_following()
-        self._prepare_writes(writer, [((), writes), (needs, ())])
-
-    def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
-        """Raise an error, before any write, if what is needed cannot or must not be saved."""
-        if self.on_overwrite == "error":
-            for memory in self._ledger.overwritten(phases):
-                raise OverwrittenUnderTape(memory.name).at(None)
-        self._ledger.check_budget(writer, phases)
-
-    @internal
-    @_one_at_a_time
-    def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
-        """The present content of a region, which the reverse of ``reader`` needs."""
-        return self._ledger.need(memory, region, reader)
-
-    @internal
-    def check_gradient_ends(
-        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
-    ) -> None:
-        """Warn if the gradient ends at an array without one."""
-        self._gradient_ends.observe(specialisation, memories)
-
-    @internal
-    def check_overlaps(
-        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
-    ) -> None:
-        """Raise an error if a derivative would have to pass between arrays that share memory."""
-        self._overlaps.see(specialisation, memories)
-
-    @internal
-    @_one_at_a_time
-    def touch(self, memory: TapedMemory) -> None:
-        """Note that launches use an array: from now on a host write ends its adjoint."""
-        self._touched.add(memory.key)
-        if self._check is not None:
-            self._check.touch(memory)
-
-    @property
-    @internal
-    def touched(self) -> AbstractSet[Any]:
-        """The keys of the arrays that launches use."""
-        return self._touched
-
-    @internal
-    def wants_arguments_of(self, specialisation: Specialisation) -> bool:
-        """Whether the gradients of the arguments of a kernel were requested."""
-        return self._requested.wants(specialisation.kernel)
-
-    @internal
-    @_one_at_a_time
-    def count_copies(self, nbytes: int) -> None:
-        """Count copies that an entry holds itself."""
-        self._ledger.saved_bytes += nbytes
-
-    @internal
-    @_one_at_a_time
-    def append(self, entry: TapeEntry) -> None:
-        """Record an event that is not a launch."""
-        self._stop_following()
-        self._entries.append(entry)
-
-    @internal
-    def before_share(self, array: Any) -> None:
-        """Note that others are to see an array, which torch may write and launches use as another.
-
-        Of writes by torch, only the version of the array tells.
-        """
-        memory = memory_of(array, array.describe())
-        if self._has_nothing_of((memory,)):
-            return
-        with self._lock:
-            self._stop_following()
-            self._ledger.resolve()
-            is_used = memory.key in self._touched
-            if is_used and array.has_grad():
-                self.untracked.know(memory)
-            self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
-
-    def _writer_of(self, memory: TapedMemory) -> str | None:
-        """The last recorded launch that has written an array."""
-        for entry in reversed(self._entries):
-            find = getattr(entry, "writer_of", None)
-            writer: str | None = None if find is None else find(memory)
-            if writer is not None:
-                return writer
-        return None
+    # -- writes of the host --------------------------------------------------------------------
 
     @internal
     def before_write(self, write: HostWrite) -> None:
@@ -1077,49 +814,279 @@ class Tape:
         if touched or write.source is not None or self._check is not None:
             self._entries.append(HostEntry(write, ends=touched))
         if write.source is not None:
-            self._touched |= {memory.key, write.source.identity}
+            self._touched.update((memory.key, write.source.identity))
+
+    @internal
+    def before_share(self, array: Any) -> None:
+        """Note that others are to see an array, which torch may write and launches use as another.
+
+        Of writes by torch, only the version of the array tells.
+        """
+        memory = memory_of(array, array.describe())
+        if self._has_nothing_of((memory,)):
+            return
+        with self._lock:
+            self._stop_following()
+            self._ledger.resolve()
+            is_used = memory.key in self._touched
+            if is_used and array.has_grad():
+                self.untracked.know(memory)
+            self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
+
+    def _writer_of(self, memory: TapedMemory) -> str | None:
+        """The last recorded launch that has written an array."""
+        for entry in reversed(self._entries):
+            find = getattr(entry, "writer_of", None)
+            writer: str | None = None if find is None else find(memory)
+            if writer is not None:
+                return writer
+        return None
+
+    # -- what entries of the tape call ---------------------------------------------------------
+
+    @internal
+    @_one_at_a_time
+    def overwrite(
+        self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
+    ) -> list[SavedPart]:
+        """Save the needed contents of a region before ``writer`` overwrites it."""
+        return self._ledger.overwrite(memory, region, writer)
+
+    @internal
+    @_one_at_a_time
+    def need(self, memory: TapedMemory, region: ArrayRegion = None, reader: str = "") -> Content:
+        """The present content of a region, which the reverse of ``reader`` needs."""
+        return self._ledger.need(memory, region, reader)
+
+    @internal
+    @_one_at_a_time
+    def check_budget(
+        self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
+    ) -> None:
+        """Check that the copies which some writes require fit the budget.
+
+        Args:
+            writer: what writes, for the error.
+            writes: the regions to be written.
+            needs: the regions whose contents after the writes are needed.
+
+        Raises:
+            OctantsMemoryError: the copies exceed the budget.
+        """
+        self._stop_following()
+        self._prepare_writes(writer, [((), writes), (needs, ())])
+
+    def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
+        """Raise an error, before any write, if what is needed cannot or must not be saved."""
+        if self.on_overwrite == "error":
+            for memory in self._ledger.overwritten(phases):
+                raise OverwrittenUnderTape(memory.name).at(None)
+        self._ledger.check_budget(writer, phases)
+
+    @internal
+    @_one_at_a_time
+    def count_log(self, kernel: str, nbytes: int) -> None:
+        """Count the bytes of the log of a launch.
+
+        Raises:
+            OctantsMemoryError: they exceed the budget.
+        """
+        self._ledger.count_log(kernel, nbytes)
+
+    @internal
+    @_one_at_a_time
+    def count_copies(self, nbytes: int) -> None:
+        """Count copies that an entry holds itself."""
+        self._ledger.saved_bytes += nbytes
+
+    @internal
+    @_one_at_a_time
+    def touch(self, memory: TapedMemory) -> None:
+        """Note that launches use an array: from now on a host write ends its adjoint."""
+        self._touched.add(memory.key)
+        if self._check is not None:
+            self._check.touch(memory)
+
+    @property
+    @internal
+    def touched(self) -> AbstractSet[Any]:
+        """The keys of the arrays that launches use."""
+        return self._touched
+
+    @internal
+    @_one_at_a_time
+    def append(self, entry: TapeEntry) -> None:
+        """Record an event that is not a launch."""
+        self._stop_following()
+        self._entries.append(entry)
+
+    @internal
+    def check_gradient_ends(
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+    ) -> None:
+        """Warn if the gradient ends at an array without one."""
+        self._gradient_ends.observe(specialisation, memories)
+
+    @internal
+    def check_overlaps(
+        self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
+    ) -> None:
+        """Raise an error if a derivative would have to pass between arrays that share memory."""
+        self._overlaps.see(specialisation, memories)
+
+    @internal
+    def wants_arguments_of(self, specialisation: Specialisation) -> bool:
+        """Whether the gradients of the arguments of a kernel were requested."""
+        return self._requested.wants(specialisation.kernel)
+
+    # -- the reversal --------------------------------------------------------------------------
+
+    def _propagate(self) -> None:
+        if self._done:
+            return
+        self._done = True
+        if self._observes:
+            self._stop()
+        if driver.state.generation != self._generation:
+            self._require_fields()
+        with self._lock:
+            if self._unentered and not self._all_entries and self._reverse_as_before():
+                self._launches += len(self._unentered)
+                self._unentered.clear()
+                self._held.clear()
+                return
+        launches = self._plain_launches()
+        self._reverse()
+        if launches:
+            first = launches[0]
+            first.sequences = first.sequences or KnownSequences()
+            first.sequences.note(launches)
+
+    def _require_fields(self) -> None:
+        """Raise an error if the body has destroyed a field whose address launches know."""
+        self._stop_following()
+        known = {getattr(entry, "specialisation", None): None for entry in self._entries}
+        for specialisation in filter(None, known):
+            for reference in specialisation.field_references:
+                if isinstance(field := reference(), Tensor):
+                    field.require_alive()
+
+    def _plain_launches(self) -> tuple[Touched, ...]:
+        """The launches of a tape that recorded nothing else, if later tapes may follow them."""
+        entries, launches = self._entries, self._recent
+        is_all = self._may_follow and self._prefix is None and len(launches) == len(entries)
+        if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
+            return ()
+        return tuple(launches) if all(each.is_plain for each in launches) else ()
+
+    def _reverse_as_before(self) -> bool:
+        """Reverse the tape as an earlier one, if that had recorded the same."""
+        launches, sequence = self._unentered, self._followed
+        if sequence is None or len(sequence.launches) != len(launches):
+            every = tuple([each[0] for each in launches])
+            known = every[0].sequences
+            sequence = None if known is None else known.find(every)
+        if sequence is None or captures or timeline.active() is not None:
+            return False
+        return sequence.reverse(launches, self.losses, self._reverse)
+
+    def _reverse(self) -> None:
+        """Reverse what was recorded, launch by launch."""
+        for loss in self.losses if self._overlaps else ():
+            array = loss.array
+            if array is not None:
+                self._overlaps.see_loss(array)
+        for loss in self.losses:
+            loss.seed(self._entries)
+        for memory in self._replaced.values():
+            warn_if_replaced_last(memory, self._entries)
+        if self._all_entries:
+            warn_if_unreached([loss.array for loss in self.losses], self._touched_arrays)
+        self._requested.collect(self._entries)
+        with self._lock:
+            guard = self._guard = BackwardGuard(self._ledger, self._lock)
+        entries = list(self._entries) if self._check is not None else []
+        try:
+            driver.state.recorder = guard
+            observe_writes(guard.before_write)
+            if self._prefix is not None:
+                self._reverse_alike(self._prefix)
+            while self._entries:  # frees what only one launch needs when it has been reversed
+                self._entries.pop().reverse(self._ledger)
+        finally:
+            driver.state.recorder = None
+            forget_writes(guard.before_write)
+            guard.end()
+            self._ledger.finish()
+            self._entries.clear()
+            self._held.clear()
+            self._copied.clear()
+            if self._packed is not None and self._packed.arena is not None:
+                self._packed.arena.release()
+            self._packed = None
+        if self._check is not None:
+            self._check.run(entries)
+
+    def _reverse_alike(self, prefix: Prefix) -> None:
+        """Reverse the launches of a prefix: like those of an earlier tape, or for later ones."""
+        reached = self._advance(prefix)
+        launches: Any = self._entries  # all of them, since a prefix is known
+        copies = [saved.values for entry in launches for _, saved in entry.saved or ()]
+        if self._follows and reached is not None and reached.reversal is not None:
+            self._follows, self._unexplained = False, reached
+            self._restore_and_reverse(reached, reached.reversal, copies)
+            return
+        self._catch_up()
+        if reached is None:
+            return
+        ledger = self._ledger
+        ledger.observation = observation = Observation(launches, copies)
+        while self._entries:
+            observation.next_entry()
+            self._entries.pop().reverse(ledger)
+        reversal = observation.reversal()
+        if reversal is not None:
+            reached.remember(reversal)
+
+    def _restore_and_reverse(self, reached: Prefix, reversal: Reversal, copies: list[Any]) -> None:
+        """Reverse the launches of a prefix as an earlier tape did, in one submission if it can."""
+        launches: Any = self._entries
+        replays, packed, key = reached.replays_of(len(launches)), self._packed, None
+        is_usual = not captures and self._repeats and self._requested is _NO_ARGUMENTS
+        if is_usual and packed is not None and packed.is_stable and timeline.active() is None:
+            key = self._numbers_of(launches)
+        if key is None or not replays.replay(key):
+            steps = ((entry.specialisation, entry.step) for entry in launches)
+            arena = None if packed is None else packed.arena
+            reverse = partial(reversal.run, launches, copies)
+            if key is None or not replays.capture(key, reverse, steps, memory=arena):
+                reverse()
+        launches.clear()
+
+    def _numbers_of(self, launches: Sequence[LaunchEntry]) -> Hashable:
+        """The bits of the numbers of launches; None if more than arrays and numbers matters."""
+        paths = self._fast_paths
+        if not all(path.can_repeat for path in paths.values()):
+            return None
+        packers = {each: path.numbers for each, path in paths.items() if path.numbers}
+        try:
+            return tuple(
+                [
+                    packers[entry.specialisation](*entry.arguments)
+                    for entry in launches
+                    if entry.specialisation in packers
+                ]
+            )
+        except UNFIT:
+            return None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise method_error("ad.Tape", name)
 
 
 def _holds(array: Any, copy: Any) -> bool:
     """Whether an array of numpy still has the shape, the type and the contents of its copy."""
     is_alike = array.shape == copy.shape and array.dtype == copy.dtype
     return is_alike and HOST.holds(array, copy)
-
-
-class _BackwardGuard:
-    """Records what custom gradients write during the backward pass.
-
-    At its end, the arrays of the tape are again as the body left them, and all others as written.
-    Other threads may not write these arrays meanwhile, unless they work for a custom gradient.
-    """
-
-    def __init__(self, ledger: OverwriteLedger, lock: RLock) -> None:
-        self.paused = 0
-        self.thread = threading.get_ident()
-        self._ledger, self._lock = ledger, lock
-        self._has_ended = False
-
-    def end(self) -> None:
-        """Leave later writes of other threads alone."""
-        self._has_ended = True
-
-    def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
-        memories = memories_of(specialisation, arguments)
-        for position in specialisation.written:
-            self._note_change(memories[position])
-        return specialisation.run(arguments)
-
-    def before_write(self, write: HostWrite) -> None:
-        memory = memory_of_write(write)
-        if memory is not None and not write.is_done:
-            self._note_change(memory)
-
-    def _note_change(self, memory: TapedMemory) -> None:
-        ledger = self._ledger
-        if self._has_ended:
-            return
-        if threading.get_ident() == self.thread or ledger.runs_custom_gradient:
-            with self._lock:
-                ledger.note_change_if_known(memory)
-        elif ledger.knows(memory):
-            raise WrittenDuringReverse(memory.name).at(None)
