@@ -138,7 +138,7 @@ class Specialisation:
     Attributes:
         kernel: The object that the user made of the function.
         key: The key of the arguments.
-        kept: Objects that cannot be referenced weakly, and fields that were made for the kernel.
+        held_alive: Objects without weak references, and fields that were made for the kernel.
         is_valid: Tells whether the globals that the kernel read still have the same values.
         guard: The conditions of `is_valid` in generated code.
         entry: The function of a warm call, by `recognition` of arguments with the same key.
@@ -266,7 +266,7 @@ class Specialisation:
         sources = [source for source in self.sources if isinstance(source, FieldSource)]
         return [source.reference for source in sources]
 
-    # -- finding it, or building it -------------------------------------------------------------
+    # -- finding it in the cache, or building it -----------------------------------------------
 
     def _find_or_build(self) -> Sequence[Read]:
         """Load the kernel from the cache, or build it; return what it reads."""
@@ -280,12 +280,9 @@ class Specialisation:
 
     def _load_from_cache(self) -> tuple[Facts, Sequence[Read]] | None:
         """Load the kernel from the cache; None if it is not there."""
-        reads = None if self._cache_entry is None else self._cache_entry.find_reads()
-        facts = (
-            None
-            if self._cache_entry is None or reads is None
-            else self._cache_entry.find("facts", None)
-        )
+        entry = self._cache_entry
+        reads = None if entry is None else entry.find_reads()
+        facts = None if entry is None or reads is None else entry.find("facts", None)
         if reads is None or facts is None:
             return None
         fits = make_guard(hidden_terms(Sight(reads, self.kernel.function, ()), facts.hidden))
@@ -316,11 +313,7 @@ class Specialisation:
                 self._cache_entry = None  # what it reads has just changed
             return built.module
 
-    def complete(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Append the hidden arguments to those of a launch."""
-        return arguments if self.evaluate is None else (*arguments, *self.evaluate())
-
-    # -- what it is -----------------------------------------------------------------------------
+    # -- what it is ----------------------------------------------------------------------------
 
     @cached_property
     def module(self) -> Module:
@@ -383,6 +376,8 @@ class Specialisation:
             if isinstance(source, ReturnSource)
         }
         return tuple(found[position] for position in sorted(found))
+
+    # -- what is made of it, and stored --------------------------------------------------------
 
     def remember(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
         """Make something of the kernel once for each key, in this process or an earlier one."""
@@ -477,6 +472,8 @@ class Specialisation:
             reads,
         )
 
+    # -- clones --------------------------------------------------------------------------------
+
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
         """A clone for another module over the same arrays, which is made on demand."""
         clone = copy.copy(self)
@@ -553,6 +550,12 @@ class Specialisation:
             leaf = Leaf(self.signature.kernel, name, position, (), AnyTensor())
             self.leaves[position, ()], self.kinds[position, ()] = leaf, kind
         return [ArgumentSource(position) for position in range(first, self.count)]
+
+    # -- launches ------------------------------------------------------------------------------
+
+    def complete(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Append the hidden arguments to those of a launch."""
+        return arguments if self.evaluate is None else (*arguments, *self.evaluate())
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """Launch the kernel without a recorder."""
