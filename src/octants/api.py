@@ -1,4 +1,4 @@
-"""What a user calls on the host: `init`, `reset`, `sync`, and the decorators."""
+"""The functions that a user calls on the host: `init`, `reset`, `sync`, and the decorators."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Divergence(Exception):
 
 
 class OperationRunner(Protocol):
-    """What runs operations, one at a time."""
+    """A runner of operations, one at a time."""
 
     storage: dict[ArrayRef, Any]
     record_buffer: Any

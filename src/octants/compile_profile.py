@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 @dataclass(slots=True)
 class StageTimes:
-    """What one stage of one kernel took, in all of its calls.
+    """The time of one stage of one kernel, in all of its calls.
 
     ``seconds`` are without the stages inside it. ``before`` and ``after`` are sizes in the last
     call, in ``unit``: of what the stage was given, and of what it made; None if they are not known.
@@ -43,7 +43,7 @@ class StageTimes:
 
 
 class Note:
-    """What a stage reports of its result; nothing is counted without a profile."""
+    """The report of a stage about its result; nothing is counted without a profile."""
 
     def __init__(self, unit: str = "operations", before: int | None = None) -> None:
         self.unit = unit
@@ -79,7 +79,7 @@ class CompileProfile:
         return -self.seconds(kernel)
 
     def seconds(self, kernel: str | None = None) -> float:
-        """What all stages took, of one kernel or of all."""
+        """The time of all stages, of one kernel or of all."""
         return sum(
             entry.seconds for entry in self.entries.values() if kernel in (None, entry.kernel)
         )

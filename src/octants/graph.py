@@ -46,7 +46,7 @@ __path__: list[str] = []  # so Python queries `AbsentModuleFinder` for missing n
 
 
 class Graph:
-    """What was captured; `replay`, or a call, does it again. See `capture`.
+    """Captured launches; `replay`, or a call, runs them again. See `capture`.
 
     A graph keeps the arrays alive that it works on, with all memory that its body has made.
     """

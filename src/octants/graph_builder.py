@@ -21,7 +21,7 @@ from octants.diagnostics.graph_errors import WrongGraphArgument
 
 
 class ArgKind(enum.Enum):
-    """What a name of a graph stands for."""
+    """The kind of an argument of a graph."""
 
     SCALAR = 0
     NDARRAY = 1

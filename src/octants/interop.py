@@ -1,4 +1,4 @@
-"""What other libraries share with Octants besides arrays; see `from_dlpack` for these."""
+"""Resources that other libraries share with Octants, except arrays: see `from_dlpack`."""
 
 from __future__ import annotations
 

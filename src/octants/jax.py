@@ -141,7 +141,7 @@ _step.multiple_results = True
 
 
 def _bind(step: Step, arrays: Iterable[Any]) -> list[Any]:
-    """What a step gives, as a step of JAX."""
+    """The results of a step, as a step of JAX."""
     found: list[Any] = _step.bind(*map(jax.numpy.asarray, arrays), step=step)
     return found
 

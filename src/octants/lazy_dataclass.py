@@ -175,7 +175,7 @@ def _comparison(names: list[str], frozen: bool) -> dict[str, Any]:
 
 
 def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the values of attributes as a tuple."""
+    """A function that returns the values of attributes as a tuple."""
     if len(names) > 1:
         return operator.attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)

@@ -188,7 +188,7 @@ class Options:
         return self.ad_stack_budget_bytes or memory // 64
 
     def compilation_key(self) -> tuple[Any, ...]:
-        """What of the options decides the code of a kernel, besides the machine."""
+        """The options that determine the code of a kernel."""
         return (
             self.arch,
             self.debug,
@@ -423,7 +423,7 @@ def frames() -> tuple[str | None, int | None]:
 
 
 def vulkan_choices() -> dict[str, str]:
-    """What of the environment has Vulkan's loader look at some drivers only, or leave some out."""
+    """The environment variables by which Vulkan's loader chooses among drivers."""
     return {name: os.environ[name] for name in _VULKAN_CHOICES if name in os.environ}
 
 

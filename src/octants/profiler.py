@@ -59,7 +59,7 @@ class KernelTimes(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """What a kind of memory holds.
+    """The use of a kind of memory.
 
     Attributes:
         kind: what it is for, in words.
@@ -139,7 +139,7 @@ def save_trace(path: Any) -> None:
 
 
 def memory_report(device: int | None = None) -> list[MemoryUse]:
-    """What memory of a device is used for; needs no profiler.
+    """The use of a device's memory; needs no profiler.
 
     Args:
         device: The number of the GPU, where there are several; by default that of `init`.

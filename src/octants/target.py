@@ -1,4 +1,4 @@
-"""What code is generated for: limits and capabilities, no vendor logic."""
+"""Descriptions of the machines that code is generated for: limits and capabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from octants.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What a machine has for work items that work together.
+    """The limits of a machine for work items that work together.
 
     A block has `block_dim` of them where a kernel does not say how many, and `most_items` at most;
     `subgroup_size` of them run in step. The arrays that they share take `shared_bytes` at most.
@@ -61,7 +61,7 @@ MOST_VECTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class LaneCosts:
-    """What lanes take besides instructions on vectors, in additions of registers.
+    """The costs of lanes besides instructions on vectors, in additions of registers.
 
     A lane that calls a function on its own takes `call` besides it. To find out how much of a row
     is left takes `new_tile`. A load from addresses that are no neighbours takes `gathered` a lane,
@@ -79,7 +79,7 @@ class LaneCosts:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What decides, besides its code, whether a task runs in the lanes of vectors.
+    """The inputs, besides its code, that decide whether a task runs in the lanes of vectors.
 
     A vector has so many `lanes` of 32 bits, 0 where it cannot rely on vectors. `simd` says
     whether they are wanted: one of `AUTO`, `ALWAYS` and `NEVER`. Lanes can do the `operations` of
@@ -94,7 +94,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a machine can do and code must do, as far as passes and autodiff need to know it.
+    """The abilities of a machine and the demands on code that passes and autodiff query.
 
     A backend gives it for a device and the options in force. Of the machine: where `contracts`, a
     product and a sum may be rounded as one, and what is divided be multiplied by a reciprocal;
@@ -152,7 +152,7 @@ class Capabilities:
 
 
 class Arch(enum.Enum):
-    """What kernels can run on; `python` is the interpreter."""
+    """The kinds of machines that kernels run on; `python` is the interpreter."""
 
     x64 = "x64"
     arm64 = "arm64"
@@ -164,7 +164,7 @@ class Arch(enum.Enum):
 
 
 class Extension(enum.Enum):
-    """What an arch may be able to do."""
+    """The abilities that not every arch has."""
 
     sparse = "sparse"
     quant = "quant"

@@ -191,7 +191,7 @@ def _stacked(results: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 
 def _apply(derivative: Derivative, directions: Any, tensors: Any) -> tuple[Any, ...]:
-    """What a derivative of a step gives, as a step of torch."""
+    """The results of a derivative of a step, as a step of torch."""
     found: tuple[Any, ...] = _Node.apply(derivative.step, *derivative.inputs(directions, tensors))
     return found
 

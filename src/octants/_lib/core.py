@@ -1,4 +1,4 @@
-"""What can be used here: ``arch = qd.vulkan if qd._lib.core.with_vulkan() else qd.cuda``.
+"""The archs that can be used here: ``arch = qd.vulkan if qd._lib.core.with_vulkan() else qd.cuda``.
 
 In the peers this is a library in C++; the rest of it has no counterpart.
 """

@@ -247,7 +247,7 @@ def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
 
 
 class _Run:
-    """What the function is passed: arrays of the call's own, with gradients where they are active.
+    """The arguments of the function: arrays of the call, with gradients where they are active.
 
     `arrays` are those of the library, by the names of the parameters, `passed` what becomes of
     them.
@@ -291,7 +291,7 @@ class _Run:
     def evaluated(
         self, returned: Any, duals: _Duals | None, gradients: dict[str, Any]
     ) -> Evaluated:
-        """What came out."""
+        """The results of the call."""
         function, arrays = self.function, self.arrays
         results = [
             function.library.result(self.passed[name], arrays[name]) for name in function.outputs
@@ -398,7 +398,7 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
 
 
 def _number(ndarray: Ndarray) -> Any:
-    """What an ndarray holds, as a float if that is one number."""
+    """The numbers of an ndarray; a float if there is one."""
     held = ndarray.to_numpy()
     return held if held.shape else float(held)
 

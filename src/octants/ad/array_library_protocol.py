@@ -1,4 +1,4 @@
-"""What functions of arrays ask of the library whose arrays they are called with."""
+"""The interface of functions of arrays to the library whose arrays they are called with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from octants.data.ndarray import Ndarray
 
 
 class Shaped(NamedTuple):
-    """What is known of an array before its elements are: what JAX calls an abstract value."""
+    """The type and shape of an array whose elements are not known yet; JAX: an abstract value."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -25,7 +25,7 @@ class Shaped(NamedTuple):
 
 
 class ArrayLibrary(ABC):
-    """What an `ArrayFunction` asks of the library whose arrays it is called with."""
+    """The operations that an `ArrayFunction` needs of the library of its arguments."""
 
     @abstractmethod
     def is_array(self, value: Any) -> bool:
@@ -55,7 +55,7 @@ class ArrayLibrary(ABC):
     def argument(
         self, array: Any, element_dim: int, adjoint: Any = None, *, observed: bool = False
     ) -> Any:
-        """What a kernel is passed for an array.
+        """The argument of a kernel that stands for an array.
 
         Args:
             array: the array.

@@ -141,7 +141,7 @@ def _part(library: ArrayLibrary, directions: Any, first: int, count: int) -> Any
 
 
 def _joined(library: ArrayLibrary, parts: Sequence[Any], size: int, count: int) -> Any:
-    """What was found for parts of that size, in one array; None for integers."""
+    """The results of parts of that size, joined in one array; None for integers."""
     if parts[0] is None:
         return None
     if not library.is_array(parts[0]):  # numbers

@@ -38,7 +38,7 @@ _WHAT = "a checkpointed loop"
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a loop has cost so far.
+    """The costs of a loop so far.
 
     `steps` is its length, `runs` how often a step was run, recorded or not. `snapshots` is the
     number that were taken, `peak_bytes` the most bytes that they held at a time.
@@ -63,7 +63,7 @@ class CheckpointedLoop:
 
     @property
     def statistics(self) -> Statistics:
-        """What the loop has cost so far; after the body of the tape, with the backward pass."""
+        """The costs of the loop so far; after the body of the tape, with the backward pass."""
         snapshots = self.snapshots
         taken, peak = (snapshots.taken, snapshots.peak) if snapshots is not None else (0, 0)
         return Statistics(self.steps, self.runs, taken, peak)

@@ -165,7 +165,7 @@ class FastPath:
     def _learn(
         self, key: tuple[Any, ...], identities: tuple[int, ...], arguments: tuple[Any, ...]
     ) -> Touched | None:
-        """What a launch accesses, cached by its arguments, since programs repeat themselves."""
+        """The accesses of a launch, cached by its arguments, since programs repeat themselves."""
         if key in self._known:
             return self._known[key]
         if len(self._known) >= _MAX_KEYS:
@@ -176,7 +176,7 @@ class FastPath:
         return found
 
     def _find(self, identities: tuple[int, ...], arguments: tuple[Any, ...]) -> Touched | None:
-        """What a launch accesses, in rows as far as they are known.
+        """The accesses of a launch, in rows as far as they are known.
 
         None if the reverse reads parts of an array of numpy: the tape copies no more than these.
         """

@@ -30,7 +30,7 @@ from octants.lazy_dataclass import dataclass
 
 
 class Role(NamedTuple):
-    """What an array is in a step: its kind, and the parameter's name or the result's position."""
+    """The role of an array in a step: its kind, and the parameter's name or result's position."""
 
     kind: str
     name: Any

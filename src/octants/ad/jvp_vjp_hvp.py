@@ -301,7 +301,7 @@ def _each(batch: tuple[int, ...], given: Mapping[str, Array]) -> Iterator[dict[s
 
 
 def _stacked(batch: tuple[int, ...], found: Sequence[Any]) -> Any:
-    """What was found for each direction, behind a first axis for them; None for integers."""
+    """The results of all directions, behind a first axis for them; None for integers."""
     return None if found[0] is None else np.stack(found)[: batch[0]]
 
 

@@ -110,7 +110,7 @@ def _derivative_of(array: Any, companion: Companion) -> StoredArray | None:
 
 
 def _key_of(memory: TapedMemory, derivative: StoredArray | None) -> Any:
-    """What is equal for two arrays exactly if their memory and their derivatives are the same."""
+    """A key that two arrays share exactly if their memory and their derivatives are the same."""
     return memory.key, None if derivative is None else derivative.identity
 
 
@@ -129,7 +129,7 @@ def _has_elements(array: Any) -> bool:
 
 
 def _description(array: Any) -> Any:
-    """What `describe` makes the addresses of another library's array of; None for others."""
+    """The description of the memory of another library's array; None for others."""
     if not _has_elements(array):
         return None
     start, end = array.extent

@@ -20,7 +20,7 @@ MemoryRows = Mapping[Any, Rows]
 
 
 class Content:
-    """What a region of an array held between two writes.
+    """The content of a region of an array between two writes.
 
     `pieces` are regions with copies of them. What is `left` of the region is in memory while the
     content is `live`, afterwards in the content that it is based on. `digest` identifies the

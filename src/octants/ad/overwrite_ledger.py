@@ -42,7 +42,7 @@ _MAX_BOXES = 16
 
 
 class _Missing(enum.Enum):
-    """What of a content is not in its memory; `PIECES` are the parts with copies."""
+    """The part of a content that is not in its memory; `PIECES` are the parts with copies."""
 
     NOTHING = enum.auto()
     PIECES = enum.auto()
@@ -466,7 +466,7 @@ class OverwriteLedger:
                 self._put(each, left=missing is _Missing.ALL and each.base is None)
 
     def _missing(self, content: Content) -> _Missing:
-        """What of a content is not in its memory."""
+        """The part of a content that is not in its memory."""
         changed: list[ArrayRegion] = []
         for region, holder in reversed(self._changed.get(content.memory.key, ())):
             if holder is content:

@@ -50,7 +50,7 @@ class PackedCopy:
             capture.keep(self.owner)
 
     def as_snapshot(self, memory: TapedMemory, region: ArrayRegion) -> Any:
-        """What `TapedMemory.snapshot` would have given for the region."""
+        """The copy as a snapshot of the region, as `TapedMemory.snapshot` makes it."""
         part = memory.part(region)
         layout = part.dtype, part.shape, part.strides
         copy = describe(self.address, self.nbytes, *layout, owner=self.owner)

@@ -41,7 +41,7 @@ UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
 
 
 class Loss(Protocol):
-    """What a tape differentiates; see `tape_losses.Loss`."""
+    """The quantity that a tape differentiates; see `tape_losses.Loss`."""
 
     @property
     def array(self) -> Any: ...
@@ -53,7 +53,7 @@ class Loss(Protocol):
 
 
 class LaunchedArrays(Protocol):
-    """What tapes know a launch by: its kernel, arrays, and index ranges."""
+    """The identity of a launch for tapes: its kernel, arrays, and index ranges."""
 
     numbers: Callable[..., bytes] | None
     """The bits of other arguments, given all of them; None if there are no others."""
@@ -170,7 +170,7 @@ class LaunchSequence(Reversals):
         return self.capture(key, reverse, ((each[2], each[1]) for each in launches), losses)
 
     def _key(self, launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> Hashable:
-        """What the reversal depends on besides the sequence; None if that is unknown."""
+        """The state that the reversal depends on besides the sequence; None if that is unknown."""
         keys = [loss.key for loss in losses]
         try:
             numbers = [numbers(*launches[k][3]) for k, numbers in self._numbered]

@@ -177,7 +177,7 @@ class Prefix:
         return self.replays
 
     def copies_of(self, tape: Any) -> PackedCopies:
-        """What makes the copies of a tape: in the arena, if no other tape uses it."""
+        """The maker of a tape's copies: in the arena, if no other tape uses it."""
         root = self.root
         root.arena = root.arena or CopyArena(_trees.free_arenas)
         return PackedCopies(root.arena if root.arena.take(tape) else None)
@@ -313,7 +313,7 @@ class Observation:
         self._is_whole = True
 
     def next_entry(self) -> None:
-        """What follows is done for the entry before."""
+        """Observe the reversal of the entry before."""
         self._actions.append([])
 
     def kept(self, memory: TapedMemory) -> None:
@@ -340,7 +340,7 @@ class Observation:
             self._actions[-1].append(action(array))
 
     def reversal(self) -> Reversal | None:
-        """What was observed; None if it was not all of memory that the launches use."""
+        """The observed reversal; None if it changed memory that the launches do not use."""
         if not self._is_whole:
             return None
         used = [action.array for actions in self._actions for action in actions]

@@ -70,7 +70,7 @@ def _slice(low: int, high: int) -> str:
 
 @dataclass(frozen=True)
 class TapeExplanation:
-    """What a tape has copied so far: `saved`, the largest first; `launches` were recorded."""
+    """The copies of a tape so far: `saved`, the largest first; `launches` were recorded."""
 
     launches: int
     saved: tuple[SavedCopies, ...]

@@ -25,7 +25,7 @@ _CLOSE = 1e-3
 
 
 class StepEvents:
-    """What one run of a step has launched, in more detail if it `is_first` after a snapshot."""
+    """The launches of one run of a step, in more detail if it `is_first` after a snapshot."""
 
     def __init__(self, *, is_first: bool = False) -> None:
         self.is_first = is_first
@@ -36,7 +36,7 @@ class StepEvents:
 
 
 class Trace:
-    """What every step has launched, and the run in progress.
+    """The launches of every step, and the run in progress.
 
     Nothing is traced while `paused` is not 0. `written` holds the keys of the arrays of other
     libraries that kernels have written.

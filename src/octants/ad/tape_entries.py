@@ -37,7 +37,7 @@ from octants.runtime.capture import refuse
 
 
 class ContentSaver(Protocol):
-    """What saves contents for reverse kernels: the tape."""
+    """The tape, as the saver of contents for reverse kernels."""
 
     def need(self, memory: TapedMemory, region: ArrayRegion, reader: str) -> Content:
         """The present content of a region, which will be needed."""
@@ -188,7 +188,7 @@ class LaunchEntry:
         return accesses
 
     def _read(self, position: int, accessed: Accessed) -> ArrayRegion:
-        """What the reverse kernel reads, or writes again."""
+        """The contents that the reverse kernel reads, or writes again."""
         if position in self.step.rewritten:
             return unite(accessed.read, accessed.written)
         return accessed.read
@@ -286,7 +286,7 @@ class LaunchEntry:
         )
 
     def _arguments_behind(self, gradients: BatchedGradients) -> list[Any]:
-        """What the reverse kernel for several adjoints takes behind the arguments."""
+        """The arguments of the reverse kernel for several adjoints behind those of the user."""
         memories = memories_of(self.specialisation, self.arguments)
         arrays, device = self.specialisation.arrays, self.specialisation.device.number
         adjoints = [

@@ -27,7 +27,7 @@ from octants.runtime.arguments.parameters import is_torch
 
 
 class Loss(Protocol):
-    """What a tape differentiates."""
+    """The quantity that a tape differentiates."""
 
     @property
     def array(self) -> StoredArray | None:

@@ -72,7 +72,7 @@ class PackedWords:
         return exchanged == {op for op in accesses if isinstance(op, ops.CompareExchange)}
 
     def shifts(self) -> dict[Operation, list[Value]]:
-        """What moves the bits of accesses, where that is known only when the kernel runs."""
+        """The shifts of the bits of accesses that are known only when the kernel runs."""
         found: dict[Operation, list[Value]] = {}
         noted = [pair for own in self.reads.values() for pair in own]
         noted += [(load, bits) for own in self.changes.values() for load, _, bits in own]
@@ -103,7 +103,7 @@ class PackedWords:
         return [bits.shift]
 
     def _factor_of(self, value: Value) -> Value | None:
-        """What a constant is multiplied with."""
+        """The other factor of a product with a constant."""
         op = self._definitions.get(value)
         if isinstance(op, ops.Binary) and op.fn == "mul":
             return op.lhs if isinstance(self._definitions.get(op.rhs), ops.Constant) else None

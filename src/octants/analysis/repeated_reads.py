@@ -24,7 +24,7 @@ _CONSTANT = (Space.ARGUMENT, Space.TEMPORARY)
 
 
 class RepeatedReads:
-    """What may differ in a second run of some operations.
+    """The values that may differ in a second run of some operations.
 
     `values` are the values that may differ, `control` the loops and ifs whose trip counts or
     conditions may, and `pushes` those that may be in another iteration, or at another position.

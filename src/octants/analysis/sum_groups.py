@@ -33,7 +33,7 @@ class SumGroup:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What the updates of a group share: an array, a function, the terms of all indices.
+    """The common part of a group's updates: an array, a function, the terms of all indices.
 
     Indices within a family differ by constants.
     """

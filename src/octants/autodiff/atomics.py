@@ -23,7 +23,7 @@ ADJOINT = Companion.ADJOINT
 
 
 class Reverser(Protocol):
-    """What the adjoint statements of an operation need of the backward sweep."""
+    """The part of the backward sweep that the adjoint statements of an operation need."""
 
     builder: EntryBuilder
     facts: TaskFacts

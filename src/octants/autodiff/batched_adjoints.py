@@ -194,12 +194,12 @@ class _Batching:
         return any(value in self.several for value in values)
 
     def _mapped(self, values: Iterable[Value], number: int = 0) -> list[Value]:
-        """What stands for some values in the copy for an adjoint."""
+        """The values that stand for others in the copy for an adjoint."""
         copies = self.copies
         return [copies[v][number] if v in copies else self.values[v] for v in values]
 
     def _flat(self, pairs: Iterable[tuple[Value, Value]]) -> list[Value]:
-        """What stands for the second value of each pair: as many values as for the first."""
+        """The values that stand for the second value of each pair: as many as for the first."""
         found = []
         for slot, value in pairs:
             numbers = self.numbers if slot in self.several else (0,)

@@ -27,7 +27,7 @@ from octants.ir.core import Value
 
 
 class Reverser(Protocol):
-    """What this module needs of `backward_sweep.Backward`."""
+    """The part of `backward_sweep.Backward` that this module needs."""
 
     builder: EntryBuilder
     facts: TaskFacts

@@ -25,7 +25,7 @@ from octants.types.scalars import u1
 
 
 class Reverser(Protocol):
-    """What this module needs of `backward_sweep.Backward`."""
+    """The part of `backward_sweep.Backward` that this module needs."""
 
     builder: EntryBuilder
     facts: TaskFacts

@@ -90,7 +90,7 @@ class PrimalReads:
     # -- the survey --------------------------------------------------------------------------------
 
     def survey(self, reverse: Module) -> Survey:
-        """What a finished reverse kernel reads."""
+        """Find the primal contents that a finished reverse kernel reads."""
         survey = Survey([], [], [])
         for task in reverse.tasks:
             is_recomputed = task.name.endswith(RECOMPUTED)

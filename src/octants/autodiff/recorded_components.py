@@ -207,7 +207,7 @@ class _ComponentRecorder:
             self._move_behind_operands(push, body)
 
     def _lift(self, read: ops.Extract) -> Value:
-        """What a read gives, or zero if the branch that reads is not taken."""
+        """The result of a read, or zero if the branch that reads is not taken."""
         block, value = self.home[read], read.result
         while block in self.branch_of:
             branch = self.branch_of[block]
@@ -238,5 +238,5 @@ class _ComponentRecorder:
 
 
 def _ends(op: ops.If) -> tuple[list[Value], list[Value]]:
-    """What the branches of an if yield."""
+    """The values that the branches of an if yield."""
     return op.then.yielded, op.orelse.yielded

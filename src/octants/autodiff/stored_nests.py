@@ -68,7 +68,7 @@ class StoredNests:
         return found
 
     def exports(self, block: Block) -> dict[Hashable, DType]:
-        """What the reverse of a block needs of stored loops: keys of `PrimalValues`, and types.
+        """The values of stored loops that the reverse of a block needs: `PrimalValues` keys, types.
 
         The trip counts and branches tell where their records are, so they are not computed again
         if they may differ then.

@@ -1,1 +1,1 @@
-"""What kernels can run on: a row for each arch, each with code generation and a device."""
+"""The archs that kernels can run on: a row for each, with code generation and a device."""

@@ -1,4 +1,4 @@
-"""What the driver asks of an arch. Where there is an answer here, it is that of GPUs."""
+"""The interface of an arch to the driver; its default implementations are those of GPUs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Backend(ABC):
         """Raise the `OctantsError` that keeps kernels from running here, if there is one."""
 
     def obstacle(self) -> str:
-        """What keeps kernels from running here, and what to install for it; "" for nothing."""
+        """The reason why kernels cannot run here, and the package that helps; "" if they can."""
         try:
             self.require()
         except OctantsError as error:
@@ -80,7 +80,7 @@ class Backend(ABC):
         return ""
 
     def drawback(self) -> str:
-        """What makes the CPU a better choice for who has not asked for this arch by name."""
+        """The reason why `init` without a named arch prefers the CPU; "" if it does not."""
         return ""
 
     def device_names(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Backend(ABC):
 
     @abstractmethod
     def target(self, chosen: Options) -> Target:
-        """What code is made for under these options, which a device was made for."""
+        """The target of code generation for the device of these options."""
 
     @abstractmethod
     def version(self) -> str:
@@ -110,7 +110,7 @@ class Backend(ABC):
         return Making(self.compile(module, chosen))
 
     def interpret(self, module: Module, device: Device, chosen: Options) -> Run:
-        """What runs a module on the parameter block at an address, where nothing `compiles`."""
+        """A function that runs a module on the parameter block at an address, if not `compiles`."""
         raise NotImplementedError
 
     def llvm_text(self, module: Module, chosen: Options) -> str:
@@ -129,10 +129,10 @@ class Backend(ABC):
 
     @abstractmethod
     def machine(self, chosen: Options, device: Device | None) -> Capabilities:
-        """What the machine can do, whatever the options request."""
+        """The capabilities of the machine, whatever the options request."""
 
     def capabilities(self, chosen: Options, device: Device | None) -> Capabilities:
-        """What the machine can do, and what these options ask of code for it."""
+        """The capabilities of the machine, and the demands of these options on its code."""
         found = self.machine(chosen, device)
         share = max(1, chosen.stack_budget(found.memory_bytes) // found.workers)
         return replace(

@@ -120,7 +120,7 @@ def _host_target() -> bytes:
 
 
 def _choices(chosen: Options) -> dict[str, Any]:
-    """What code generation asks of the options."""
+    """The options of code generation."""
     return {
         "fast_math": chosen.fast_math,
         "opt_level": chosen.opt_level,

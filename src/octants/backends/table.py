@@ -39,7 +39,7 @@ def begin(arch: str, chosen: Options) -> None:
 
 
 def obstacle_to(arch: str, *, by_itself: bool = True) -> str:
-    """What keeps an arch from being used, and what to do about it; "" for nothing.
+    """The reason why an arch cannot be used, and the remedy; "" if it can.
 
     One that is not wanted ``by_itself`` is only used if it is worth it.
     """

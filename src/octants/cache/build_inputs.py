@@ -1,4 +1,4 @@
-"""What a kernel read while it was built, as paths that lead to the same values in any process.
+"""The inputs of a kernel's build, as paths that lead to the same values in any process.
 
 A path is (kind, number, name): what to read, and the number of the object that has it in the
 `Digest` of the kernel's code and arguments, which goes on with each value that is read.
@@ -84,7 +84,7 @@ def _is_of_plain(read: Read) -> bool:
 
 
 def value_now(kind: str, owner: Any, name: str) -> Any:
-    """What a name or an attribute stands for at present."""
+    """The present value of a name or an attribute."""
     if kind == "field":
         return owner
     if kind == "attribute":

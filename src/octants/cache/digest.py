@@ -301,7 +301,7 @@ class _OurDataclass(type):
 
 
 class _Ours(metaclass=_OurDataclass):
-    """What is an instance of one of our dataclasses."""
+    """The type of instances of dataclasses of Octants."""
 
 
 _RULES: tuple[tuple[Any, Callable[[Digest, Any], None]], ...] = (

@@ -194,7 +194,7 @@ _reported: set[tuple[str | os.PathLike[str], str]] = set()
 
 
 def _split(data: bytes) -> tuple[bytes, bytes] | None:
-    """What a file is, as JSON, and its content; None for what we did not write like that."""
+    """The header of a file, from JSON, and its content; None for files of another format."""
     line, _, body = data.partition(b"\n")
     if line != f"{_MARK} {blake2b(body, digest_size=16).hexdigest()}".encode():
         return None

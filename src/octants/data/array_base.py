@@ -1,4 +1,4 @@
-"""What fields and ndarrays have in common: how the host reads and writes them."""
+"""The common base of fields and ndarrays: how the host reads and writes them."""
 
 from __future__ import annotations
 
@@ -577,7 +577,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     @property
     def shared_version(self) -> int:
-        """What torch counts of the writes through its tensors on this memory."""
+        """The number of writes through torch's tensors on this memory, as torch counts them."""
         return torch_and_dlpack_conversion.writes_of(self._tensor)
 
     @property

@@ -91,7 +91,7 @@ class BitpackedFields:
 
     @internal
     def parts_to_place(self) -> list[ScalarField]:
-        """What `tree.SNode.place` places: the words. The fields are complete then."""
+        """The parts that `tree.SNode.place` places: the words. The fields are complete then."""
         packing = Packing(self._words.dtype, tuple(self._slots))
         if not self._words.place_nodes:
             for field, slots in self._fields:

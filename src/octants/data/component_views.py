@@ -22,7 +22,7 @@ class ComponentField:
         self.component = component
 
     def parts_to_place(self) -> list[Any]:
-        """What `tree.SNode.place` places."""
+        """The parts that `tree.SNode.place` places."""
         return [(self.field, self.component)]
 
     @property

@@ -27,7 +27,7 @@ class Mortal(Protocol):
 
 
 class Runtime:
-    """What lies between an `init` and the next one, or `reset`.
+    """The state between an `init` and the next one, or `reset`.
 
     `devices` are those in use, `device` the one of `init` among them.
     """

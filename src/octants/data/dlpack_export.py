@@ -31,7 +31,7 @@ def capsule(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """What ``__dlpack__`` gives: the memory itself, or a copy where one is asked for."""
+    """The result of ``__dlpack__``: the memory itself, or a copy if one is requested."""
     target = dl_device or device.dlpack_device
     is_elsewhere = target != device.dlpack_device
     if is_elsewhere and (copy is False or target != _CPU):

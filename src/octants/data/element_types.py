@@ -1,4 +1,4 @@
-"""What may stand for the type of the elements of an array."""
+"""Reads the type of the elements of an array in all its spellings."""
 
 from __future__ import annotations
 

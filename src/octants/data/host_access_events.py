@@ -1,4 +1,4 @@
-"""What others want to know of the host's reads and writes of arrays.
+"""Notifies observers of the host's reads and writes of arrays.
 
 Every write of the host to a field or ndarray passes `before_write`, and every read `before_read`.
 `ad.Tape` observes the writes: it saves what a write will overwrite, and remembers that the

@@ -297,7 +297,7 @@ class LateWindow(FarWindow):
         self._description = description
 
     def __getattr__(self, name: str) -> Any:
-        """What has to be described, when it is needed for the first time."""
+        """Describe the memory when an attribute of that is first needed."""
         if name not in ("_parts", "_is_packed"):
             raise AttributeError(name)
         super()._describe(*self._description)

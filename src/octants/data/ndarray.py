@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NdarrayTypeMetadata:
-    """What `Ndarray.get_type` returns; all ndarrays are arrays of structures."""
+    """The result of `Ndarray.get_type`; all ndarrays are arrays of structures."""
 
     element_type: Any
     shape: tuple[int, ...]
@@ -171,7 +171,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
 
     @property
     def identity(self) -> Hashable:
-        """What is equal for two arrays exactly if they are the same memory."""
+        """A key that two arrays share exactly if they are the same memory."""
         if self.imported is None:
             return super().identity
         window = self.window()
@@ -179,7 +179,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
 
     @property
     def shared_version(self) -> int:
-        """What torch counts of the writes through its tensors on this memory."""
+        """The number of writes through torch's tensors on this memory, as torch counts them."""
         if self.imported is None:
             return super().shared_version
         return (
@@ -302,7 +302,7 @@ def _unpickled(
     companions: Mapping[Companion, Any],
     device: int | None = None,
 ) -> Ndarray:
-    """What was pickled; on the device of `init` if there is none with the number."""
+    """The unpickled array; on the device of `init` if there is none with the number."""
     if device is not None:
         try:
             current_runtime.runtime().devices.at(device)

@@ -116,7 +116,7 @@ class QuantField(Tensor, QuantHandle):
 
     @property
     def packing(self) -> Packing:
-        """What a word holds."""
+        """The packing of a word."""
         return self._require_word_slots().packing
 
     @property

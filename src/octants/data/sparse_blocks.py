@@ -67,7 +67,7 @@ def _cells(node: TreeBlock, axes: Axes) -> tuple[int, ...]:
 
 
 def info_of(node: TreeBlock) -> BlockInfo:
-    """What kernels need of a block."""
+    """The description of a block for kernels."""
     found = sparsity_of(node) or Sparsity(node.shape, ())
     contents = tuple(_contents(node))
     lists: tuple[int, ...] = ()

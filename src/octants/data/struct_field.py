@@ -92,7 +92,7 @@ class StructField(StructHandle, Generic[E]):
 
     @internal
     def parts_to_place(self) -> list[Any]:
-        """What `tree.SNode.place` places."""
+        """The parts that `tree.SNode.place` places."""
         return list(self.leaves())
 
     @property

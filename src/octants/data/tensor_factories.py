@@ -14,7 +14,7 @@ from octants.data.ndarray import make_ndarray
 
 
 class Backend(enum.IntEnum):
-    """What kind of array `tensor` makes."""
+    """The kinds of arrays that `tensor` makes."""
 
     FIELD = 0
     NDARRAY = 1
@@ -36,13 +36,13 @@ class _ByElementRank(ABCMeta):
 
 
 class VectorTensor(metaclass=_ByElementRank):
-    """What every field and ndarray of vectors is an instance of."""
+    """The type of all fields and ndarrays of vectors, for `isinstance`."""
 
     _element_rank: ClassVar[int] = 1
 
 
 class MatrixTensor(metaclass=_ByElementRank):
-    """What every field and ndarray of matrices is an instance of."""
+    """The type of all fields and ndarrays of matrices, for `isinstance`."""
 
     _element_rank: ClassVar[int] = 2
 

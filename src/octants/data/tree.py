@@ -323,7 +323,7 @@ class SNode:
     @property
     @internal
     def info(self) -> BlockInfo:
-        """What kernels need of this block."""
+        """The description of this block for kernels."""
         return sparse_blocks.info_of(self)
 
     @property

@@ -64,7 +64,7 @@ METHODS = {
 
 
 def attribute_error(module: str, name: str) -> Exception:
-    """What a module's ``__getattr__`` raises for a name that it does not have."""
+    """The error that a module's ``__getattr__`` raises for a name that it does not have."""
     full = f"{module}.{name}".partition(".")[2]
     advice = ADVICE.get(full) or ADVICE.get(f"{module}.*".partition(".")[2])
     if advice is not None:
@@ -73,7 +73,7 @@ def attribute_error(module: str, name: str) -> Exception:
 
 
 def method_error(owner: str, name: str) -> Exception:
-    """What the ``__getattr__`` of a class raises for a method that it does not have."""
+    """The error that the ``__getattr__`` of a class raises for a method that it does not have."""
     advice = METHODS.get(f"{owner}.{name}")
     if advice is not None:
         return AbsentName(f"{owner}.{name}", advice).at(None)

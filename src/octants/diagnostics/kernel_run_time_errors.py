@@ -1,4 +1,4 @@
-"""What goes wrong while a kernel runs: OCT42x, OCT446 and OCT476."""
+"""Errors while a kernel runs: OCT42x, OCT446 and OCT476."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with Metal: OCT470 to OCT475."""
+"""Errors of Metal: OCT470 to OCT475."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What went wrong, where, and what to do; `code` is stable ("OCT012")."""
+    """An error with its places in the source, and the remedy; `code` is stable ("OCT012")."""
 
     code: str
     title: str

@@ -1,4 +1,4 @@
-"""What goes wrong with Vulkan: OCT447 to OCT459."""
+"""Errors of Vulkan: OCT447 to OCT459."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def options(seed: int, arch: str) -> dict[str, Any]:
 
 
 def _attempt(actual: Actual, mode: str, action: Callable[[], Any]) -> Any:
-    """What an action gives, or None after noting what it raised."""
+    """The result of an action, or None after noting what it raised."""
     try:
         result = action()
     except Exception as error:

@@ -287,7 +287,7 @@ def _crash(case: Case, backend: str, problem: str) -> Entry:
 
 
 def _unmade(case: Case) -> Program:
-    """What stands for a program that could not be generated."""
+    """An empty program for one that could not be generated."""
     seed, precision, profile = case
     return Program(seed, "", precision, {}, {}, {}, [], profile=profile)
 

@@ -76,7 +76,7 @@ def words(array: Array) -> int:
 
 
 def nbytes(array: Array) -> int:
-    """What such an array takes."""
+    """The bytes of such an array."""
     return array.dtype.size * words(array)
 
 

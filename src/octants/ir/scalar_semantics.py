@@ -1,4 +1,4 @@
-"""What every scalar operation means, on Python numbers: the definition that backends are held to.
+"""Defines every scalar operation on Python numbers; backends are tested against it.
 
 Integers are Python ints in the range of their type, floats are Python floats that the type can hold
 exactly, u1 is bool. Results are converted to the type by `types.scalars.convert`. The functions of

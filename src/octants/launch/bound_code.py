@@ -44,7 +44,7 @@ IndexedRef = tuple[int, Companion]
 
 @dataclass(frozen=True)
 class Compiled:
-    """What launches need of a compiled module; the cache stores it.
+    """The part of a compiled module that launches need; the cache stores it.
 
     `artifact` is None where the interpreter runs the module. `results` are read back after a
     launch. `persistent` has the offsets in the caller's storage of arrays that live there.

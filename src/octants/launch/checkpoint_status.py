@@ -1,4 +1,4 @@
-"""What a kernel with checkpoints returns."""
+"""The returned value of a kernel with checkpoints."""
 
 from __future__ import annotations
 

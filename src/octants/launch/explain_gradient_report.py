@@ -366,7 +366,7 @@ def _with_loops(explanation: Explanation) -> list[InlinedFunction]:
 
 
 def _notes(loop: LoopRecords, indent: int) -> Iterator[str]:
-    """What a loop records, and what that takes, under its line."""
+    """The records of a loop and their size, for the text under its line."""
     margin = "      | " + " " * indent + "# "
     for sentence in _sentences(loop):
         yield from _wrapped(sentence, margin)

@@ -291,7 +291,7 @@ class _Writer:
         return is_same(expression, value, f"v{self.number}", self.scope)
 
     def _sign(self, value: Any) -> str:
-        """What else must hold where a number equals zero: 0.0 and -0.0 are equal."""
+        """The condition on the sign where a number equals zero: 0.0 and -0.0 are equal."""
         if not isinstance(value, float) or value != 0.0:
             return ""
         self.scope["sign_of"] = math.copysign

@@ -99,7 +99,7 @@ class ForeignArray(StoredArray):
 
 
 def _layout_of(owner: Any) -> Hashable:
-    """What a program can change of a tensor in place, by `w.data = ...` or `w.t_()`."""
+    """The properties of a tensor that change in place, by `w.data = ...` or `w.t_()`."""
     if not is_torch(type(owner)):
         return None
     return owner.data_ptr(), owner.shape, owner.stride()

@@ -247,7 +247,7 @@ def memories_of(
 
 
 def known_memories(specialisation: Specialisation) -> Mapping[int, TapedMemory] | None:
-    """What `memories_of` gives for all launches alike; None before it has, or if they differ."""
+    """The result of `memories_of` that all launches share; None if it is unknown, or differs."""
     known: Mapping[int, TapedMemory] | None = specialisation.holding().memories
     return known
 

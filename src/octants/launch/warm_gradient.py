@@ -53,7 +53,7 @@ _LAUNCH = "launch(state.seed, specialisation.number, 0, {arguments})"
 
 
 class Reversal(NamedTuple):
-    """What a bare gradient runs: the kernel, the kernel with aliased arrays merged, its reverse.
+    """The code of a bare gradient: the kernel, the kernel with aliased arrays merged, its reverse.
 
     `operands` checks that memory holds what that reads. `may_race` if the derivative may depend on
     which work item comes first, so that launches are checked. With ``trusts`` nothing is checked.
@@ -115,7 +115,7 @@ def make_recogniser(
 def _parts(
     specialisation: Specialisation, generation: int, conditions: list[str], scope: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a text with conditions on the arguments needs, and the names in it."""
+    """The parts of a text with conditions on the arguments, and the names in it."""
     terms, names = specialisation.guard
     given = specialisation.count - len(specialisation.hidden)
     parts = {

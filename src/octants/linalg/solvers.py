@@ -123,7 +123,7 @@ def _of_entries(u: Any, v: Any, rows: Any, columns: Any) -> Any:
 
 
 def _of_lower_entries(u: Any, v: Any, rows: Any, columns: Any) -> Any:
-    """What an entry below the diagonal does on both sides of it; those above are not read."""
+    """The derivatives by the entries of the lower triangle, which stand for both triangles."""
     both = u[rows] * v[columns] + u[columns] * v[rows]
     return np.select([rows > columns, rows == columns], [both, u[rows] * v[rows]], 0.0)
 

@@ -1,4 +1,4 @@
-"""What a target has instructions for, and what rules are."""
+"""The operations that a target has instructions for, and the form of lowering rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes the place of an operation, as a block: its arguments are the operands.
+"""The replacement of an operation, as a block: its arguments are the operands.
 
 Code generation emits the block in place of the operation. So whatever looks
 at a module before - which loops run in lanes, what is summed up, where rows end - sees operations

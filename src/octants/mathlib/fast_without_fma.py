@@ -36,7 +36,7 @@ def _polynomial(x: Number, square: Number, coefficients: tuple[float, ...]) -> N
 
 @dataclass(frozen=True, eq=False)
 class _Angle:
-    """What is left of an angle, and its square; a word whose lowest bit says: half a turn on."""
+    """A reduced angle and its square; the word's lowest bit says whether to add half a turn."""
 
     rest: Number
     square: Number

@@ -1,4 +1,4 @@
-"""What the functions need to know of f32 and f64."""
+"""The formats of f32 and f64."""
 
 from __future__ import annotations
 

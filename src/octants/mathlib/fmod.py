@@ -53,7 +53,7 @@ def _less(m: Number, divisor: Number) -> Number:
 
 
 def _divided(m: Number, divisor: Number, iterations: Number) -> Number:
-    """What so many steps of the division leave, each of them doubled."""
+    """The remainder after so many steps of the division, each of which doubles it."""
     build = m.build
     body = Block([Value(i32), Value(m.type)])
     with build.into(body):

@@ -141,7 +141,7 @@ def _begun(first: Operation, start: Value) -> Operation:
 def _constant_added(
     op: Operation, constants: dict[Value, ops.Constant]
 ) -> tuple[Value, float] | None:
-    """What a constant is added to, and that constant."""
+    """The value that a constant is added to, and that constant."""
     if not isinstance(op, ops.Binary) or op.fn not in ("add", "sub") or op.lhs.type.bits < 32:
         return None
     if op.rhs in constants:

@@ -156,7 +156,7 @@ def _depends_on_order(op: Operation, used: set[Value]) -> bool:
 
 
 def _parts(task: Task, updates: list[Operation], noalias: bool) -> OrderedParts | None:
-    """What many threads add to for all updates; None if there are others than sums.
+    """The parts of the sums that many threads add to; None if there are updates other than sums.
 
     A work item that records may have to run again, which a thread with several of them cannot.
     """

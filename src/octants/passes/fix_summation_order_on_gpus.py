@@ -31,7 +31,7 @@ PRIMAL = Companion.PRIMAL
 
 @dataclass(eq=False, slots=True)
 class OrderedSums:
-    """What has parts in one array: so many numbers, of `dtype`.
+    """Sums whose parts are in one array: so many numbers, of `dtype`.
 
     They are the elements of a `target`, or the elements of `uniform_updates`, each of which is the
     same for all work items.
@@ -115,7 +115,7 @@ class OrderedParts:
     # -- tasks ------------------------------------------------------------------------------------
 
     def tasks(self, module: Module) -> list[Task]:
-        """What does the task's work: its bounds, its work items, and the sums of their parts."""
+        """The tasks that replace the task: its bounds, its work items, the sums of their parts."""
         tasks, bounds = list[Task](), None
         assert self._task.domain is not None
         if not all(map(self._affine.is_uniform, self._task.domain.yielded)):

@@ -77,7 +77,7 @@ def _fuse_task(task: Task) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """What is added: a value, or a product of two; `minus` says that it is taken away."""
+    """A term of a sum: a value, or a product of two; `minus` says that it is subtracted."""
 
     minus: bool
     x: Value
@@ -98,7 +98,7 @@ class _Step:
 
 
 class _Sums:
-    """What a loop sums up."""
+    """The sums of a loop."""
 
     def __init__(self, loop: ops.For, uses: Counter[Value]) -> None:
         self._loop, self._uses = loop, uses

@@ -169,7 +169,7 @@ class _Pairs:
 
 
 def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | None:
-    """What the sums need; None if that cannot be computed again for a pair."""
+    """The code that the sums need; None if it cannot be computed again for a pair."""
     values: dict[Value, Value] = {}
     body = copy_block(facts.task.body, values)
     copies = dict(zip(facts.task.body.walk(), list(body.walk()), strict=True))
@@ -247,7 +247,7 @@ class _Gather:
             self.own = own if own.can_move(sums) else None
 
     def stores(self) -> list[Operation]:
-        """What keeps values of a work item of the old task."""
+        """The stores, in the old task, of the values of a work item that the new one loads."""
         builder, (item,) = Builder(), self.task.body.args
         builder.location = self.task.location
         for value, array in self.stored.items():

@@ -19,7 +19,7 @@ from octants.passes.launch_temporaries import ItemNumbers
 
 
 class OwnSums:
-    """What a task runs from a loop on, if that only adds up, and can run after the task.
+    """The code of a task from a loop on, if it only sums and can run after the task.
 
     Args:
         facts: Facts of the task.
@@ -109,7 +109,7 @@ class OwnSums:
 
 
 def _bounds(block: Block, values: Sequence[Value]) -> list[Hashable]:
-    """What the first two of some values of a block are: constants or extents; None if neither."""
+    """The constants or extents that the first two values are; None for a value that is neither."""
     known: dict[Value, Hashable] = {}
     for op in block.ops:
         if isinstance(op, (ops.Constant, ops.Shape)):

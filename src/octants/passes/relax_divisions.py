@@ -79,7 +79,7 @@ def relax_divisions(module: Module) -> None:
 
 
 class _Relaxing:
-    """What is known of the body of a task while it is rewritten."""
+    """The facts about the body of a task while it is rewritten."""
 
     def __init__(self, body: Block) -> None:
         self._body = body
@@ -111,7 +111,7 @@ class _Relaxing:
         block.ops[:] = builder.block.ops
 
     def _divisors(self, block: Block) -> dict[Value, Power]:
-        """What to multiply by the reciprocals of in place of dividing by it."""
+        """The powers whose reciprocals replace divisions, by divisor."""
         counts = Counter(op.rhs for op in block.ops if may_change(op, self._deciding))
         found: dict[Value, Power] = {}
         for divisor, count in counts.items():
@@ -129,7 +129,7 @@ class _Relaxing:
         return isinstance(op, ops.Constant) and reciprocals.is_normal(op.value, divisor.type)
 
     def _root_in(self, value: Value, depth: int = _DEPTH) -> Value | None:
-        """What a root is taken of that is a factor of a value."""
+        """The operand of a root that is a factor of a value."""
         op = self._definitions.get(value)
         if isinstance(op, ops.Unary) and op.fn == "sqrt":
             return op.x

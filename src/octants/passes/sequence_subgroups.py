@@ -1,4 +1,4 @@
-"""What the lanes of subgroups do together, while their work items run one after the other.
+"""Subgroup operations whose work items run one after the other.
 
 Of a subgroup either all work items are in a mask, or none.
 """
@@ -13,7 +13,7 @@ from octants.types.scalars import u64
 
 
 def subgroup(block: BlockValues, op: ops.Subgroup, mask: Array | None) -> None:
-    """What lanes do together; of a subgroup either all are in the mask, or none."""
+    """A subgroup operation; either all lanes of a subgroup are in the mask, or none."""
     if op.lane:
         block.each(mask, lambda thread: _shuffle(block, op, thread))
     elif op.fn in SCANS:

@@ -127,7 +127,7 @@ def _may_move(op: Operation) -> bool:
 
 
 class _Nothing:
-    """What operations that depend on an if do where it takes one of its branches.
+    """Finds operations that have no effect if an if takes one of its branches.
 
     Args:
         branch: the if.

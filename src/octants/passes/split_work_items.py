@@ -82,7 +82,7 @@ class SharedItems(ABC):
 
     @abstractmethod
     def share_of(self, thread: Value, sizes: Sizes) -> Share:
-        """What a thread has to do with which work items."""
+        """The work items of a thread, and its share of their loops."""
 
     @abstractmethod
     def iterations(self, lower: Value, upper: Value) -> tuple[Value, Value, Value | None]:

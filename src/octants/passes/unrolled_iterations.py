@@ -18,7 +18,7 @@ The dictionary maps its operands, and gains its results.
 
 
 class ReplacedLoops:
-    """What stands for the results of the loops of a body that a pass unrolls."""
+    """The replacements of the results of the loops of a body that a pass unrolls."""
 
     def __init__(self) -> None:
         self._values: dict[Value, Value] = {}

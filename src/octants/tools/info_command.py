@@ -1,4 +1,4 @@
-"""What there is to know about an installation: versions, processor, optional packages."""
+"""The command `info`: versions, processor, optional packages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def devices() -> Iterator[str]:
 
 
 def lanes() -> str:
-    """What parallel loops run in where that pays."""
+    """The lanes in which parallel loops run where that pays."""
     count = lanes_of_target(host_target())
     if not count:
         return "none that can be relied on: work items run one by one"

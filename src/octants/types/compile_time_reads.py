@@ -1,4 +1,4 @@
-"""What a kernel read of Python's values while it was built: what it is specialised for."""
+"""The Python values that a kernel read while it was built: it is specialised for them."""
 
 from __future__ import annotations
 

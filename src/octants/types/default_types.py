@@ -25,12 +25,12 @@ def unsigned(dtype: DType) -> DType:
 
 
 def default_int() -> DType:
-    """What ``int`` stands for now."""
+    """The scalar type that ``int`` stands for now."""
     return _current[int]
 
 
 def default_float() -> DType:
-    """What ``float`` stands for now."""
+    """The scalar type that ``float`` stands for now."""
     return _current[float]
 
 

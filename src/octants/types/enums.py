@@ -16,7 +16,7 @@ class Layout(enum.Enum):
 
 
 class AutodiffMode(enum.Enum):
-    """What a kernel is compiled for."""
+    """The derivative that a kernel is compiled for."""
 
     NONE = "none"
     VALIDATION = "validation"
@@ -33,7 +33,7 @@ class SNodeGradType(enum.Enum):
 
 
 class BoundaryMode(enum.Enum):
-    """What an index out of range does: UNSAFE is undefined, CLAMP takes the nearest element."""
+    """The effect of an index out of range: UNSAFE is undefined, CLAMP takes the nearest one."""
 
     UNSAFE = "unsafe"
     CLAMP = "clamp"

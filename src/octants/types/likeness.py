@@ -25,7 +25,7 @@ _IMMUTABLE = (bool, int, float, str, bytes, type(None), np.generic)
 
 
 def likeness(value: Any) -> Any:
-    """What equals a value; it has to be the left operand of ``==``."""
+    """An object that equals a value; it has to be the left operand of ``==``."""
     if isinstance(value, (list, tuple)):
         return (list if isinstance(value, list) else tuple)(map(likeness, value))
     if isinstance(value, dict):
@@ -48,7 +48,7 @@ def can_change(value: Any) -> bool:
 
 
 def content_of(value: Any) -> Any:
-    """What can change in a value that is no list, tuple or dictionary; None if nothing can."""
+    """The content of a value, no list, tuple or dictionary, that can change; None if none can."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes()) if _may_change(value) else None
     if isinstance(value, Matrix):

@@ -1,4 +1,4 @@
-"""What a parameter of a kernel may be annotated with, besides scalar, vector and struct types."""
+"""Annotations of the parameters of kernels, besides scalar, vector and struct types."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ template = Template
 
 
 class Reference(Template):
-    """What `ref` gives; `dtype` is the type of the variable, as it was given."""
+    """The result of `ref`; `dtype` is the type of the variable, as it was given."""
 
     def __init__(self, dtype: Any) -> None:
         super().__init__()

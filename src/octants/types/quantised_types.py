@@ -73,7 +73,7 @@ class QuantFloat(QuantType):
 
     @property
     def offset(self) -> int:
-        """What is added to the exponent to get that of an f32."""
+        """The number to add to the exponent to get that of an f32."""
         return 128 - (1 << (self.exponent - 1))
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class BitPosition:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What a word of a type holds."""
+    """The packing of a word of a type."""
 
     word: DType
     slots: tuple[BitPosition, ...]

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Kind(enum.Enum):
-    """What family of numbers a scalar type belongs to."""
+    """The families of numbers of scalar types."""
 
     BOOL = "bool"
     SIGNED = "signed"

@@ -1,4 +1,4 @@
-"""What a kernel is specialised for, and where the arrays of a built kernel come from."""
+"""The signature that a kernel is specialised for, and the sources of its arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from octants.types.sparsity import Sparsity
 
 
 class FieldHandle(ABC):
-    """What the frontend needs to know of a field. One handle is one `Array` of the kernel.
+    """The part of a field that the frontend needs. One handle is one `Array` of the kernel.
 
     A field of vectors or matrices is one handle; a struct field is a mapping of handles that the
     frontend sees as a struct.
@@ -102,7 +102,7 @@ class QuantHandle(ABC):
     @property
     @abstractmethod
     def packing(self) -> Packing:
-        """What a word holds."""
+        """The packing of a word."""
 
     @property
     @abstractmethod
@@ -158,7 +158,7 @@ _NUMBER_OF_TYPE: dict[tuple[NdarrayType, int, bool], int] = {}
 
 
 class NdarrayHandle(ABC):
-    """What a launch needs to know of an ndarray of ours; `argument_type` never changes.
+    """The part of an ndarray of Octants that a launch needs; `argument_type` never changes.
 
     One that a kernel finds as a global or an attribute is to it what a field is: it has the same
     attributes as a `FieldHandle`.

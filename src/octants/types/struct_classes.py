@@ -1,4 +1,4 @@
-"""What `dataclass` finds in a class: members, defaults, methods and constants, of its bases too."""
+"""Finds the members, defaults, methods and constants of a class and its bases, for `dataclass`."""
 
 from __future__ import annotations
 

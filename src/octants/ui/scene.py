@@ -69,11 +69,11 @@ class Camera:
         self._sides["bottom"] = float(bottom)
 
     def z_near(self, z_near: float) -> None:
-        """What is nearer is not seen."""
+        """The least distance of visible objects."""
         self._near = float(z_near)
 
     def z_far(self, z_far: float) -> None:
-        """What is farther away is not seen."""
+        """The greatest distance of visible objects."""
         self._far = float(z_far)
 
     def track_user_inputs(self, window: Any, **speeds: Any) -> None:

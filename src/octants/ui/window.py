@@ -117,7 +117,7 @@ class Window:
 
 
 class Canvas:
-    """What is drawn in a window.
+    """The picture of a window, to draw on.
 
     Points are in the unit square, with y upwards. Arguments that several methods have:
 
@@ -145,7 +145,7 @@ class Canvas:
 
     @internal
     def picture(self) -> Picture:
-        """What was drawn so far."""
+        """The picture so far."""
         if self._picture is None:
             self._picture = Picture(*self.res, self._background)
         return self._picture

@@ -82,7 +82,7 @@ _ENTRY = """
 
 @functools.cache
 def instructions(has_f64: bool, fast_math: bool) -> Legal:
-    """What Metal has instructions for; it rounds `fma` once."""
+    """The operations that Metal has instructions for; it rounds `fma` once."""
     base = legal(has_f64, fast_math)
     fused = frozenset((f32,))
     return Legal(base.functions, base.casts, base.fma | fused, fused, has_f64)

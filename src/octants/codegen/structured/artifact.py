@@ -12,7 +12,7 @@ from octants.ir.random_draws import has_draws
 def make_artifact(
     kernel: KernelContext, target: str, code: bytes, dispatches: tuple[Dispatch, ...]
 ) -> Artifact:
-    """What the runtime needs of a kernel, with its code for a target."""
+    """The artifact of a kernel, with its code for a target."""
     module = kernel.module
     return Artifact(
         name=module.name,

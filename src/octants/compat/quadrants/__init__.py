@@ -1,4 +1,4 @@
-"""What ``import quadrants`` gives after `octants.compat.install`.
+"""The module that ``import quadrants`` gives after `octants.compat.install`.
 
 It has the public names of Octants, and the private ones of Quadrants that Genesis 1.4 uses; each
 says which line of Genesis needs it.

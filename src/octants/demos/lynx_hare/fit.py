@@ -65,7 +65,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Descent:
-    """What a descent found: the best parameters of each run, their losses, and all losses."""
+    """The result of a descent: the best parameters of each run, their losses, and all losses."""
 
     parameters: Array  # (runs, 6), logarithms
     loss: Array  # (runs,)

@@ -131,7 +131,7 @@ class ArrayInfo:
 
 @dataclass
 class Role:
-    """What a task may do with an array: own (a row each), read, accumulate, free (serial code)."""
+    """How a task accesses an array: own (a row each), read, accumulate, free (serial code)."""
 
     kind: str
     rows: tuple[str, ...] = ()  # the leading indices that a work item owns
@@ -176,7 +176,7 @@ class Grammar:
 
 @dataclass(frozen=True)
 class Productions:
-    """What a profile adds to the grammar: rows of its tables, and declarations of the module.
+    """The additions of a profile to the grammar: rows of its tables, declarations of the module.
 
     `declare` adds arrays to the program and gives the lines that make types and arrays. `kernel`
     changes the body of a kernel, its parameters and its arguments. `finish` gives the lines of all
@@ -196,7 +196,7 @@ class Productions:
 
 @dataclass
 class Shared:
-    """What all functions of a program share."""
+    """The state that all functions of a program share."""
 
     rng: random.Random
     grammar: Grammar
@@ -221,7 +221,7 @@ class Shared:
         return f"{prefix}{self.counter}"
 
     def rows(self, table: str) -> list[tuple[float, Callable[..., Any]]]:
-        """What the profile adds to a table."""
+        """The rows that the profile adds to a table."""
         return [row for one in self.productions for row in getattr(one, table)]
 
 

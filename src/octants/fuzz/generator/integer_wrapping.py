@@ -296,7 +296,7 @@ def _declare(shared: Shared) -> list[str]:
 
 
 def _index_of_any(c: Context, depth: int) -> Expr | None:
-    """What fits an array of few elements, after it was large."""
+    """An index that fits an array of few elements, after it was large."""
     made = _large(c, depth)
     return None if made is None else within(c, made, 3)
 

@@ -159,7 +159,7 @@ def pairs(c: Context) -> bool | None:
 
 
 def _pair(c: Context, array: ArrayInfo, name: str, total: str) -> None:
-    """What a row adds to the total."""
+    """The term that a row adds to the total."""
     rest = [str(c.integer(0, extent - 1)) for extent in array.shape[1:]]
     element = array.at(", ".join([name, *rest]))
     if array.element_shape:

@@ -32,7 +32,7 @@ from octants.fuzz.generator.context import Context, Productions
 
 @dataclass(frozen=True)
 class Profile:
-    """What programs of a profile may have, and how many funcs and kernels, one of these numbers."""
+    """The grammar of a profile's programs, and how many funcs and kernels they may have."""
 
     purpose: str
     productions: Sequence[Productions] = ()

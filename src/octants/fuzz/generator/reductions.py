@@ -76,7 +76,7 @@ def _range(c: Context) -> tuple[str, int]:
 
 
 def _term(c: Context, counter: str) -> None:
-    """What iterations reduce: an element of an array, or a wave."""
+    """A term that iterations reduce: an element of an array, or a wave."""
     arrays = [a for a, role in array_elements.readable(c, "f") if role.kind == "read" and a.shape]
     text = f"0.3 * {counter}"
     if arrays:
@@ -92,7 +92,7 @@ def _term(c: Context, counter: str) -> None:
 
 
 def _share(c: Context, most: int) -> str:
-    """What is added to a sum in an iteration."""
+    """A term that an iteration adds to a sum."""
     return f"{round(1.5 / most, 3)} * ({fitting(c, 1.0, 1).text})"
 
 

@@ -124,7 +124,7 @@ def _counter(name: str, extent: int) -> Variable:
 
 
 def _roles(c: Context, domain: Domain) -> dict[str, Role]:
-    """What this task may do with each array."""
+    """The role of each array in this task."""
     roles = {array.name: _role(c, array, domain) for array in c.shared.arrays}
     written = [a for a in c.shared.arrays if roles[a.name].kind in ("own", "accumulate")]
     if not any(array.sort == "f" for array in written):
@@ -168,7 +168,7 @@ def _rows(c: Context, domain: Domain) -> tuple[str, ...]:
 
 
 def _widen(c: Context) -> None:
-    """What was written may hold larger values from now on."""
+    """Note that a written array may hold larger values from now on."""
     for array in c.shared.arrays:
         role = c.roles.get(array.name)
         if array.constant or role is None or not array.is_float or array.updates is not None:
@@ -184,7 +184,7 @@ def _widen(c: Context) -> None:
 
 
 def _kernel_locals(c: Context) -> tuple[list[Variable], list[Variable]]:
-    """What a loop sees of the kernel's locals, and those that it accumulates to instead."""
+    """The kernel's locals that a loop sees, and those that it accumulates to instead."""
     everything = [variable for scope in c.scopes for variable in scope]
     accumulators = [v for v in everything if _adds_up(v) and c.chance(0.25)]
     names = {variable.name for variable in accumulators}

@@ -32,7 +32,7 @@ class Sums:
         self.sizes: dict[Any, tuple[float, float]] = {}
 
     def unordered(self, element: Any, fn: str, before: Num, operand: Num, after: Num) -> Num:
-        """What an update of an element gives where the order of work items is free.
+        """The result of an update of an element where the order of work items is free.
 
         It has more error; and there is no winner between equals.
         """
@@ -258,7 +258,7 @@ class Element(Matrix):
 
 
 def updated(fn: str, before: Any, value: Any) -> Num:
-    """What ``before fn= value`` leaves in a local variable, which takes no wider floats."""
+    """The value that ``before fn= value`` leaves in a local variable; it takes no wider floats."""
     held, operand = lift(before), lift(value)
     narrows = not held.type.is_float or operand.type.bits > held.type.bits
     if fn in CONVERTED and operand.type.is_float and narrows and held.type.bits > 1:

@@ -118,7 +118,7 @@ def _run_block(points: Sequence[tuple[int, Any]], body: Body) -> None:
 
 
 def _resume(run: Generator[tuple[Any, ...], Any, None], answer: Any) -> tuple[Any, ...] | None:
-    """What a work item asks for next; None at its end."""
+    """The next request of a work item; None at its end."""
     try:
         return run.send(answer)
     except StopIteration:

@@ -31,7 +31,7 @@ class Quantised:
         return (-(1 << (self.bits - 1)) if self.signed else 0, (1 << (self.bits - self.signed)) - 1)
 
     def of(self, number: Num) -> Num:
-        """What a field holds after a store of a number."""
+        """The content of a field after a store of a number."""
         if self.is_integer:
             (low, _), value = self.limits, int(number.value)
             return Num(I32, (value - low) % (1 << self.bits) + low)
@@ -45,7 +45,7 @@ class Quantised:
         return Num(F32, _nearest(number.value, number.error, unit) * unit)
 
     def together(self, numbers: Sequence[Num]) -> list[Num]:
-        """What floats become that have the exponent of the largest of them."""
+        """Floats, rounded to the exponent of the largest of them."""
         largest = max(abs(number.value) for number in numbers)
         if largest == 0:
             return [Num(F32, 0.0)] * len(numbers)

@@ -95,7 +95,7 @@ ArrayKind = str
 
 
 def kind_of(value: Any, device: Device) -> ArrayKind:
-    """What an argument is; "" for anything but an array."""
+    """The kind of an argument; "" for anything but an array."""
     if isinstance(value, NdarrayHandle):
         return "octants"
     if isinstance(value, np.ndarray):

@@ -276,7 +276,7 @@ _UNCHECKED = {"cuCtxGetCurrent", "cuLaunchKernelEx", "cuGraphLaunch"}
 
 
 class GpuModel(NamedTuple):
-    """What code is generated for: the compute capability of a GPU of NVIDIA, or a processor of AMD.
+    """The model of a GPU: the compute capability for NVIDIA, the name of the processor for AMD.
 
     `wave` is the number of threads that work in step; blocks are multiples of it.
     """

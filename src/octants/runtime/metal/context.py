@@ -41,7 +41,7 @@ class Hardware:
 
     @cached_property
     def target(self) -> Target:
-        """What code is made for."""
+        """The target of code generation."""
         features = ",".join(sorted(self.features))
         return Target("metal", "metal3.2", self.name, features, has_f64=False, blocks=self.blocks)
 

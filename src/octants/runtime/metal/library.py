@@ -101,7 +101,7 @@ class System(Protocol):
     build: str
 
     def selector(self, name: str) -> int:
-        """What stands for the name of a method."""
+        """The selector of a method, which stands for its name."""
 
     def send(self, name: str) -> int:
         """The address of the C function that sends messages of a selector."""
@@ -183,7 +183,7 @@ class Library:
         return ctypes.string_at(data).decode(errors="replace") if data else ""
 
     def describe(self, error: int | None) -> str:
-        """What an error says."""
+        """The message of an error."""
         return self.text(self.localizedDescription(error)) if error else "no reason is given"
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the GPU is to do, in order: command buffers, filled by an encoder at a time."""
+"""The queue of the GPU: command buffers, each filled by one encoder at a time."""
 
 from __future__ import annotations
 

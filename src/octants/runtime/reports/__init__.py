@@ -1,1 +1,1 @@
-"""What launches report to the host: printed text, failures, overflows."""
+"""Reports of launches to the host: printed text, failures, overflows."""

@@ -103,7 +103,7 @@ class Amdgpu(Gpu):
         return f.once("block size", f"zext i16 {size} to i32")
 
     def _given(self, f: ThreadText, offset: int, type: str) -> str:
-        """What the runtime tells all kernels behind their arguments."""
+        """A field of the implicit arguments, which the runtime passes to all kernels."""
         name = "@llvm.amdgcn.implicitarg.ptr"
         f.text.declare(name, f"ptr addrspace({_CONSTANTS})", "")
         start = f.once("given", f"call align 8 ptr addrspace({_CONSTANTS}) {name}()")

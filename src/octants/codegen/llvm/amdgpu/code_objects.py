@@ -250,7 +250,7 @@ class _Linker:
         return self._starts[symbol.section] + symbol.value
 
     def _append_symbols(self, symbols: bytes, names: bytes) -> None:
-        """What tools look at, and some versions of the loader."""
+        """Append the symbols, which tools and some versions of the loader read."""
         number = len(self._headers)
         self._append(
             *(".symtab", _SYMBOLS, symbols, 8), link=number + 1, info=1, entry=_SYMBOL.size

@@ -1,4 +1,4 @@
-"""What code is made for on AMD's GPUs, by the names that LLVM and ROCm give their processors."""
+"""The targets for AMD's GPUs, by the names that LLVM and ROCm give their processors."""
 
 from __future__ import annotations
 

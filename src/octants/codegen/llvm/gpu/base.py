@@ -29,7 +29,7 @@ class Gpu(GpuMachine):
         self.target = target
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
-        """What the driver loads, of LLVM's target machine and optimised module."""
+        """The code that the driver loads, from LLVM's target machine and optimised module."""
         raise NotImplementedError
 
     def code(self, f: FunctionText) -> LlvmCode:

@@ -50,7 +50,7 @@ class LinearVector:
 
 @dataclass(frozen=True, slots=True)
 class ProbableLine:
-    """What a vector is where no lane is at a boundary: see `LinearVector`.
+    """The form of a vector where no lane is at a boundary: see `LinearVector`.
 
     `start` writes the first lane's number, and returns its operand.
     """
