@@ -67,7 +67,7 @@ from octants.data.tree_roots import root as root
 from octants.data.typing_stubs import field as field
 from octants.deferred_import import Deferred as _Deferred
 from octants.deferred_import import names_of as _names_of
-from octants.diagnostics.absent_names import AbsentModuleFinder as _Finder
+from octants.diagnostics.absent_names import ModuleFinder as _Finder
 from octants.diagnostics.exceptions import InternalError as InternalError
 from octants.diagnostics.exceptions import OctantsArgumentError as OctantsArgumentError
 from octants.diagnostics.exceptions import OctantsAssertionError as OctantsAssertionError
@@ -212,7 +212,7 @@ else:
     from octants.types.primitive_types import *  # noqa: F403
     from octants.types.structs import dataclass as dataclass
 
-    sys.meta_path.append(_Finder)
+    sys.meta_path.append(_Finder())
     _find = _names_of(
         "octants",
         submodules=(

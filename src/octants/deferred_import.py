@@ -68,7 +68,7 @@ def names_of(
     source_of = sources or {}
 
     def find(name: str) -> Any:
-        if name in submodules:
+        if name in submodules or f"{module}.{name}" in _absent_names.PLACES:
             return importlib.import_module(f"{module}.{name}")
         if name not in source_of:
             raise _absent_names.attribute_error(module, name)

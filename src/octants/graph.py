@@ -42,7 +42,7 @@ else:
     __getattr__ = _names_of(__name__, sources=_MODULES_OF_NAMES)
 
 __all__ = ["Graph", "capture", "do_while", "parallel", "parallel_context"]
-__path__: list[str] = []  # so Python queries `AbsentModuleFinder` for missing names
+__path__: list[str] = []  # so Python queries `ModuleFinder` for missing names
 
 
 class Graph:

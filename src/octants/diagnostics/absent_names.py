@@ -2,10 +2,16 @@
 
 `octants` and its modules look up here what they do not have, so that ``qd.Texture`` and
 ``import octants.Mesh`` are errors that say how to go on. What gets a meaning leaves the table.
+
+Some public names are found in other modules there, such as ``lang.exception``: those modules stand
+for the package that has the names here.
 """
 
 from __future__ import annotations
 
+import importlib
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 from octants.diagnostics.launch_errors import AbsentModule, AbsentName
@@ -24,9 +30,7 @@ ADVICE: dict[str, str] = {
     **dict.fromkeys(("opengl", "gles", "dx11", "dx12"), _GPU),
     **dict.fromkeys(("ArgPack", "argpack", "types.argpack"), _PACKS),
     "types.buffer_view_type": "annotate the parameter with `qd.BufferView[qd.f32]`",
-    **dict.fromkeys(
-        ("_lib.core.*", "_snode", "_kernels", "lang.kernel_impl", "lang.snode"), _PRIVATE
-    ),
+    **dict.fromkeys(("_lib.core.*", "_kernels"), _PRIVATE),
     **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
     "tools.vtk": "call `qd.tools.write_vtk`",
     "tools.np2ply": "use `qd.tools.PLYWriter`",
@@ -55,6 +59,32 @@ ADVICE: dict[str, str] = {
 }
 """What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""
 
+PLACES = {
+    f"octants.{place}": package
+    for package, places in {
+        "octants": (
+            "_snode",
+            "_snode.fields_builder",
+            "lang._ndarray",
+            "lang.exception",
+            "lang.field",
+            "lang.kernel_impl",
+            "lang.matrix",
+            "lang.runtime_ops",
+            "lang.snode",
+            "lang.struct",
+        ),
+        "octants.ad": ("ad._ad",),
+        "octants.algorithms": ("algorithms._algorithms",),
+        "octants.linalg": ("linalg.matrixfree_cg", "linalg.sparse_solver"),
+        "octants.tools": ("tools.image",),
+        "octants.types": ("types.annotations", "types.compound_types", "types.ndarray_type"),
+        "octants.ui": ("ui.camera", "ui.canvas", "ui.constants", "ui.utils"),
+    }.items()
+    for place in places
+}
+"""The modules that stand for one of ours, which has their public names."""
+
 METHODS = {
     "ad.Tape.insert": "launch the kernel under the tape, or call a `qd.ad.grad_replaced` function",
     "ad.FwdMode.insert": "launch the kernel in the body of `qd.ad.FwdMode`",
@@ -80,16 +110,31 @@ def method_error(owner: str, name: str) -> Exception:
     return AttributeError(f"`{owner}` has no attribute {name!r}")
 
 
-class AbsentModuleFinder:
-    """Refuses imports of what is in the table; Python asks it for what was not found elsewhere."""
+class ModuleFinder:
+    """Finds the modules of `PLACES`, and refuses the imports of `ADVICE`.
 
-    @staticmethod
-    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG004
-        """None for whatever is not in the table.
+    Python asks it for what was not found elsewhere.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        """None for whatever is not in the tables.
 
         Raises:
             OctantsImportError: Octants does not have this.
         """
+        if fullname in PLACES:
+            loader: Any = self
+            return ModuleSpec(fullname, loader, is_package=fullname == "octants._snode")
         package, _, name = fullname.partition(".")
         if package == "octants" and name in ADVICE:
             raise AbsentModule(name, ADVICE[name]).at(None)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Let a module have the names of the package for which it stands."""
+        package = PLACES[module.__name__]
+        names = vars(module)
+        names["__getattr__"] = lambda name: getattr(importlib.import_module(package), name)
