@@ -357,7 +357,7 @@ class _Messages:
 
 
 def _logger() -> logging.Logger:
-    """The logger at the level in force; who asks for details sees them without handlers, too."""
+    """The logger at the level in force; detailed levels also show without handlers."""
     logger = logging.getLogger("octants")
     logger.setLevel(_SEVERITY[_Messages.level])
     if _Messages.console is not None:

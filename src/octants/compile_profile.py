@@ -1,4 +1,4 @@
-"""Where the time to compile goes: the stages of the compiler, timed on request.
+"""Times the stages of the compiler, on request.
 
     with profiled() as profile:
         kernel(x)

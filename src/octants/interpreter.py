@@ -306,7 +306,7 @@ def _record_check(_: Interpreter, op: ops.RecordCheck, env: dict[Value, Any]) ->
 
 
 def _base(op: ops.RecordPush | ops.RecordPop, env: dict[Value, Any]) -> Any:
-    """Where an execution begins; there is one at a time in what is local."""
+    """The position where an execution begins; local records hold one at a time."""
     if not op.record.local:
         return env[op.base]
     if not 0 <= env[op.index] < op.record.local:

@@ -358,7 +358,7 @@ def _checked(given_as: str, name: str, text: str) -> str:
 
 
 def default_cache_directory() -> str:
-    """Where kernels are kept unless `init` says it: ``OCTANTS_CACHE_DIR``, or the user's caches.
+    """The folder of kernels unless `init` names one: ``OCTANTS_CACHE_DIR``, or the user's caches.
 
     It is empty, and nothing is kept, where a user has no element for such files.
     """

@@ -160,7 +160,7 @@ def _name(array: Array, taken: set[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Locations:
-    """Where primal values and adjoints are; `arrays` has the copy of each array."""
+    """The locations of primal values and adjoints; `arrays` has the copy of each array."""
 
     arrays: Mapping[Array, Array]
     outer: Mapping[Array, Array]

@@ -180,7 +180,7 @@ def _like(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class _TangentLocations:
-    """Where the tangents of arrays are; `arrays` has the array of the result for each array."""
+    """The locations of tangents; `arrays` has the array of the result for each array."""
 
     arrays: Mapping[Array, Array]
     inner: Mapping[Array, Sequence[Array]]

@@ -43,7 +43,7 @@ class LlvmGpuBackend(Backend):
 
     @abstractmethod
     def gpu(self, chosen: Options) -> Gpu:
-        """Whose instructions are written."""
+        """The GPU whose instructions are written."""
 
     def context(self, device: int) -> Any:
         """The GPU of an ordinal as its driver knows it; an `OctantsError` if it cannot be used."""

@@ -1,4 +1,4 @@
-"""Where the fields of a tree lie in its memory.
+"""Lays out the fields of a tree in its memory.
 
 A cell holds its children one after the other, each aligned to its own needs, like a C struct; a
 block is the array of its cells. Example, with f32 x and f64 y::

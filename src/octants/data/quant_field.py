@@ -40,7 +40,7 @@ _USE_NARROW = "place fields of `qd.f16`, `qd.i8` or `qd.i16` in sparse blocks"
 
 @dataclass(frozen=True, slots=True)
 class WordSlots:
-    """Where a quantised field is: its words, and its slots in each of them.
+    """The location of a quantised field: its words, and its slots in each of them.
 
     Along the axes of the field, `inner` elements share a word; the words have those of `axes`.
     """

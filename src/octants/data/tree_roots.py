@@ -1,4 +1,4 @@
-"""Where trees begin: `root`, and `FieldsBuilder` for a tree of its own."""
+"""The roots of field trees: `root`, and `FieldsBuilder` for a tree of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts of a function's head stand: its name, its parameters, their annotations."""
+"""Finds the parts of a function's head in its source: name, parameters, annotations."""
 
 from __future__ import annotations
 

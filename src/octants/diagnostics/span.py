@@ -1,4 +1,4 @@
-"""Where a piece of the user's source stands."""
+"""The position of a piece of the user's source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the user's code an error or a warning belongs."""
+"""Finds the frame of the user's code that an error or a warning belongs to."""
 
 from __future__ import annotations
 

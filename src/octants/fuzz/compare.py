@@ -200,7 +200,7 @@ def _differences(
 
 
 def difference(want: Estimate, got: FloatArray, allowance: Allowance) -> str:
-    """Where and by how much numbers are wrong; nothing if they are not."""
+    """The first wrong number, in words; "" if all are right."""
     got = got.reshape(want.value.shape)
     if want.value.dtype.kind in "biu":
         wrong = got != want.value

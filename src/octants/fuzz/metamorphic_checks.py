@@ -307,7 +307,7 @@ def _wrong(
 def _other_bits(
     what: str, first: Actual, other: Actual, *, with_derivatives: bool
 ) -> Iterator[str]:
-    """Where the bits of two runs differ. Adjoints of elements with several readers are sums."""
+    """The numbers whose bits differ. Adjoints of elements with several readers are sums."""
     pairs = [("primal", first.primal or {}, other.primal or {})]
     pairs.append(("returned", _numbered(first), _numbered(other)))
     if with_derivatives:

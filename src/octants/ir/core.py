@@ -31,7 +31,7 @@ else:
 
 
 class Space(enum.Enum):
-    """Where an array lives."""
+    """The kind of memory that an array is in."""
 
     FIELD = "field"  # a field: its shape is part of its layout
     NDARRAY = "ndarray"  # its shape, and its strides if not row-major, are known at launch

@@ -162,7 +162,7 @@ class InlinedFunction:
         return loop.file == self.file and any(number == loop.line for number, _ in self.source)
 
     def called(self, kernel: str) -> str:
-        """Where it is called, in words."""
+        """The place of the call, in words."""
         lines_by_caller: dict[str, dict[int, None]] = {}
         for call in self.calls:
             lines_by_caller.setdefault(call.function, {})[call.line] = None

@@ -39,7 +39,7 @@ def chosen_store(folder: str | None = None) -> FileStore:
 
 
 def information(store: FileStore) -> Iterator[str]:
-    """Where the cache is, and how large."""
+    """The folder of the cache, and its size."""
     files = sum(1 for _ in store.files())
     yield f"folder     {store.folder}"
     yield f"files      {files}"

@@ -55,7 +55,7 @@ class VideoManager:
         self.next_video_frame: list[Path] = []
 
     def get_frame_directory(self) -> str:
-        """Where the frames are."""
+        """The folder of the frames."""
         return str(self.frame_directory)
 
     def get_output_filename(self, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the layer of fields and arrays says how to make them, for ``Vector.field`` and the like."""
+"""Hooks by which `types` makes the arrays of `data`, for ``Vector.field`` and ``S.field``."""
 
 from __future__ import annotations
 

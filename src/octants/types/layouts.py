@@ -1,4 +1,4 @@
-"""Where the elements of an array lie in memory."""
+"""The layouts of the elements of arrays in memory."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class QuantFloat(QuantType):
 
 @dataclass(frozen=True, slots=True)
 class BitPosition:
-    """Where a word has a number: its first bit; for a float, that of its exponent, too.
+    """The position of a number in a word: its first bit; for a float, also that of its exponent.
 
     Floats of one `group`, a number from 1, share their exponent.
     """

@@ -1,4 +1,4 @@
-"""Where the frames of a program without a screen go, and when it ends."""
+"""Writes the frames of a program without a screen to files, and ends it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ProjectionMode(enum.Enum):
 
 
 class Camera:
-    """Where a scene is seen from."""
+    """The point and the direction from which a scene is seen."""
 
     def __init__(self) -> None:
         self.curr_position = np.array([0.0, 0.0, 0.0])
@@ -89,7 +89,7 @@ class Camera:
 
     @internal
     def project(self, points: Array, aspect: float) -> tuple[Array, Array, Array]:
-        """Where points of shape (n, 3) are seen in the unit square.
+        """Project points of shape (n, 3) to the unit square.
 
         Returns:
             The points in the picture (n, 2), how far away they are (n,), and how long a unit of

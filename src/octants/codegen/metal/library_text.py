@@ -188,7 +188,7 @@ def signed_type(dtype: DType) -> str:
 
 
 def shared_offset(entry: EntryPoint, key: Any, nbytes: int) -> int:
-    """Where an array of a block begins; each key has one array."""
+    """The offset of a block's array; each key has one array."""
     if key not in entry.shared:
         entry.shared[key] = entry.shared_bytes
         entry.shared_bytes += -(-nbytes // 8) * 8

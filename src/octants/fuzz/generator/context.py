@@ -63,7 +63,7 @@ class Base:
 
 @dataclass(frozen=True)
 class View:
-    """Where the elements of a view are."""
+    """The positions of the elements of a view."""
 
     base: Base
     first: int

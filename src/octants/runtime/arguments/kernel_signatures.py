@@ -164,7 +164,7 @@ class _Reader:
 
     @property
     def definition(self) -> Definition:
-        """Where the function was defined, for errors."""
+        """The position of the function's definition, for errors."""
         return Definition(self._function)
 
     def parameter(self, parameter: inspect.Parameter) -> Annotation:

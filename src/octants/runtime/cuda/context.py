@@ -246,7 +246,7 @@ class Context:
 
 
 class CurrentContext(threading.local):
-    """Where the driver writes the handle of the thread's current context."""
+    """The memory into which the driver writes the handle of the thread's current context."""
 
     def __init__(self) -> None:
         self.handle = c_void_p()

@@ -95,7 +95,7 @@ METHODS: dict[str, tuple[Any, ...]] = {
 
 
 class System(Protocol):
-    """Where the functions are."""
+    """The system that has Metal's functions."""
 
     version: tuple[int, ...]
     build: str

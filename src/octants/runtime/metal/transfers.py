@@ -22,7 +22,7 @@ class Transfers(BatchedTransfers):
     granule = 4
 
     def _host(self, address: int, nbytes: int) -> int:
-        """Where the host finds memory, when what is queued is done."""
+        """The host's address of memory, once all queued work is done."""
         buffer, offset = self.buffer_of(address, nbytes)
         self.queue.finish()
         return int(buffer.host) + offset

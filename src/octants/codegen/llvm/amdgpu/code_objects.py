@@ -306,7 +306,7 @@ def _hash_of(symbols: int) -> bytes:
 
 
 def _dynamic_table(starts: dict[str, int], names: int) -> bytes:
-    """Where a loader finds what, by the numbers that ELF gives that."""
+    """The addresses of the tables for a loader, by ELF's numbers for these."""
     entries = (
         (_TABLE_SYMBOLS, starts["symbols"]),
         (_TABLE_SYMBOL, _SYMBOL.size),
