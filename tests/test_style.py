@@ -156,6 +156,17 @@ def test_source_uses_the_words_of_the_field() -> None:
     assert not found, "\n".join(found)
 
 
+def test_definitions_begin_with_their_noun() -> None:
+    """ "The returned value of a launch", not "What a launch returns"."""
+    found = [
+        f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.match(r' *"""(What|Who|Whose|Nobody|All that) ', line)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_tests_use_the_words_of_the_field() -> None:
     files = [
         path for path in sorted((REPOSITORY / "tests").rglob("*.py")) if path != Path(__file__)

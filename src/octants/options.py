@@ -31,7 +31,7 @@ _VULKAN_CHOICES = (
 )
 
 NAN = "nan"
-"""What `debug` may be besides a truth value."""
+"""The values of `debug` besides truth values."""
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
@@ -208,7 +208,7 @@ FIELDS = {entry.name: entry for entry in dataclasses.fields(Options)}
 _TYPES: dict[str, type] = {name: type(entry.default) for name, entry in FIELDS.items()}
 _TYPES["enable_fallback"] = bool
 _WORDS = {"debug": NAN}
-"""What options that are a truth value may be besides."""
+"""The other values of options that are truth values."""
 
 
 replace = dataclasses.replace
@@ -391,7 +391,7 @@ class _InForce:
 
     options: Options | None = None
     initialise: Callable[[], None] | None = None
-    """What is called when something is used before the first `init`; None from then on."""
+    """The function to call when something is used before the first `init`; None from then on."""
     lock = threading.RLock()
 
 

@@ -53,7 +53,7 @@ def code_model(triple: str) -> str:
 
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
-"""What `init` says: lanes where they pay, wherever they can be, or nowhere."""
+"""The values of the option `simd`: lanes where they pay, wherever they can be, or nowhere."""
 
 MOST_VECTORS = 4
 """The vectors of the widest tiles."""

@@ -91,7 +91,7 @@ class Gradient:
         return self._gradients.read((self._number, *region))
 
     def window(self) -> Gradient:
-        """What `write` sets the elements of."""
+        """The memory whose elements `write` sets."""
         return self
 
     def write(self, values: Any) -> None:

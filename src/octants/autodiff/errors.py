@@ -20,7 +20,7 @@ class Hazard:
     read: Span | None
     write: Span | None
     kind: str = "load"
-    """What is needed.
+    """The needed part.
 
     "load": what was read; "atomic": what an atomic returned; "extremum": what atomic_min or
     atomic_max left; "order": the order in which work items made an update.

@@ -12,7 +12,7 @@ from octants.ir.core import Operation, Value
 from octants.types.scalars import i64
 
 Steps = list[tuple[str, Value]]
-"""What each iteration adds or subtracts: ("add" or "sub", a loop-invariant value)."""
+"""The step of each iteration: ("add" or "sub", a loop-invariant value)."""
 
 
 def inductions(op: ops.For | ops.While) -> dict[int, Steps]:

@@ -27,7 +27,7 @@ else:
 Run = Callable[[int], None]
 
 NEAR_BYTES = 256
-"""What a block of a loop may take of the memory near a work item of a GPU."""
+"""The bytes of the memory near a work item of a GPU that a block of a loop may take."""
 
 _SURELY_WHOLE = 1 << 16
 """Bytes: loops that take no more in a work item are recorded whole by code that knows it. It is the

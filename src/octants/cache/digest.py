@@ -130,7 +130,7 @@ _PLAIN: dict[type, Callable[[Any], str | bytes]] = {
     DType: str,
     NdarrayType: functools.cache(repr),
 }
-"""What is hashed as one word, and is no owner of anything that a kernel reads."""
+"""Types that are hashed as one word, and own nothing that a kernel reads."""
 
 
 def is_plain(value: Any) -> bool:

@@ -33,7 +33,7 @@ class Clock:
     """The time of a write of the host: how many numbers of launches are left to be taken."""
 
     launches: Any = None
-    """What has the `numbers` of launches to come, an iterator."""
+    """The owner of `numbers`, the iterator over the numbers of launches to come."""
     last_write: tuple[Any, int] = (None, -1)
     """When the host last wrote an array that is no companion, while launches had new numbers."""
 

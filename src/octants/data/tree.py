@@ -54,7 +54,7 @@ COMPANION_WORDS = {
     Companion.TANGENT: ("dual", "needs_dual", "dual"),
     Companion.ADJOINT_TANGENT: ("dual of the gradient", "needs_dual", "dual"),
 }
-"""What a companion is called, the option that asks for it, and its attribute."""
+"""The name of a companion, the option that requests it, and its attribute."""
 
 
 class Placeable(Protocol):
@@ -80,7 +80,7 @@ class Placeable(Protocol):
 
 
 Component = tuple[Placeable, tuple[int, ...] | None]
-"""What a place node holds: a field and None, or one component of its elements."""
+"""The content of a place node: a field and None, or one component of its elements."""
 
 
 _USE_POINTER = "use `pointer`: cells that are not in use take no time"

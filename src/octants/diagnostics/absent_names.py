@@ -57,7 +57,7 @@ ADVICE: dict[str, str] = {
         "NVIDIA's Nsight Compute counts what the parts of a GPU do",
     ),
 }
-"""What to do instead, by the name without ``octants.``; ``*`` stands for all names of a module."""
+"""The remedy, by the name without ``octants.``; ``*`` stands for all names of a module."""
 
 PLACES = {
     f"octants.{place}": package

@@ -16,7 +16,7 @@ from octants.diagnostics.render import Diagnostic, render
 from octants.diagnostics.span import Span
 
 WITHOUT_FILE = ("<string>", "<stdin>")
-"""What Python calls programs that are in no file; other code can have the same name."""
+"""Python's names for programs that are in no file; other code can have the same name."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 

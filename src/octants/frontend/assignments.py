@@ -141,7 +141,7 @@ def _is_rebindable(context: Context, variable: Variable) -> bool:
 
 
 def initial(context: Context, value: Any, node: ast.AST) -> Any:
-    """What a new variable holds: numbers become run-time values, Python objects stay."""
+    """The initial value of a variable: numbers become run-time values, Python objects stay."""
     value = context.load(value)
     if is_number(value) or isinstance(value, Matrix):
         return context.value(value)

@@ -1,4 +1,4 @@
-"""What the functions of the library build: a handler for each, called with loaded arguments.
+"""Handlers that build the functions of the library, called with loaded arguments.
 
 A handler takes the context, the node of the call, and the arguments by position and by name. Where
 all arguments are Python numbers, functions without effects are evaluated by Python.

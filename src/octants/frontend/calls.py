@@ -114,7 +114,7 @@ def _call_reversed(context: Context, node: ast.Call) -> Any:
 
 
 def _arguments_of_super(context: Context) -> list[Any]:
-    """What ``super()`` stands for: the class that a method is written in, and its `self`."""
+    """The arguments of ``super()``: the class that a method is written in, and its `self`."""
     frame = context.scopes.frame
     cell = frame.closure().get("__class__")
     names = [parameter.arg for parameter in parameters(frame.source.tree)]
@@ -443,11 +443,11 @@ _OTHER_NAMES = {
     "power": "pow",
     "where": "select",
 }
-"""What the language calls functions of numpy and torch."""
+"""The language's names for functions of numpy and torch."""
 
 
 def _way_out(name: str, function: Any) -> str:
-    """What to call in place of a function of a library, or of a method of a Python object."""
+    """The remedy for a call of a library's function, or of a Python object's method."""
     if isinstance(getattr(function, "__self__", None), (list, dict, set)):
         return "Python's containers do not change when a kernel runs: use a vector or an array"
     name = _OTHER_NAMES.get(name, name)

@@ -36,7 +36,7 @@ Implementation = Callable[..., Any]
 
 
 def blocks_of(context: Context, node: ast.AST, name: str) -> Blocks:
-    """What the machine has for work items that work together; an error if it has nothing."""
+    """The machine's limits for work items that work together; an error if they cannot."""
     if context.blocks is None:
         context.fail(NoBlocks(name), node)
     return context.blocks
@@ -225,7 +225,7 @@ def _as_it_is(_context: Context, _lanes: int, result: Value) -> Value:
 
 
 def _exclusive(fn: str) -> Callable[..., Value]:
-    """What an inclusive scan has one lane before; in the first one, what changes nothing."""
+    """The inclusive scan of one lane before; in the first lane, the neutral element."""
 
     def finish(context: Context, lanes: int, result: Value) -> Value:
         assert context.blocks is not None

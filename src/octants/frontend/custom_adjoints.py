@@ -128,7 +128,7 @@ class CustomCall:
                 self._fail(f"cannot change `{name}`, which the function takes by reference")
 
     def _of_floats(self, result: Any) -> Any:
-        """What the function returns, as run-time values of floats."""
+        """The returned values of the function, as run-time values of floats."""
         items = [self.context.value(item) for item in _items(result)]
         if not items or not all(map(_is_float, items)):
             given = "nothing" if result is None else describe(result)
@@ -143,7 +143,7 @@ class CustomCall:
         return flattening.rebuild(value, [stand_ins.get(leaf, leaf) for leaf in leaves])
 
     def _adjoints(self, found: Any) -> list[Value]:
-        """What the adjoint returns, as scalars of the types of the arguments."""
+        """The returned values of the adjoint, as scalars of the types of the arguments."""
         active = self._active()
         items = _items(found)
         by_value = [name for name in self.values if name not in self.by_reference]

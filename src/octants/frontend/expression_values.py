@@ -1,4 +1,4 @@
-"""What an expression of a kernel stands for while the kernel is built.
+"""The values of expressions while a kernel is built.
 
 - a run-time scalar is an `ir.core.Value` itself;
 - a run-time vector or matrix is a `MatrixValue`, a struct a `StructValue`;
@@ -130,7 +130,7 @@ class VariableReference:
     path: tuple[Step, ...] = field(default=())
 
     def held(self) -> Any:
-        """What the variable holds there, all of a vector or matrix."""
+        """The present value of the variable, all of a vector or matrix."""
         found = self.variable.value
         for step in self.path:
             if isinstance(step, Item):
@@ -226,7 +226,7 @@ def plain(value: Any) -> Any:
 
 
 def describe(value: Any) -> str:
-    """What a value is, for messages: "an f32", "a vector of 3 f32", "the function `f`"."""
+    """The kind of a value, for messages: "an f32", "a vector of 3 f32", "the function `f`"."""
     if isinstance(value, Value):
         return f"{_article(value.type.name)} {value.type}"
     if isinstance(value, MatrixValue):

@@ -63,7 +63,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _member_of(context: Context, node: ast.Call, owner: StructValue, value: Any, name: str) -> Any:
-    """What a member is filled with."""
+    """The value that fills a member."""
     members = value.entries if isinstance(value, Struct) else getattr(value, "members", None)
     if members is None:
         return value

@@ -74,7 +74,7 @@ def _parameters(context: Context, function: types.FunctionType) -> Iterator[Para
 
 
 def _annotation(function: types.FunctionType, given: Any) -> Any:
-    """What an annotation says; Python's own types say nothing in functions written for Python."""
+    """The meaning of an annotation; Python's own types have none in functions for Python."""
     found = resolve_annotation(function, given)
     is_python = not is_marked(function) and found in (int, float, bool)
     return inspect.Parameter.empty if is_python else found
@@ -191,7 +191,7 @@ def _inline(
 
 
 def returned(context: Context, node: ast.AST, scope: FunctionScope, completes: bool) -> Any:
-    """What a function returns whose body was built; None for one without a value.
+    """The returned value of a function whose body was built; None if it has none.
 
     `completes` says whether the end of the body can be reached.
     """
@@ -254,7 +254,7 @@ def source_or_none(function: types.FunctionType) -> source.FunctionSource | None
 
 
 def _copied(context: Context, parameter: Parameter, value: Any, node: ast.AST) -> Any:
-    """What a parameter holds that is not a template: a copy, of the type of its annotation."""
+    """The copy that a parameter, not a template, holds: of the type of its annotation."""
     value = context.load(value)
     is_scalar = is_number(value) or isinstance(value, Value)
     if is_scalar or isinstance(parameter.annotation, (MatrixType, StructType)):

@@ -32,7 +32,7 @@ _GENERATORS = {"random": ("Random",), "numpy.random": ("RandomState", "Generator
 
 
 def way_out(function: Any) -> str:
-    """What to do instead of calling a function in a kernel; "" if a kernel may call it."""
+    """The remedy for a function that kernels cannot call; "" if they can."""
     owner = getattr(function, "__self__", None)
     module = getattr(owner if isinstance(owner, type) else function, "__module__", "")
     name = f"{module}.{getattr(function, '__qualname__', '')}"

@@ -55,7 +55,7 @@ def subscript(context: Context, node: ast.Subscript) -> Any:
 
 
 def evaluate_indices(context: Context, node: ast.expr) -> Any:
-    """What stands between the brackets: an index, a slice, or a tuple of such."""
+    """The value between the brackets: an index, a slice, or a tuple of such."""
     if isinstance(node, ast.Tuple):
         return tuple(index for item in node.elts for index in _spread(context, item))
     if isinstance(node, ast.Slice):

@@ -29,7 +29,7 @@ class BoundFunction:
 
 
 def bound(function: Any) -> BoundFunction | None:
-    """What was found as a method of an object; None for other functions."""
+    """The function of a bound method, with its object; None for other functions."""
     if isinstance(function, types.MethodType):
         return BoundFunction(function.__func__, function.__self__)
     return function if isinstance(function, BoundFunction) else None

@@ -64,7 +64,7 @@ class Arrays:
         return known
 
     def argument(self, kind: ArgumentType, name: str, source: ArgumentSource) -> Any:
-        """What a parameter of a kernel stands for; a template's value is given back."""
+        """The value of a kernel's parameter; that of a template is returned as it is."""
         if isinstance(kind, TemplateValue):
             return kind.value
         if isinstance(kind, StructArgument):

@@ -1,4 +1,4 @@
-"""What a loop runs over: its bounds, and how its indices come from counters."""
+"""The domains of loops: bounds, and indices as functions of counters."""
 
 from __future__ import annotations
 

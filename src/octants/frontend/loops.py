@@ -70,7 +70,7 @@ def _for(context: Context, node: ast.For, guard: Value | None, flags: LoopExits)
 
 
 def _iterated(context: Context, node: ast.For, guard: Value | None) -> tuple[Any, bool]:
-    """What a loop runs over, and whether it is marked as static.
+    """The iterated value of a loop, and whether it is marked as static.
 
     With a guard, it is evaluated only if that is not set.
     """
@@ -402,7 +402,7 @@ def _reading_region(context: Context, carry: Carry) -> VariableRegion:
 def _condition_region(
     context: Context, node: ast.While, carry: Carry, ways_out: list[Variable]
 ) -> VariableRegion | None:
-    """What decides whether another iteration runs; None if it has effects."""
+    """The condition for another iteration; None if it has effects."""
     check = VariableRegion(Block(carry.arguments()))
     with context.region(check):
         carry.bind(check.block.args)

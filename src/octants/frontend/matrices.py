@@ -192,7 +192,7 @@ def changed(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> Any:
-    """What ``value`` is after the call of a method in CHANGING."""
+    """The new value of ``value`` after the call of a method in CHANGING."""
     return _call(context, node, CHANGING[name], name, (value, *args), kwargs)
 
 
@@ -262,7 +262,7 @@ def transpose(context: Context, x: MatrixValue) -> MatrixValue:
 
 
 def fill(context: Context, x: MatrixValue, val: Any) -> MatrixValue:
-    """What a vector or matrix is after ``x.fill(val)``."""
+    """The value of a vector or matrix after ``x.fill(val)``."""
     value = operand(context, val)
     if isinstance(value, MatrixValue):
         context.fail(WrongShape("fill", "one number", describe(value)))

@@ -1,4 +1,4 @@
-"""What names and attributes stand for: variables, and Python objects that specialise the kernel."""
+"""Resolves names and attributes: to variables, and Python objects that specialise the kernel."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _HOST_METHODS = frozenset(
 
 
 def _hint(base: Any, attr: str) -> str:
-    """What to do about an attribute that does not exist."""
+    """The remedy for an attribute that does not exist."""
     if attr in _HOST_METHODS and isinstance(base, (ArrayReference, StructValue)):
         return f"`{attr}` works on the host: call it outside of the kernel"
     if isinstance(base, types.ModuleType):

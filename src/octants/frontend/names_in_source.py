@@ -53,7 +53,7 @@ _known: weakref.WeakKeyDictionary[ast.AST, Mentions] = weakref.WeakKeyDictionary
 
 
 def mentions(statements: list[ast.stmt]) -> Mentions:
-    """What statements mention; not to be changed."""
+    """The names that statements mention; not to be changed."""
     if len(statements) == 1:
         return _of(statements[0])
     found = Mentions()
@@ -121,7 +121,7 @@ class _Reader:
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
-    """What each ``v[0] = ..``, ``v.x += ..``, ``atomic_add(v, ..)`` changes."""
+    """The target that ``v[0] = ..``, ``v.x += ..`` or ``atomic_add(v, ..)`` changes."""
     if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
     if isinstance(node, ast.Call) and node.args and _is_atomic(node.func):

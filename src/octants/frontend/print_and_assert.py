@@ -28,7 +28,7 @@ from octants.types.scalars import convert
 MessagePart = str | tuple[str]
 
 _WITHOUT_TEXT = (ArrayReference, RangeDomain, ProductDomain, GroupedDomain)
-"""What only loops and indices can use."""
+"""Values that only loops and indices can use."""
 
 
 class Message:

@@ -110,7 +110,7 @@ def _uses_arrays(function: types.FunctionType, owner: Any, seen: set[Any]) -> bo
 
 
 def _named_objects(function: types.FunctionType, owner: Any) -> list[Any]:
-    """What the names in the code of a function stand for, attributes of its owner among them."""
+    """The objects that the names in a function stand for, attributes of its owner among them."""
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     known = {**function.__globals__, **{name: _contents(cell) for name, cell in cells}}

@@ -49,7 +49,7 @@ Choices = Sequence[tuple["Value | None", BitPosition]]
 
 
 def reference(words: ArrayReference, handle: QuantHandle) -> ArrayReference:
-    """What a quantised field stands for."""
+    """The reference that a quantised field stands for."""
     layouts: dict[Companion, Any] = {Companion.PRIMAL: Layout(handle.shape, ())}
     array = PackedArray(
         words.array.name,

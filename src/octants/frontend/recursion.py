@@ -132,7 +132,7 @@ def _named(function: types.FunctionType, owner: type | None) -> Iterator[types.F
 
 
 def _python_object(scope: FunctionScope, node: ast.expr, owner: type | None) -> Any:
-    """What a name, or a name in a module, means in Python; `UNDEFINED` for other expressions.
+    """The Python object of a name, also in a module; `UNDEFINED` for other expressions.
 
     The first parameter means the class `owner`.
     """
@@ -328,7 +328,7 @@ class _Group:
     def _received(
         self, entry: _Entry, values: dict[str, Any], results: list[Value], node: ast.AST
     ) -> Any:
-        """What a call returns; the caller's variables get what the call has left in references."""
+        """The returned value of a call; variables passed by reference get theirs."""
         context, count = self._context, len(flattening.leaves(entry.result))
         for name, new in zip(entry.references, results[count:], strict=False):
             context.store(values[name], new, node)

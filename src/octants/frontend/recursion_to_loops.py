@@ -253,7 +253,7 @@ def _used(segment: _Segment) -> set[Value]:
 
 @dataclass(slots=True)
 class _State:
-    """What an iteration leaves to the next one; `tops` is what the stacks hold at its depth."""
+    """The state that an iteration leaves to the next; `tops` has the tops of the stacks."""
 
     depth: Value
     segment: Value

@@ -323,7 +323,7 @@ def _replaced(
     new: Any,
     node: ast.AST | None,
 ) -> Any:
-    """What a variable holds after the store of ``new`` to the part that ``path`` leads to."""
+    """The value of a variable after the store of ``new`` to its part at ``path``."""
     if not path:
         return fitting_value(context, variable.name, old, new, node)
     step, *rest = path

@@ -1,4 +1,4 @@
-"""What a kernel returns: memory that `return` stores to."""
+"""The returned values of a kernel: memory that `return` stores to."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _leaves(context: Context, kind: Any, value: Any, node: ast.Return) -> list[A
 
 
 def converted(context: Context, value: Any, node: ast.AST) -> Any:
-    """What a function that is inlined returns, as the type of its annotation."""
+    """The returned value of an inlined function, as the type of its annotation."""
     frame = context.scopes.frame
     kind, name = frame.returns, frame.function.__name__
     if isinstance(kind, tuple):
@@ -146,7 +146,7 @@ _CHANGE = "change the annotation after `->`, which says what is returned, or thi
 
 
 def _way_out(returns: Returns) -> str:
-    """What to do about values that differ from those that are expected."""
+    """The remedy for values other than the expected ones."""
     if returns.is_declared:
         return _CHANGE
     return "return the same number of values, of the same shapes, everywhere"

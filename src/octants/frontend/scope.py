@@ -19,7 +19,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1
 
 UNDEFINED = object()
-"""What a hidden variable holds before its first assignment."""
+"""The value of a hidden variable before its first assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class VariableRegion:
 
 @dataclass(eq=False)
 class Plan:
-    """What earlier builds of a loop found out.
+    """The findings of earlier builds of a loop.
 
     `changed` has variables, by key, which the loop changes although its syntax does not show it,
     and a value of the type that they must have. `is_serial`: iterations of a parallel loop depend

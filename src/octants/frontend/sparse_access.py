@@ -181,7 +181,7 @@ def domain_of(context: Context, value: Any, node: ast.expr) -> Domain | None:
 
 
 def info_of(context: Context, block: Any) -> BlockInfo | None:
-    """What is known of a block of a field tree; None for anything else."""
+    """The description of a block of a field tree; None for anything else."""
     info = None if is_run_time(block) else getattr(block, "info", None)
     if not isinstance(info, BlockInfo):
         return None

@@ -45,7 +45,7 @@ class BlockLoop:
 
     @property
     def options(self) -> dict[str, int]:
-        """What the loop says of its blocks."""
+        """The options of the loop about its blocks."""
         return {"block_dim": self.block_dim, "subgroup_size": self.subgroup_size}
 
     @cached_property
@@ -77,7 +77,7 @@ class BlockLoop:
         return index if is_zero else self._builder.binary("sub", index, self.lower)
 
     def _rest(self, number: Value, size: int) -> Value:
-        """What a number that is not negative leaves when it is divided."""
+        """The remainder of a division of a number that is not negative."""
         if size & (size - 1):
             return self._builder.binary("truncmod", number, self._builder.constant(size, i32))
         return self._builder.binary("and", number, self._builder.constant(size - 1, i32))
@@ -93,7 +93,7 @@ class BlockLoop:
         _ConvergentOperations(self, body, self._first_block()).check(body, [])
 
     def _first_block(self) -> tuple[dict[Value, int], int]:
-        """What is known of the first item's number, and how many items the first block has.
+        """The number of the first item, if known, and the number of items of the first block.
 
         It has all, where nothing is known of their number: a loop that is right only for a few
         items is of no use.
@@ -137,7 +137,7 @@ class _ConvergentOperations:
         return self.loop.block_dim if is_of_block else self.loop.subgroup_size
 
     def _paths_taken(self, op: Operation) -> list[Any] | None:
-        """What each work item does at a branch or a loop; None where that is not known."""
+        """The path of each work item at a branch or a loop; None where that is not known."""
         if isinstance(op, ops.If):
             return self._values(op.condition)
         if isinstance(op, ops.For):
@@ -191,7 +191,7 @@ def _divergent(op: Operation, branch: Operation) -> OctantsError:
 
 
 def _name(op: Operation) -> str:
-    """What a user calls an operation."""
+    """The user's name for an operation."""
     if isinstance(op, ops.Subgroup):
         return f"subgroup.reduce_{op.fn}" if op.fn in REDUCTIONS else f"subgroup.{op.fn}"
     return f"{op.attributes[0]}.sync"

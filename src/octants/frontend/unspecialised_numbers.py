@@ -117,7 +117,7 @@ class HostNumbers:
         self._values: dict[tuple[str, DType], Any] = {}
 
     def find(self, read: Read) -> HostNumber | None:
-        """What a read stands for, if its number changes."""
+        """The value that a read stands for, if its number changes."""
         key = key_of(read)
         if key not in self.varying or type(read.value) not in (int, float):
             return None

@@ -31,18 +31,18 @@ RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
 AGAIN, ONCE_MORE = ", again", ", once more"
-"""What follows the mode of a second and a third run."""
+"""The suffixes of the modes of a second and a third run."""
 _MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
 GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
 MULTIPLES = 1.0, -2.0, 0.5
-"""What a program's direction and adjoints are multiplied by, for launches that propagate several.
+"""The factors of a program's direction and adjoints, for launches that propagate several.
 """
 THREADS = 4
 """Threads of a CPU unless a check sets them, so that results do not depend on the machine."""
 OTHER = 1 + 2**-6
-"""What floats are multiplied by for launches before and between those that are compared."""
+"""The factor of floats for launches before and between those that are compared."""
 LAUNCHES_BESIDE = 3
 """How often each of two threads runs a program."""
 _FLOAT = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")

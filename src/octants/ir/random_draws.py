@@ -28,7 +28,7 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 
 GAMMA = 0x9E3779B97F4A7C15
-"""What SplitMix64 adds from draw to draw."""
+"""The number that SplitMix64 adds from draw to draw."""
 
 MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 LAST_SHIFT = 31

@@ -55,7 +55,7 @@ _WORDS = {
     "while": "a loop",
     "yield": "the next iteration",
 }
-"""What operations are called in the language."""
+"""The names of operations in the language."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ FAST: dict[tuple[str, DType], Formula] = {
     ("exp", f32): fast_with_fma.exp,
     ("log", f32): fast_with_fma.log,
 }
-"""What takes the place of a function where ``fast_math`` allows it."""
+"""The replacements of functions where ``fast_math`` allows them."""
 
 PLAIN: dict[tuple[str, DType], Formula] = {
     ("sin", f32): fast_without_fma.sin,
@@ -81,7 +81,7 @@ ESTIMATED: dict[tuple[str, DType], Formula] = {
     ("cos", f32): fast_by_estimates.cos,
     ("cos_beside_sin", f32): fast_by_estimates.cos,
 }
-"""What machines with instructions for `ir.ops.arithmetic.ESTIMATES` do otherwise."""
+"""The replacements on machines with instructions for `ir.ops.arithmetic.ESTIMATES`."""
 
 _SHORT = {
     "fused": FAST | {("cos_beside_sin", f32): fast_with_fma.cos_beside_sin},
@@ -97,7 +97,7 @@ HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
     "remainder": (fmod.remainder, (None, None)),
     "integer_power": (power.integer_power, (None, None)),
 }
-"""What `octants.lowering` calls, and the types of the parameters; None stands for any one type."""
+"""Functions that `octants.lowering` calls, and the types of parameters; None: any one type."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,7 +76,7 @@ _FUNCTIONS: dict[type[Operation], frozenset[str]] = {
 _OTHERS = frozenset(
     (ops.Load, ops.Constant, ops.Fma, ops.Compare, ops.Select, ops.Cast, ops.Bitcast)
 )
-"""What is cheap: some functions, and all other operations of these classes."""
+"""Cheap operations: some functions, and all other operations of these classes."""
 
 
 @staged("hoist_from_branches")

@@ -49,7 +49,7 @@ _FIRST_ITEM = 1 << 40
 _KEPT = (Space.TEMPORARY, Space.SHARED, Space.LOCAL)
 
 Stamp = Callable[[Operation], int | None]
-"""What a store is taken to have stored: a number below 2**60; None for the bits of the value.
+"""The number below 2**60 that stands for what a store stored; None for the bits of the value.
 
 `OWN` stands for something that no other work item stores.
 """
@@ -180,7 +180,7 @@ class _Watcher:
         return builder.binary("mul", position, builder.constant(WORDS, i64))
 
     def _stored(self, builder: Builder, op: ops.Store, origin: Operation, number: Value) -> Value:
-        """What a store is taken to have stored, as a number that is not zero."""
+        """The number, not zero, that stands for what a store stored."""
         stamp = self.stamp(origin)
         if stamp == OWN:
             return builder.binary("add", number, builder.constant(2**60, i64))

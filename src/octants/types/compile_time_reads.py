@@ -8,7 +8,7 @@ from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "<absent>"})()
-"""What was read where there is nothing of that name."""
+"""The result of a read where there is nothing of that name."""
 
 
 @dataclass(frozen=True, slots=True)

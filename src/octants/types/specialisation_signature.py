@@ -33,7 +33,7 @@ class FieldHandle(ABC):
     """The index of the first element, one number per axis; () stands for zeros. A kernel takes it
     off an index before anything else, and adds it to the indices of a loop over the field."""
     companion: Companion = Companion.PRIMAL
-    """What the handle is of its `primal`: for ``x.grad``, a handle itself, the adjoint of ``x``."""
+    """The companion of its `primal` that it is: for ``x.grad``, the adjoint of ``x``."""
 
     @property
     @abstractmethod

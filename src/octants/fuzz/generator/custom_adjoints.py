@@ -6,7 +6,7 @@ from octants.fuzz.generator import vectors
 from octants.fuzz.generator.context import Context, Expr, Function, Productions, Shared
 
 _Kind = tuple[str, list[tuple[str, tuple[int, ...]]], str, tuple[int, ...], str]
-"""What it is called, the parameters, the sort and the shape of the result, and the text.
+"""The name, the parameters, the sort and the shape of the result, and the text.
 
 In the text, @ stands for the name, $p and $q for numbers that keep the result small.
 """

@@ -239,7 +239,7 @@ def _number(c: Context, text: str) -> int | None:
 
 
 FOLDED = SimpleNamespace(min=min, max=max, select=lambda condition, a, b: a if condition else b)
-"""What gives a number of numbers, and no value of a type."""
+"""Functions that give a number of numbers, and no value of a type."""
 
 ATOMICS = {"add": ("add", "sub")}
 

@@ -10,7 +10,7 @@ from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import Context, Productions, Variable
 
 Part = Iterator[None]
-"""What writes a reduced value: its start, then what an iteration does; then it declares results."""
+"""The writer of a reduced value: its start, the statements of an iteration, then its results."""
 
 _MOST = 24  # iterations
 _CELLS = 9  # around a work item, with its own
@@ -238,7 +238,7 @@ def _other_type(c: Context, counter: str, most: int) -> Part:
 
 Maker = Callable[[Context, str, int], Part]
 _SUMS: list[Maker] = [_sum, _sum, _flag, _count, _other_type]
-"""What threads may share, mostly."""
+"""Productions that threads may share, mostly."""
 _PARTS: list[Maker] = [*_SUMS, _sum_of_sums, _extreme, _product, _vector]
 # -- of pairs --------------------------------------------------------------------------------------
 

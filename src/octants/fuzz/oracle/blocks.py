@@ -214,7 +214,7 @@ COOPERATION: dict[str, Callable[..., list[Any] | None]] = {
     "sync_any_nonzero": lambda p: [Num(I32, int(_count(p) > 0))] * len(p),
     "sync_all_nonzero": lambda p: [Num(I32, int(_count(p) == len(p)))] * len(p),
 }
-"""What work items do together, given the operands of all of them."""
+"""The operations that work items do together, given the operands of all of them."""
 
 
 # -- what a program names --------------------------------------------------------------------------

@@ -33,7 +33,7 @@ BIT_COUNTS = frozenset(("popcount", "clz"))
 UNARY = FLOAT_FUNCTIONS | SLOPES | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}
 
 QUOTIENTS = frozenset(("approximate_div",))
-"""What some machines have an instruction for, to some digits."""
+"""The functions that some machines have an instruction for, to some digits."""
 
 FLOAT_ONLY = frozenset(("div", "atan2", "mul_error"))
 BITWISE = frozenset(("and", "or", "xor"))

@@ -241,7 +241,7 @@ def exclusive_max(value: Any, block_dim: CompileTime, dtype: CompileTime) -> Any
 
 @library_function
 def _scan(value: Any, op: CompileTime, dtype: CompileTime) -> Any:
-    """What the subgroups before make, whether there are any, what the own one makes up to here."""
+    """The total of the subgroups before, whether there are any, the own subgroup's up to here."""
     lanes = static(subgroup.group_size())
     thread, lane, count = thread_idx(), subgroup.invocation_id(), size()
     own = value

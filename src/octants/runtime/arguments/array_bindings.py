@@ -84,7 +84,7 @@ class Binding:
 
 
 ArrayKind = str
-"""What an array argument is:
+"""The kinds of array arguments:
 
 * "octants": an ndarray of Octants;
 * "numpy" or "torch": an array of that library in memory that kernels can access;

@@ -139,8 +139,8 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         raise NotImplementedError
 
     def new_push_constants(self, slots: int) -> tuple[Any, Any]:
-        """What a launch pushes: the address of the parameter block, the words of `abi`, and what
-        the driver adds, such as the first of so many slots of the parameter block.
+        """The data that a launch pushes: the address of the parameter block, the words of `abi`,
+        and those of the driver, such as the first of so many slots of the parameter block.
 
         Returns:
             All words, and the memory of the slots among them.

@@ -123,7 +123,7 @@ class GpuMachine(Machine):
     """1 / sqrt of an f32 that is not subnormal, under `fast_math`."""
 
     device_scope = "device"
-    """What LLVM calls the threads of a device for this one."""
+    """LLVM's name of the synchronisation scope of a device's threads, for this target."""
     constant_space = 0
     """The address space of tables of constants; 0 is the one of pointers without a space."""
     shares_updates = True
