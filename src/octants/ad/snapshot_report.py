@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion
-from octants.deferred_import import Deferred
 from octants.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from octants.launch import text_table
-else:
-    text_table = Deferred("octants.launch.text_table")
 
 HOST = "a host write"
 UNTRACKED = ""
@@ -85,7 +79,7 @@ class TapeExplanation:
         copies = sum(entry.copies for entry in self.saved)
         head = f"{self.launches} launches; {copies} copies, {self.nbytes} bytes"
         table = [HEADS, *(entry.cells() for entry in self.saved)] if self.saved else []
-        return "\n".join([head, *(text_table.columns(table) if table else ())])
+        return "\n".join([head, *(_columns(table) if table else ())])
 
     def __str__(self) -> str:
         return self.text()
@@ -112,3 +106,12 @@ class Account:
     def entries(self) -> tuple[SavedCopies, ...]:
         """All groups, the largest first."""
         return tuple(sorted(self._entries.values(), key=lambda entry: -entry.nbytes))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, with columns as wide as their longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -268,9 +268,9 @@ class Checker:
         if actual.beside is not None:
             yield from _wrong("run beside", changed, outcome, actual.beside, slack)
         if _has_all_bits(check.bits, backend.arch, program, given):
-            yield from _other_bits("run 1", first, actual, with_derivatives=True)
+            yield from _other_bits(first, actual, with_derivatives=True)
         elif check.bits is not Bits.NONE and not outcome.has_sums:
-            yield from _other_bits("run 1", first, actual, with_derivatives=False)
+            yield from _other_bits(first, actual, with_derivatives=False)
 
 
 def _run(program: Program, backend: PackageBackend, configuration: RunConfiguration) -> Actual:
@@ -304,9 +304,7 @@ def _wrong(
                 yield f"{what} {problem}"
 
 
-def _other_bits(
-    what: str, first: Actual, other: Actual, *, with_derivatives: bool
-) -> Iterator[str]:
+def _other_bits(first: Actual, other: Actual, *, with_derivatives: bool) -> Iterator[str]:
     """The numbers whose bits differ. Adjoints of elements with several readers are sums."""
     pairs = [("primal", first.primal or {}, other.primal or {})]
     pairs.append(("returned", _numbered(first), _numbered(other)))
@@ -322,12 +320,12 @@ def _other_bits(
             if not np.array_equal(ones[name], others[name], equal_nan=True):
                 index = tuple(np.argwhere(ones[name] != others[name])[0])
                 yield (
-                    f"{what} other bits in {kind}: {name}{list(map(int, index))}:"
+                    f"run 1 other bits in {kind}: {name}{list(map(int, index))}:"
                     f" {ones[name][index]!r} and {others[name][index]!r}"
                 )
     modes = [sorted(actual.refusals.items()) for actual in (first, other)]
     if modes[0] != modes[1]:
-        yield f"{what} refuses otherwise: {modes[0]} and {modes[1]}"
+        yield f"run 1 refuses otherwise: {modes[0]} and {modes[1]}"
 
 
 def _numbered(actual: Actual) -> Arrays:

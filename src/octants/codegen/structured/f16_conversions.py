@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.codegen import arithmetic
 from octants.codegen.instruction_writer import Code, Operand
-from octants.codegen.standalone_scalar_code import write_straight
+from octants.ir.core import Block, Value
+from octants.ir.ops import Yield
 from octants.mathlib.function_registry import function
 from octants.types.scalars import DType
 
@@ -16,6 +19,29 @@ def call_half_function(
     """Call "half_bits" or "half_value" of `mathlib`, a function of the module."""
 
     def make(inner: Code, operands: list[Any]) -> Any:
-        return write_straight(inner, function(name, source).block, operands)[0]
+        return _StraightCode(inner).inlined(function(name, source).block, operands)[0]
 
     return code.call(name, [source], target, make, [operand])
+
+
+class _StraightCode:
+    """The operands of values in scalar code. There is no control flow, launch, or library."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
+        self._operands: dict[Value, Operand] = {}
+
+    def use(self, value: Value) -> Operand:
+        return self._operands[value]
+
+    def bind(self, value: Value, operand: Operand) -> None:
+        self._operands[value] = operand
+
+    def inlined(self, block: Block, operands: Sequence[Operand]) -> list[Operand]:
+        """Write a block's operations for given arguments, and return the operands it yields."""
+        self._operands.update(zip(block.args, operands, strict=True))
+        for op in block.ops:
+            if not isinstance(op, Yield):
+                arithmetic.TABLE[type(op)](self, op)
+        return [self._operands[value] for value in block.yielded]
