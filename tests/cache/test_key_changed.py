@@ -921,6 +921,83 @@ CHANGES: dict[str, tuple[str, str, str, Any, Any]] = {
         4,
         5,
     ),
+    "property of a struct type": (
+        """
+        @qd.dataclass
+        class Ball:
+            r: qd.f32
+            @property
+            def area(self):
+                return self.r * 2.0
+        @qd.kernel
+        def f() -> qd.f32:
+            return Ball(3.0).area
+        result = f()
+        """,
+        "* 2.0",
+        "* 4.0",
+        6.0,
+        12.0,
+    ),
+    "property of a base of a struct type": (
+        """
+        class Round:
+            r: qd.f32
+            @property
+            def area(self):
+                return self.r * 2.0
+        @qd.dataclass
+        class Ball(Round):
+            mass: qd.f32
+        @qd.kernel
+        def f() -> qd.f32:
+            return Ball(3.0, 1.0).area
+        result = f()
+        """,
+        "* 2.0",
+        "* 4.0",
+        6.0,
+        12.0,
+    ),
+    "function that a property calls": (
+        """
+        def double(x):
+            return x * 2.0
+        @qd.dataclass
+        class Ball:
+            r: qd.f32
+            @property
+            def area(self):
+                return double(self.r)
+        @qd.kernel
+        def f() -> qd.f32:
+            return Ball(3.0).area
+        result = f()
+        """,
+        "* 2.0",
+        "* 4.0",
+        6.0,
+        12.0,
+    ),
+    "property of a Python dataclass": (
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Pair:
+            a: float
+            @property
+            def twice(self):
+                return self.a * 2.0
+        @qd.kernel
+        def f(p: Pair) -> qd.f32:
+            return p.twice
+        result = f(Pair(1.0))
+        """,
+        "* 2.0",
+        "* 4.0",
+        2.0,
+        4.0,
+    ),
     "default of a Python dataclass": (
         """
         import dataclasses

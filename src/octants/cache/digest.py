@@ -191,6 +191,11 @@ def _add_method(digest: Digest, method: types.MethodType) -> None:
     digest.values(method.__func__, method.__self__)
 
 
+def _add_property(digest: Digest, found: property) -> None:
+    digest.word("property")
+    digest.value(found.fget)
+
+
 def _add_builtin(digest: Digest, function: types.BuiltinFunctionType) -> None:
     owner = function.__self__
     digest.word("builtin", str(function.__module__), function.__qualname__)
@@ -308,6 +313,7 @@ _RULES: tuple[tuple[Any, Callable[[Digest, Any], None]], ...] = (
     (type(ABSENT), _add_absent),
     (types.FunctionType, _add_function),
     (types.MethodType, _add_method),
+    (property, _add_property),
     (types.BuiltinFunctionType, _add_builtin),
     (type, _add_class),
     (types.ModuleType, _add_module),
