@@ -1,4 +1,4 @@
-"""How the passes of one compilation are run, and who observes them."""
+"""The machine and the observer of the passes of one compilation."""
 
 from __future__ import annotations
 

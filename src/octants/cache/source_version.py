@@ -1,4 +1,4 @@
-"""Which Octants this is: its version, and the state of its files, which change while it is made."""
+"""Identifies the Octants that runs: its version, and the state of its files during development."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the host reads and writes the elements of an array: by a window on its storage.
+"""Lets the host read and write the elements of an array: by a window on its storage.
 
 A window is a `HostWindow` where the host shares the memory, a `FarWindow` where it does not, and a
 `LateWindow` while the device is still starting.

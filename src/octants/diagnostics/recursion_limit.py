@@ -1,4 +1,4 @@
-"""How deep the compiler may recurse: it goes down into nested code, and inlined calls."""
+"""Raises the recursion limit for the compiler, which descends into nested code and calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls of Python, made while a kernel is built, give the same whenever they are made.
+"""Finds the calls of Python at compile time that always give the same result.
 
 What a kernel reads is noted, and a kernel that would read the same is the same kernel. A call of a
 function that may look at anything else - a file, the time, an object that does as it likes - makes

@@ -1,4 +1,4 @@
-"""Which names a piece of source assigns, changes and reads.
+"""Finds the names that a piece of source assigns, changes and reads.
 
 Statements are asked for this at every depth at which they stand, so what is found for one is kept,
 and that for several, or for one that holds others, is put together from it.

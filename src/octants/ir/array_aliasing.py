@@ -1,4 +1,4 @@
-"""Which array references of a kernel may be the same memory.
+"""Decides which array references of a kernel may be the same memory.
 
 No two fields share memory, nor do an array and its gradient. An ndarray, whether it is an argument
 or referred to by name, may be the memory of another ndarray, of a field that was exported, or of

@@ -1,4 +1,4 @@
-"""Which tasks have work items that work together, and the sizes of their blocks."""
+"""Finds the tasks whose work items work together, and the sizes of their blocks."""
 
 from __future__ import annotations
 

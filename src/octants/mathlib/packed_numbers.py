@@ -1,4 +1,4 @@
-"""How the numbers of quantised types are packed in words: as code, or at once, on the host.
+"""Packs the numbers of quantised types in words: as code, or at once, on the host.
 
 All functions take a builder: that of the intermediate representation, or one that computes with
 numpy arrays. A word is of an unsigned type of 32 or 64 bits.

@@ -1,4 +1,4 @@
-"""How a task runs: the value that `choose_loops` decides and code generation carries out."""
+"""The way in which a task runs: `choose_loops` decides it, code generation carries it out."""
 
 from __future__ import annotations
 
