@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics.exceptions import OctantsSyntaxError
+from octants.diagnostics.exceptions import OctantsSyntaxError, OctantsTypeError
 
 
 def numbers_and_alternatives(n: int) -> int:
@@ -52,6 +52,40 @@ def match_that_returns(n: int) -> int:
         case _ if n > 7:
             return 8
     return 9
+
+
+def match_of_numbers_of_several_types(n: int) -> int:
+    r = 0
+    match n + 1:
+        case 2:
+            r = 1
+        case 3 | 4 | 5:
+            match 0.25 * n:
+                case 0.5:
+                    r += 10
+                case 1.0:
+                    r += 20
+    match 0.5 * n:
+        case 0.5:
+            r += 100
+        case 1:
+            r += 200
+    return r
+
+
+def match_of_truth_values(n: int) -> int:
+    r = 0
+    match n > 4:
+        case True if n != 6:
+            r = 1
+        case False:
+            r = 2
+    flag = n < 8
+    if flag is False:
+        r += 10
+    if flag is not False:
+        r += 20
+    return r
 
 
 def else_of_for(n: int) -> int:
@@ -224,6 +258,31 @@ def test_gradients_go_through_both() -> None:
         run(1)
     # 2 ** 3, 1.5 ** 4 and 3 * 0.5 ** 5, each squared
     assert x.grad.to_numpy() == pytest.approx([6 * 2.0**5, 8 * 1.5**7, 90 * 0.5**9], rel=1e-5)
+
+
+def test_numbers_of_run_time_are_no_truth_values() -> None:
+    """1 is equal to True, which `case True` does not ask."""
+
+    @qd.kernel
+    def run(n: qd.i32) -> qd.i32:
+        match n:
+            case True:
+                return 1
+        return 2
+
+    with pytest.raises(OctantsTypeError, match="OCT133"):
+        run(1)
+
+    @qd.kernel
+    def known(n: qd.template()) -> qd.i32:
+        match n:
+            case True:
+                return 1
+            case 1:
+                return 2
+        return 3
+
+    assert [known(True), known(1), known(1.0), known(2)] == [1, 2, 2, 3]
 
 
 def test_patterns_of_more_than_values_are_an_error() -> None:

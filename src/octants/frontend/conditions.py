@@ -283,6 +283,9 @@ def _chain(
 
 def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AST) -> Any:
     """One comparison."""
+    if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(right, bool) and _is_flag(left):
+        # `flag is True`, and `case True`: there is one object of each truth value.
+        op = ast.Eq() if isinstance(op, ast.Is) else ast.NotEq()
     if isinstance(op, (ast.Is, ast.IsNot)):
         return _identity(context, left, right, node) is isinstance(op, ast.Is)
     if isinstance(op, (ast.In, ast.NotIn)):

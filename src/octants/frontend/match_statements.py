@@ -56,7 +56,7 @@ def _evaluated_once(subject: ast.expr) -> tuple[ast.expr, list[ast.stmt]]:
     is_static = isinstance(subject, ast.Call) and ast.unparse(subject.func).endswith("static")
     if is_static or isinstance(subject, (ast.Name, ast.Attribute, ast.Constant)):
         return subject, []
-    name = "the subject of `match`"
+    name = f"the subject of `match` in line {subject.lineno}, column {subject.col_offset}"
     assignment = ast.Assign([_placed(ast.Name(name, ast.Store()), subject)], subject)
     return _placed(ast.Name(name, ast.Load()), subject), [_placed(assignment, subject)]
 
@@ -77,7 +77,7 @@ def _test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
         value = _placed(ast.Constant(pattern.value), pattern)
     else:
         return None
-    operator = ast.Is() if isinstance(value, ast.Constant) and value.value is None else ast.Eq()
+    operator = ast.Is() if isinstance(pattern, ast.MatchSingleton) else ast.Eq()
     return _placed(ast.Compare(copy.deepcopy(subject), [operator], [value]), pattern)
 
 
