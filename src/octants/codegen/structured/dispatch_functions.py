@@ -8,8 +8,14 @@ from functools import partial
 from octants import abi
 from octants.analysis.cost_model import GRAIN, UNKNOWN, Costs
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
+from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Dispatch
-from octants.codegen import block_shared_copies, cooperation, per_thread_reductions
+from octants.codegen import (
+    block_shared_copies,
+    cooperation,
+    per_thread_reductions,
+    sorted_work_items,
+)
 from octants.codegen.block_shared_candidates import BlockCopy, find_copies
 from octants.codegen.dispatch_prologue import (
     has_records,
@@ -96,6 +102,8 @@ def functions(
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
         is_gpu = threads.reducing > threads.recording
         nbytes = blocks.shared_bytes if blocks is not None and is_gpu else 0
+        key = find_key(task) if _may_sort(nbytes, blocks) else None
+        nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
         copies = _copies(kernel, task, nbytes) if nbytes else []
         collected = _collects(kernel, task)
         sums = bool(copies or collected)
@@ -107,11 +115,11 @@ def functions(
             usual = reductions.most_threads(collected, most_threads, lanes)
         elif has_records(task):
             usual = threads.recording
-        items = _items(task, usual, blocks)
+        items = _items(task, usual, blocks) if key is None else sorted_work_items.THREADS
         limit = _threads(task, most if sums else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
         if not cooperates(task):
-            arguments = kernel, position, items, copies
+            arguments = kernel, position, items, copies, key
             write = partial(_write_items, *arguments, is_known=bool(bounds))
             found.append(DispatchEmitter(dispatch, write, items))
             continue
@@ -134,6 +142,14 @@ def _items(task: Task, block: int, blocks: Blocks | None) -> int:
         return min(asked, _MOST_IN_BLOCK)
     lanes = blocks.subgroup_size
     return min(-(-asked // lanes) * lanes, blocks.most_items)
+
+
+def _may_sort(nbytes: int, blocks: Blocks | None) -> bool:
+    """Return whether the blocks of a machine are large enough to sort work items."""
+    needed = 2 * sorted_work_items.SHARED_BYTES
+    return (
+        blocks is not None and blocks.most_items >= sorted_work_items.THREADS and nbytes >= needed
+    )
 
 
 def _threads(task: Task, most: int) -> int:
@@ -203,36 +219,52 @@ def _write_items(
     position: int,
     threads: int,
     copies: list[BlockCopy],
+    key: TripCountKey | None,
     code: ThreadCode,
     *,
     is_known: bool,
 ) -> None:
     """Write a grid-stride loop over work items.
 
-    A block has so many ``threads``, and ``copies`` of arrays.
+    A block has so many ``threads``, and ``copies`` of arrays. It sorts its work items by the
+    ``key``, if there is one.
     """
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     lower, upper = _bounds(code, is_known=is_known)
-    item = code.variable(i64)
-    code.write(item, code.apply("add", i64, lower, code.thread()))
     collected = _collects(kernel, task)
     for reduction in collected:
         per_thread_reductions.collect(body, Collect(reduction))
     block_shared_copies.begin(body, copies, lambda: code.apply("sub", i64, upper, lower))
     run = _item(kernel, position, task, body, is_known=is_known)
 
-    def iterate() -> None:
-        number = code.read(item)
+    def run_wanted(number: Operand) -> None:
         if has_records(task):
             wanted = is_wanted(code, code.apply("sub", i64, number, lower))
             code.branch(wanted, lambda: run(number))
         else:
             run(number)
+
+    if key is None:
+        _each_item(code, lower, upper, run_wanted)
+    else:
+        sorted_work_items.write(body, task, key, (lower, upper), run_wanted)
+    block_shared_copies.end(body, copies)
+    reductions.deliver(body, collected, threads)
+
+
+def _each_item(
+    code: ThreadCode, lower: Operand, upper: Operand, run: Callable[[Operand], None]
+) -> None:
+    """Write a loop over the thread's work items, from ``lower`` to ``upper``."""
+    item = code.variable(i64)
+    code.write(item, code.apply("add", i64, lower, code.thread()))
+
+    def iterate() -> None:
+        number = code.read(item)
+        run(number)
         code.write(item, code.apply("add", i64, number, code.threads()))
 
     _loop_until(code, item, upper, iterate)
-    block_shared_copies.end(body, copies)
-    reductions.deliver(body, collected, threads)
 
 
 def _loop_until(

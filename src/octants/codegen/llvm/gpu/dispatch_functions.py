@@ -9,8 +9,9 @@ from octants import abi
 from octants.analysis.concurrent_tasks import concurrent_groups
 from octants.analysis.cost_model import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
+from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Artifact, Dispatch
-from octants.codegen import block_shared_copies, cooperation
+from octants.codegen import block_shared_copies, cooperation, sorted_work_items
 from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
@@ -41,6 +42,8 @@ _PLAIN = (
     *(ops.Constant, ops.Cast, ops.Compare, ops.Select, ops.Fma),
     *(ops.Shape, ops.Load, ops.Store, ops.If, ops.Yield),
 )
+_SORTING = 2
+"""The blocks that sort work items of which a multiprocessor should run so many side by side."""
 _WAVES = 4
 """Dispatched threads per resident one: blocks end at different times."""
 
@@ -131,7 +134,8 @@ class _Writer:
             name: The name of its function.
             bounds: Its `Dispatch.bounds`.
         """
-        block, module = self._block_size(task), self._kernel.module
+        key = find_key(task) if self._machine.has_blocks else None
+        block, module = self._block_size(task, key), self._kernel.module
         f = ThreadText(
             self._kernel,
             self._machine,
@@ -142,7 +146,7 @@ class _Writer:
         )
         f.chains, f.restartable = find_chains(task.body), restartable(task.body)
         f.reserved |= reserved_pushes(task.body)
-        f.least_blocks = task.options.get(LEAST_BLOCKS, 0)
+        f.least_blocks = task.options.get(LEAST_BLOCKS, _SORTING * (key is not None))
         f.all_registers = task.options.get(ALL_REGISTERS, False)
         f.interleaved_loops = vector_loads.interleaved_loops(task)
         f.holding = held_loads.find_holding(task)
@@ -159,7 +163,7 @@ class _Writer:
         if cooperates(task):
             _write_blocks(f, task)
         elif task.is_parallel:
-            _write_items(f, task, again=asks)
+            _write_items(f, task, key, again=asks)
         else:
             f.block(task.body)
             f.branch("return")
@@ -183,11 +187,13 @@ class _Writer:
             ),
         )
 
-    def _block_size(self, task: Task) -> int:
-        """Return the threads of a block, if a number was requested.
+    def _block_size(self, task: Task, key: TripCountKey | None) -> int:
+        """Return the threads of a block that sorts, or of one of which a number was requested.
 
         Blocks are whole subgroups where work items do not cooperate: all lanes reduce at the end.
         """
+        if key is not None:
+            return sorted_work_items.THREADS
         asked = int(task.options.get("block_dim", 0))
         if cooperates(task):
             return asked
@@ -232,7 +238,7 @@ def _skip_if_stopped(f: ThreadText) -> None:
     f.start(run)
 
 
-def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
+def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: bool) -> None:
     """Write the thread's loop over items; with ``again`` it runs only those that are retried."""
     is_alone = bool(task.options.get("fixed_order"))  # a thread has no lanes to reduce with
     found = [] if is_alone else find_reductions(task, f.kernel.module.noalias)
@@ -240,6 +246,7 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
     noalias, nbytes = f.kernel.module.noalias, f.gpu.shared_bytes
+    nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
     copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
     if has_copies:
         cooperation.find_groups(f, task, f.shared_updates)
@@ -256,7 +263,11 @@ def _write_items(f: ThreadText, task: Task, *, again: bool) -> None:
         f.branch("done")
         f.start("done")
 
-    _write_loop(f, task, begin, end, "done")
+    if key is None:
+        _write_loop(f, task, begin, end, "done")
+    else:
+        run = partial(_write_item, f, task, begin, end, "done")
+        sorted_work_items.write(f, task, key, (f.first_item(), f.upper()), run)
     block_shared_copies.end(f, copies)
     reductions.deliver(f, found)
     f.adds_up = bool(found or copies)
@@ -286,7 +297,6 @@ def _write_loop(
 
     An item that ends early branches to the block ``leave``. Afterwards the block "return" is open.
     """
-    (index,) = task.body.args
     first = f.assign(f"add i64 {f.first_item()}, {f.thread()}")
     upper = f.upper()
     before = f.label
@@ -294,15 +304,7 @@ def _write_loop(
     f.start("item")
     item = f.open_phi("i64")
     item.incoming.append((first, before))
-    begin(item.name)
-    register = f.item_type = f.type(index.type)
-    f.item = item.name
-    if register != "i64":
-        f.item = f.convert("trunc", "i64", item.name, register)
-    f.exit = leave
-    f.bind(index, f.item)
-    f.block(task.body)
-    end()
+    _write_item(f, task, begin, end, leave, item.name)
     following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
     item.incoming.append((following, f.label))
     f.close_phi(item)
@@ -310,6 +312,25 @@ def _write_loop(
     goes_on = f.apply("icmp slt", "i64", following, upper)
     f.branch_if(goes_on, "item", "return", hint=hint)
     f.start("return")
+
+
+def _write_item(
+    f: ThreadText,
+    task: Task,
+    begin: Callable[[str], None],
+    end: Callable[[], None],
+    leave: str,
+    item: str,
+) -> None:
+    """Write a task's body for the item with this number (i64), between ``begin`` and ``end``."""
+    begin(item)
+    (index,) = task.body.args
+    register = f.item_type = f.type(index.type)
+    f.item = item if register == "i64" else f.convert("trunc", "i64", item, register)
+    f.exit = leave
+    f.bind(index, f.item)
+    f.block(task.body)
+    end()
 
 
 def _is_short(f: ThreadText, task: Task) -> bool:
