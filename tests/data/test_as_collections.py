@@ -78,7 +78,9 @@ def test_what_is_printed() -> None:
     assert repr(qd.zeros(1 << 21, qd.i8)) == "<qd.ndarray i8 (2097152,)>"
     x = qd.field(qd.f32, shape=2, name="x")
     assert repr(x) == "<qd.field `x`, (2,): [0. 0.]>"
+    assert str(x) == "[0. 0.]"
     placed = qd.field(qd.f32)
+    assert str(placed) == "<qd.field of f32, not placed>"
     block = qd.root.dense(qd.i, 2)
     block.place(placed)
     assert repr(placed) == "<qd.field of f32, (2,): [0. 0.]>"
@@ -87,6 +89,8 @@ def test_what_is_printed() -> None:
     x[1] = 3
     assert repr(x) == "<qd.field `x`, (2,): [0. 3.]>"
     assert str(x) == "[0. 3.]"
+    qd.reset()
+    assert str(x) == "<qd.field `x`, no longer usable>"
 
 
 def test_fields_of_structs() -> None:

@@ -545,7 +545,12 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         raise CannotCopy(self.describe()).at(None)
 
     def __str__(self) -> str:
-        return str(self.to_numpy()) if self._opened is not None else repr(self)
+        if self._end is not None:
+            return repr(self)
+        try:
+            return str(self._values_now())
+        except OctantsError:
+            return repr(self)
 
     @internal
     def values_text(self) -> str:

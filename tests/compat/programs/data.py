@@ -875,6 +875,8 @@ def repr_of_values(qd):
         str(qd.Matrix([[1, 2], [3, 4]])),
         str(qd.f32),
         str(qd.math.vec3(1)),
+        str(qd.field(qd.i32, (2, 2))),
+        f"{qd.Vector.field(2, qd.f32, shape=1)}",
     ]
 
 
