@@ -416,7 +416,8 @@ def test_fields_builder() -> None:
     with pytest.raises(OctantsRuntimeError, match="is finalized"):
         builder.dense(ax.i, 3)
     tree.destroy()
-    tree.destroy()
+    with pytest.raises(OctantsRuntimeError, match="destroyed"):
+        tree.destroy()
     with pytest.raises(OctantsRuntimeError, match="destroyed"):
         x[0]
     assert y[0] == 0

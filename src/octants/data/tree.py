@@ -409,7 +409,7 @@ class Tree:
         self.runtime = runtime
         self.device = device or runtime.device
         self.root = SNode(self, None, (), ())
-        self.is_allocated = False
+        self.is_allocated = self.is_destroyed = False
         self.is_finalized = not is_builder
 
     def require_open(self, what: str) -> None:
@@ -433,7 +433,13 @@ class Tree:
                     mirror.place(node, field.companion_array(companion))
 
     def destroy(self) -> None:
-        """Free the memory; any later use of the tree's fields is an error."""
+        """Free the memory; any later use of the tree's fields is an error.
+
+        Raises:
+            OctantsRuntimeError: The tree was destroyed before.
+        """
+        if self.is_destroyed:
+            raise UsedAfterDestroy("root").at(None)
         for _, field in self.root.placed():
             field.retire(UsedAfterDestroy)
             for companion in field.needed:  # which allocating would place
@@ -441,7 +447,7 @@ class Tree:
         for node in self.root.walk():
             if node._activity is not None:
                 node._activity.retire(UsedAfterDestroy)
-        self.is_allocated = True
+        self.is_allocated = self.is_destroyed = True
         host_access_events.after_end()
 
 

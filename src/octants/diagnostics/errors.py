@@ -467,7 +467,7 @@ class IdentityOfRunTimeValue(UserError):
     """``is`` between run-time values."""
 
     code = "OCT133"
-    exception = OctantsTypeError
+    exception = OctantsSyntaxError
     title = "`is` compares objects, but run-time numbers are not objects"
     label = "known only when the kernel runs"
     remedy = "use `==`"
@@ -547,7 +547,7 @@ class WrongUnpacking(UserError):
     targets: int
     what: str
     code = "OCT138"
-    exception = OctantsTypeError
+    exception = OctantsSyntaxError
     title = "{what} cannot be assigned to {targets} targets"
     label = "one name for each element"
 
@@ -726,7 +726,7 @@ class WrongFormat(UserError):
 
     problem: str
     code = "OCT156"
-    exception = OctantsTypeError
+    exception = OctantsCallError
     title = "{problem}"
     label = "formatted here"
     remedy = "formats are those of Python: `{{:.3f}}`, `{{:5d}}`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
+    OctantsCallError,
     OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsTypeError,
@@ -151,7 +152,7 @@ class NotAnElement(UserError):
     function: str
     given: str
     code = "OCT221"
-    exception = OctantsTypeError
+    exception = OctantsCallError
     title = "`{function}` changes an element of a field or array, or a variable, not {given}"
     label = "this is {given}"
     remedy = "write `qd.{function}(x[i], value)`"

@@ -880,3 +880,82 @@ def attribute_of_a_number(qd):
 
 def init_of_a_wrong_arch(qd):
     qd.init(arch="nothing")
+
+
+def trees_are_destroyed_once(qd):
+    builder, x = qd.FieldsBuilder(), qd.field(qd.i32)
+    builder.dense(qd.i, 5).place(x)
+    tree = builder.finalize()
+    tree.destroy()
+    tree.destroy()
+
+
+def identity_of_run_time_numbers(qd):
+    @qd.kernel
+    def f(n: qd.i32) -> qd.i32:
+        m = 1
+        return n is m
+
+    return f(1)
+
+
+def unpacking_of_a_vector_into_too_few_names(qd):
+    @qd.kernel
+    def f() -> qd.i32:
+        a, b = qd.Vector([1, 2, 3])
+        return a + b
+
+    return f()
+
+
+def unpacking_of_a_tuple_into_too_many_names(qd):
+    @qd.kernel
+    def f() -> qd.i32:
+        a, b, c = 1, 2
+        return a + b + c
+
+    return f()
+
+
+def atomics_on_numbers(qd):
+    @qd.kernel
+    def f():
+        qd.atomic_add(3, 4)
+
+    f()
+
+
+def formats_with_too_few_values(qd):
+    @qd.kernel
+    def f(n: qd.i32):
+        print("{} {}".format(n))  # noqa: F524
+
+    f(1)
+
+
+def loops_that_use_the_index_of_an_unrolled_loop_again(qd):
+    x = qd.field(qd.f32, 8)
+
+    @qd.kernel
+    def f(n: qd.i32) -> qd.f32:
+        s = 0.0
+        for d in qd.static(range(3)):
+            s += d
+            x[d] += d
+        for i in x:
+            for d in qd.static(range(2)):
+                x[i] += d
+        for i in x:
+            d = x[i] * 0.5
+            x[i] += d
+        for d, e in qd.static(qd.ndrange(2, 2)):
+            s += d * e
+        if n > 0:
+            d = qd.Vector([1.0, 2.0])
+            s += d.sum()
+        for _ in range(n):
+            e = qd.Vector([1.0, 2.0])
+            s += e.sum()
+        return s
+
+    return [f(2), x.to_numpy()]
