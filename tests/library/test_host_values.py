@@ -247,3 +247,15 @@ def test_every_name_of_the_library_is_exported():
     for name, found in vars(exported_names).items():
         if not name.startswith("_") and name != "annotations":
             assert getattr(octants, name) is found, name
+
+
+def test_inverses_are_those_of_kernels() -> None:
+    m = Matrix([[1, 2], [3, 4]])
+    assert m.determinant() == -2.0
+    assert m.inverse().to_list() == [[-2.0, 1.0], [1.5, -0.5]]
+    for n in range(1, 6):
+        values = np.random.default_rng(n).random((n, n))
+        np.testing.assert_allclose(Matrix(values).inverse(), np.linalg.inv(values))
+        np.testing.assert_allclose(Matrix(values).determinant(), np.linalg.det(values))
+    with pytest.raises(np.linalg.LinAlgError):
+        Matrix([[1, 2], [2, 4]]).inverse()

@@ -243,12 +243,12 @@ class Matrix:
     def determinant(self) -> float:
         """The determinant of a square matrix; in kernels, of up to 4 rows."""
         self._require(self._is_square, "determinant() is for square matrices")
-        return float(np.linalg.det(self._array.astype(np.float64)))
+        return _determinant(self._array.astype(np.float64))
 
     def inverse(self) -> Matrix:
         """The inverse of a square matrix; in kernels, of up to 4 rows."""
         self._require(self._is_square, "inverse() is for square matrices")
-        inverse = np.linalg.inv(self._array.astype(np.float64))
+        inverse = _inverse(self._array.astype(np.float64))
         if self._array.dtype.kind == "f":
             inverse = inverse.astype(self._array.dtype)
         result: Matrix = _wrap(inverse, self._declared)
@@ -570,3 +570,23 @@ def _install_operators() -> None:
 
 
 _install_operators()
+
+
+def _determinant(values: Array) -> float:
+    """By minors, as in kernels, up to 4 rows: the determinant of small integers is exact."""
+    if len(values) > 4:
+        return float(np.linalg.det(values))
+    return sum(float(values[0, k]) * _cofactor(values, 0, k) for k in range(len(values)))
+
+
+def _cofactor(values: Array, row: int, column: int) -> float:
+    minor = np.delete(np.delete(values, row, 0), column, 1)
+    return (-1.0) ** (row + column) * (_determinant(minor) if minor.size else 1.0)
+
+
+def _inverse(values: Array) -> Array:
+    determinant, rows = _determinant(values), range(len(values))
+    if len(values) > 4 or not determinant:
+        inverse: Array = np.linalg.inv(values)
+        return inverse
+    return np.array([[_cofactor(values, i, k) / determinant for i in rows] for k in rows])
