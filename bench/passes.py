@@ -1,4 +1,4 @@
-"""What each pass changes in the programs of examples/, and what that is worth.
+"""What each pass changes in the programs of examples/ and the benchmarks, and what that is worth.
 
     python bench/passes.py [PROGRAM ...] [--worth [PASS ...]] [--seconds 60]
 
@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -29,12 +30,16 @@ from pathlib import Path
 from typing import Any
 
 import octants as qd
+import problems
 from octants import pipeline
 from octants.ir.cloning import copy_module
 from octants.ir.core import Block, Module
 from octants.pass_context import Stage
 from octants.pipeline import Pass
 from octants.target import Blocks, Capabilities
+
+os.environ["BENCH_SYSTEM"] = "octants"
+from systems import fields
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PHASES = ("LOWER", "FINISH")
@@ -155,6 +160,10 @@ def start() -> None:
 
 def load(name: str) -> list[Callable[[], Any]]:
     """The forward run of a program, and its gradient if it has one."""
+    if name in problems.FULL:
+        program = fields.PROGRAMS[name](problems.make(name, *problems.FULL[name]), "cpu")
+        program.seed()
+        return [program.forward, program.backward]
     path = EXAMPLES / f"{name}.py"
     module = types.ModuleType(name)
     module.__file__ = str(path)
@@ -214,7 +223,7 @@ def ask(name: str, *more: str) -> Any:
 def main() -> None:
     """Count, and time if asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+    names = [*sorted(path.stem for path in EXAMPLES.glob("*.py")), *problems.FULL]
     parser.add_argument("names", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--worth", nargs="*", help="time these passes, or all that change anything")
     parser.add_argument(
