@@ -7,29 +7,14 @@ the reverse finds in the element is that of the result; it leaves that of the pr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.derivative_rules import adjoint_type
 from octants.autodiff.errors import no_rule_of_exchange
-from octants.autodiff.primal_operations import PrimalMemory
-from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.reverse_task_builder import EntryBuilder
-from octants.autodiff.task_facts import TaskFacts
+from octants.autodiff.reverser import Reverser
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Value
 
 ADJOINT = Companion.ADJOINT
-
-
-class Reverser(Protocol):
-    """The part of the backward sweep that the adjoint statements of an operation need."""
-
-    builder: EntryBuilder
-    facts: TaskFacts
-    values: PrimalValues
-    memory: PrimalMemory
-    adjoints: Adjoints
 
 
 def reverse_atomic(reverser: Reverser, op: ops.Atomic) -> None:

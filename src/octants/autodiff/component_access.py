@@ -14,25 +14,12 @@ first component, and writes nothing: ``j`` is ``i`` in range, and 0 out of range
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.derivative_rules import adjoint_type
-from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.reverse_task_builder import EntryBuilder
-from octants.autodiff.task_facts import TaskFacts
+from octants.autodiff.reverser import Reverser
 from octants.ir import ops
 from octants.ir.component_access import extract, insert, is_inside, or_first
 from octants.ir.core import Value
-
-
-class Reverser(Protocol):
-    """The part of `backward_sweep.Backward` that this module needs."""
-
-    builder: EntryBuilder
-    facts: TaskFacts
-    values: PrimalValues
-    adjoints: Adjoints
 
 
 def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:

@@ -9,29 +9,15 @@ the row of that result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.derivative_rules import adjoint_type
-from octants.autodiff.primal_values import PrimalValues
-from octants.autodiff.reverse_task_builder import EntryBuilder
-from octants.autodiff.task_facts import TaskFacts
+from octants.autodiff.reverser import Reverser
 from octants.diagnostics.custom_adjoint_errors import NonlinearAdjoint
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1
-
-
-class Reverser(Protocol):
-    """The part of `backward_sweep.Backward` that this module needs."""
-
-    builder: EntryBuilder
-    facts: TaskFacts
-    values: PrimalValues
-    adjoints: Adjoints
-    derivative_ops: set[Operation]
 
 
 def inline_adjoint(

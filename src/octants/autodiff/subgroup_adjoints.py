@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.autodiff.atomics import Reverser
+from octants.autodiff.reverser import Reverser
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Value
