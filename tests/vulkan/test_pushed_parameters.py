@@ -101,7 +101,7 @@ def test_launches_push_what_their_kernels_read(monkeypatch: pytest.MonkeyPatch) 
     dispatch, pushed = queue.dispatch, []
 
     def note(*given: Any) -> None:
-        pushed.append(given[4].nbytes)
+        pushed.append(given[4][0])
         dispatch(*given)
 
     monkeypatch.setattr(queue, "dispatch", note)
@@ -113,5 +113,6 @@ def test_launches_push_what_their_kernels_read(monkeypatch: pytest.MonkeyPatch) 
             x[i] += 1.0
 
     increment(x)
+    qd.sync()
     assert pushed == [80 + 16]  # with its address and its shape
     assert (x.to_numpy() == 1.0).all()

@@ -245,7 +245,7 @@ def test_a_dispatch_behind_another_has_a_light_barrier(device: VulkanDevice) -> 
     for is_behind_a_fill in (False, False, True, False):
         if is_behind_a_fill:
             queue._begin(batch)
-        dispatch(batch, None, None, 1, SimpleNamespace(nbytes=80))
+        dispatch(batch, None, None, 1, (80, None))
     assert found == [(0x1800, "all"), (0x800, "shaders"), (0x1800, "all"), (0x800, "shaders")]
     queue.batch = batch
     qd.sync()

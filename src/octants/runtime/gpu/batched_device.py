@@ -138,12 +138,12 @@ class BatchedDevice(GpuDevice, SerialLaunches):
         """Create the pipelines of an artifact; they may raise `OctantsRuntimeError`."""
         raise NotImplementedError
 
-    def new_push_constants(self, slots: int) -> tuple[Any, Any]:
+    def new_push_constants(self, slots: int) -> tuple[Any, Any, Any]:
         """The data that a launch pushes: the address of the parameter block, the words of `abi`,
         and those of the driver, such as the first of so many slots of the parameter block.
 
         Returns:
-            All words, and the memory of the slots among them.
+            All words, the memory of the slots among them, and what the queue's `dispatch` takes.
         """
         raise NotImplementedError
 

@@ -41,8 +41,8 @@ class PreparedDispatch:
         self._kernel = kernel
         self._data = b""
         made = kernel.machine.new_push_constants(kernel.slots.count - len(SYSTEM))
-        self.pushed, self.slots = made
-        self.words: Any = (c_int64 * WORDS).from_buffer(self.pushed, 8)
+        self.all_words, self.slots, self.pushed = made
+        self.words: Any = (c_int64 * WORDS).from_buffer(self.all_words, 8)
         self.words[abi.LAUNCH_UPPER // 8] = 1
         self.block = self.least_block = action.block
         self.fill = action.fill
@@ -78,7 +78,7 @@ class PreparedDispatch:
         """Queue a launch of `groups` workgroups."""
         queue, layout = self._kernel.machine.queue, self._kernel.machine.layout
         batch = queue.open(len(self._data))
-        self.pushed[0] = batch.address + batch.put(self._data)
+        self.all_words[0] = batch.address + batch.put(self._data)
         self.slots[:] = self._data[SYSTEM_BYTES : SYSTEM_BYTES + len(self.slots)]
         queue.dispatch(batch, self.pipeline, layout, self.groups, self.pushed)
 
@@ -163,7 +163,7 @@ class BatchedKernel(GpuKernel):
                 start += batch.address
                 for step in steps:
                     if step.groups:
-                        step.pushed[0] = start
+                        step.all_words[0] = start
                         step.slots[:] = view[pushed]
                         dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
                 if batch.is_urgent:

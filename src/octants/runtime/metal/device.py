@@ -48,5 +48,6 @@ class MetalDevice(BatchedDevice):
     def make_program(self, artifact: Artifact) -> MetalPipelines:
         return MetalPipelines(self.context, artifact)
 
-    def new_push_constants(self, slots: int) -> tuple[Any, Any]:  # noqa: ARG002
-        return (c_int64 * (1 + WORDS))(), memoryview(bytearray())
+    def new_push_constants(self, slots: int) -> tuple[Any, Any, Any]:  # noqa: ARG002
+        words = (c_int64 * (1 + WORDS))()
+        return words, memoryview(bytearray()), words

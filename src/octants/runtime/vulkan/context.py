@@ -13,7 +13,7 @@ from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFa
 from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.reports.suspect_kernels import suspects
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions
+from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions, handle_argument
 from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, used_features
 
 _SLICE = 50_000_000  # nanoseconds after which a wait lets Python handle Ctrl-C
@@ -66,6 +66,7 @@ class Context(SubmissionContext):
         self.functions.vkGetDeviceQueue(self.handle, self.family, 0, byref(queue))
         self._queue = queue
         self._timeline = self._make_timeline()
+        self._timeline_arguments = handle_argument(handle), handle_argument(self._timeline)
         self._waits: list[Wait] = []
         self._retired: deque[tuple[int, str, int]] = deque()
 
@@ -158,9 +159,10 @@ class Context(SubmissionContext):
         if self._is_cpu:
             return False
         end, counter = time.perf_counter() + _PATIENCE, c_uint64()
-        query, given = self.functions.vkGetSemaphoreCounterValue, byref(counter)
+        query, arguments = self.functions.poll, (*self._timeline_arguments, byref(counter))
         while True:
-            query(self.handle, self._timeline, given)
+            if query(*arguments):
+                self._count()  # raises the error
             if counter.value >= number:
                 return True
             if time.perf_counter() > end:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from ctypes import Array, addressof, c_int64
+from ctypes import addressof, byref, c_int64
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ from octants.runtime.gpu.suballocation import ALIGNMENT, SubAllocation
 from octants.runtime.memory.host import view_memory
 from octants.runtime.vulkan.context import Context
 from octants.runtime.vulkan.kernel import VulkanKernel
+from octants.runtime.vulkan.library import handle_argument
 from octants.runtime.vulkan.memory import MAPPED, NEAR, Buffer, Heap, large_buffer
 from octants.runtime.vulkan.physical_devices import Hardware, choose
 from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.push_constants_and_descriptors import BoundMemory, pipeline_layout
-from octants.runtime.vulkan.queue import PUSHED, Queue
+from octants.runtime.vulkan.queue import PUSHED, PushedWords, Queue
 from octants.runtime.vulkan.recorded_graph import recorded_graph
 from octants.runtime.vulkan.transfers import CopyKernel, Transfers
 
@@ -69,13 +69,6 @@ def _pushed_slots(hardware: Hardware) -> int:
     return abi.MANY_PUSHED_SLOTS if "push256" in hardware.features else abi.PUSHED_SLOTS
 
 
-@functools.cache
-def _push_constants(words: int) -> Any:
-    """The type of so many words that know their size."""
-    members = {"_type_": c_int64, "_length_": words, "nbytes": 8 * words}
-    return type("PushConstants", (Array,), members)
-
-
 _known: dict[Hardware, _Shared] = {}
 
 
@@ -108,14 +101,14 @@ class VulkanDevice(BatchedDevice):
         shared = shared_state(_known, hardware, _Shared)
         threads = _FEW_THREADS if hardware.is_cpu else _THREADS
         super().__init__(hardware, shared, threads, record_budget, record_buffer_limit)
-        self.layout = shared.layout
+        self._layout_handle, self.layout = shared.layout, handle_argument(shared.layout)
         self.cut: SubAllocation = shared.mapped.allocate(
             4, "loops cut short"
         )  # the word that kernels set when the driver cut a loop short
         self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
         self._cut_word[0] = 0
         if copy_kernel is not None and hardware.copies_slowly and not hardware.is_bound:
-            made = CopyKernel(self.queue, self.layout, self.new_push_constants(0)[0], copy_kernel)
+            made = CopyKernel(self.queue, shared.layout, self.new_push_constants(0), copy_kernel)
             self.transfers.copy_kernel = self.transfers.copy_kernel or made
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -139,14 +132,16 @@ class VulkanDevice(BatchedDevice):
 
     def make_program(self, artifact: Artifact) -> Pipeline:
         """Create the pipelines of an artifact."""
-        return Pipeline(self.context, self.layout, artifact)
+        return Pipeline(self.context, self._layout_handle, artifact)
 
-    def new_push_constants(self, slots: int) -> tuple[Any, Any]:
+    def new_push_constants(self, slots: int) -> tuple[Any, Any, PushedWords]:
         """The words of `PUSHED`, and then slots, as far as the device takes them."""
         count = min(slots, _pushed_slots(self.hardware))
-        words = _push_constants(PUSHED // 8 + count)()
+        nbytes = PUSHED + 8 * count
+        words = (c_int64 * (nbytes // 8))()
         words[PUSHED // 8 - 1] = self.cut.address
-        return words, view_memory(addressof(words) + PUSHED, np.uint8, (8 * count,)).data
+        among = view_memory(addressof(words) + PUSHED, np.uint8, (8 * count,)).data
+        return words, among, (nbytes, byref(words))
 
     def report(self) -> None:
         """Raise what the validation layer found, and the error for a loop that was cut short."""

@@ -13,7 +13,7 @@ from octants.diagnostics.vulkan_errors import VulkanFailed
 from octants.runtime.gpu import pipeline_cache
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context
-from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS
+from octants.runtime.vulkan.library import OUT_OF_MEMORY, SUCCESS, handle_argument
 from octants.runtime.vulkan.push_constants_and_descriptors import COMPUTE_STAGE
 
 _HEAD = struct.Struct("<4I16s")  # its own length, a version, vendor, device, what drivers compare
@@ -24,9 +24,10 @@ _WHOLE_SUBGROUPS = 2
 class Pipeline(pipeline_cache.CachedPipelines):
     """The pipelines of a SPIR-V module, by the names of its entry points."""
 
-    def __init__(self, context: Context, layout: c_uint64, artifact: Artifact) -> None:
+    def __init__(self, context: Context, layout: int, artifact: Artifact) -> None:
         super().__init__(context, artifact)
         self._layout = layout
+        self._handles: list[int] = []
         if not artifact.dispatches:
             return
         code = artifact.code
@@ -36,8 +37,7 @@ class Pipeline(pipeline_cache.CachedPipelines):
             self._load(module)
         finally:
             context.functions.vkDestroyShaderModule(context.handle, module, None)
-        handles = [handle.value for handle in self.pipelines.values()]
-        weakref.finalize(self, context.retire, "vkDestroyPipeline", handles).atexit = False
+        weakref.finalize(self, context.retire, "vkDestroyPipeline", self._handles).atexit = False
 
     def _identity(self) -> str:
         properties = self._context.hardware.properties
@@ -62,7 +62,7 @@ class Pipeline(pipeline_cache.CachedPipelines):
         finally:
             context.functions.vkDestroyPipelineCache(context.handle, cache, None)
 
-    def _pipeline(self, module: int, dispatch: Dispatch, cache: int) -> c_uint64:
+    def _pipeline(self, module: int, dispatch: Dispatch, cache: int) -> Any:
         name, hardware = dispatch.entry, self._context.hardware
         stage = vk.ShaderStageCreateInfo(stage=COMPUTE_STAGE, module=module, name=name.encode())
         size = vk.RequiredSubgroupSize(size=dispatch.lanes)
@@ -70,8 +70,7 @@ class Pipeline(pipeline_cache.CachedPipelines):
             stage.flags = _WHOLE_SUBGROUPS
             if dispatch.block <= hardware.most_sized:
                 stage.next = addressof(size)
-        layout = self._layout.value
-        info = vk.ComputePipelineCreateInfo(stage=stage, layout=layout, base_index=-1)
+        info = vk.ComputePipelineCreateInfo(stage=stage, layout=self._layout, base_index=-1)
         handle, context = c_uint64(), self._context
         create = context.functions.vkCreateComputePipelines
         status = create(context.handle, cache, 1, byref(info), None, byref(handle))
@@ -79,7 +78,8 @@ class Pipeline(pipeline_cache.CachedPipelines):
             raise OctantsMemoryError(f"the driver has no memory left to compile `{name}`")
         if status != SUCCESS:
             raise VulkanFailed("vkCreateComputePipelines", f"status {status}").at(None)
-        return handle
+        self._handles.append(handle.value)
+        return handle_argument(handle.value)
 
 
 def _data_of(context: Context, cache: int) -> bytes:

@@ -19,7 +19,7 @@ _COMPUTE_BIND = 1
 _STORAGE_BUFFER = 7
 
 
-def pipeline_layout(context: Context, pushed: int, sets: Any = None) -> c_uint64:
+def pipeline_layout(context: Context, pushed: int, sets: Any = None) -> int:
     """The layout of pipelines with ``pushed`` bytes of push constants, and a descriptor set or
     none.
     """
@@ -27,7 +27,7 @@ def pipeline_layout(context: Context, pushed: int, sets: Any = None) -> c_uint64
     info = vk.PipelineLayoutCreateInfo(range_count=1, ranges=addressof(words))
     if sets is not None:
         info.set_count, info.sets = 1, addressof(sets)
-    return c_uint64(context.create("vkCreatePipelineLayout", info))
+    return context.create("vkCreatePipelineLayout", info)
 
 
 class BoundMemory:

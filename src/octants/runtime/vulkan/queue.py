@@ -16,12 +16,15 @@ from octants.runtime.gpu.batched_kernel import WORDS as WORDS
 from octants.runtime.gpu.batches import Batch, BatchQueue
 from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.context import Context, Submission
-from octants.runtime.vulkan.library import SUCCESS, QuickFunctions
+from octants.runtime.vulkan.library import SUCCESS, QuickFunctions, handle_argument
 from octants.runtime.vulkan.memory import Buffer, Heap
 
 PUSHED = 8 * (WORDS + 2)
 """Bytes: the address of the parameter block, the words of `abi`, the address of
 `VulkanDevice.cut`. Slots of the parameter block follow."""
+
+PushedWords = tuple[int, Any]
+"""The bytes that a launch pushes: their number, and a reference to them."""
 
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
@@ -40,21 +43,22 @@ class CommandBatch(Batch):
         self, context: Context, pool: int, memory: Heap, nbytes: int = batches.ARENA
     ) -> None:
         super().__init__(memory.allocate(nbytes, "parameters of launches"))
-        self.commands = c_void_p()
+        self.handle = c_void_p()
         info = vk.CommandBufferAllocateInfo(pool=pool, count=1)
         allocate = context.functions.vkAllocateCommandBuffers
-        if allocate(context.handle, byref(info), byref(self.commands)) != SUCCESS:
+        if allocate(context.handle, byref(info), byref(self.handle)) != SUCCESS:
             raise OctantsMemoryError("the device has no memory left for commands")
-        self.submission = Submission((c_void_p * 1)(self.commands))
+        self.commands = handle_argument(self.handle.value)
+        self.submission = Submission((c_void_p * 1)(self.handle))
 
 
-Fill = tuple[c_uint64, c_uint64, c_uint64]
+Fill = tuple[Any, c_uint64, c_uint64]
 """Whole words of a buffer that are set to zero: its handle, an offset, and bytes."""
 
 
 def fill_of(buffer: Buffer, offset: int, nbytes: int) -> Fill:
     """A fill, for `Queue.fill`."""
-    return c_uint64(buffer.handle), c_uint64(offset), c_uint64(nbytes)
+    return handle_argument(buffer.handle), c_uint64(offset), c_uint64(nbytes)
 
 
 class RecordedCommands:
@@ -81,7 +85,7 @@ class Queue(BatchQueue):
     `bind` is called at the start of each batch.
     """
 
-    dispatch: Callable[[CommandBatch, c_uint64, c_uint64, int, Any], None]
+    dispatch: Callable[[CommandBatch, Any, Any, int, PushedWords], None]
     """Add a dispatch to an open batch: its pipeline and layout, the number of workgroups, and what
     it pushes. The caller holds the lock.
     """
@@ -170,7 +174,7 @@ class Queue(BatchQueue):
             else:
                 self.batch = None
                 self._end(before, is_last=False)
-                self._pair[0], self._pair[1] = before.commands, batch.commands
+                self._pair[0], self._pair[1] = before.handle, batch.handle
                 before.number = batch.number = self._submit(self._both)
                 self._flying.append(before)
             self._submitted_at = time.perf_counter()
@@ -247,7 +251,7 @@ def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[.
     stages, stage = _SHADER | _TRANSFER, _COMPUTE_STAGE
 
     def dispatch(
-        batch: CommandBatch, pipeline: c_uint64, layout: c_uint64, groups: int, pushed: Any
+        batch: CommandBatch, pipeline: Any, layout: Any, groups: int, pushed: PushedWords
     ) -> None:
         commands = batch.commands
         if batch.is_after_dispatch:
@@ -259,7 +263,7 @@ def _dispatcher(quick: QuickFunctions, barrier: Any, between: Any) -> Callable[.
         if batch.pipeline is not pipeline:
             bind(commands, _COMPUTE_BIND, pipeline)
             batch.pipeline = pipeline
-        push(commands, layout, stage, 0, pushed.nbytes, pushed)
+        push(commands, layout, stage, 0, *pushed)
         run(commands, groups, 1, 1)
 
     return dispatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_uint64
 from typing import Any
 
 from octants.artifact import Artifact
@@ -11,6 +10,7 @@ from octants.runtime.gpu.batched_transfers import BatchedTransfers
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.vulkan import structures as vk
+from octants.runtime.vulkan.library import handle_argument
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.pipelines import Pipeline
 from octants.runtime.vulkan.queue import Fill, Queue, fill_of
@@ -52,13 +52,15 @@ class MappedChunk:
 class CopyKernel:
     """Copies within the device by a kernel of `codegen.spirv.copy_kernel`, which ``make`` compiles.
 
-    ``pushed`` is what its launches push, and ``layout`` the layout of its pipeline.
+    ``pushed`` is what its launches push, as `VulkanDevice.new_push_constants` makes it, and
+    ``layout`` the layout of its pipeline.
     """
 
     def __init__(
-        self, queue: Queue, layout: c_uint64, pushed: Any, make: Callable[[], Artifact]
+        self, queue: Queue, layout: int, pushed: Any, make: Callable[[], Artifact]
     ) -> None:
-        self._queue, self._layout, self._pushed, self._make = queue, layout, pushed, make
+        self._queue, self._layout, self._make = queue, layout, make
+        self._words, _, self._pushed = pushed
         self._program: Pipeline | None = None
 
     def __call__(self, target: int, source: int, nbytes: int) -> None:
@@ -68,9 +70,10 @@ class CopyKernel:
             if self._program is None:
                 self._program = Pipeline(queue.context, self._layout, self._make())
             (pipeline,) = self._program.pipelines.values()
-            self._pushed[1:4] = source, target, items
+            self._words[1:4] = source, target, items
             groups = min(-(-items // _GROUP_ITEMS), _MOST_GROUPS)
-            queue.dispatch(queue.open(), pipeline, self._layout, groups, self._pushed)
+            layout = handle_argument(self._layout)
+            queue.dispatch(queue.open(), pipeline, layout, groups, self._pushed)
 
 
 class Transfers(BatchedTransfers):
