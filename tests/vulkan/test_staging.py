@@ -14,6 +14,7 @@ from octants.runtime.gpu import batched_staging_buffer, staging
 from octants.runtime.memory import threaded_copy
 from octants.runtime.memory.host import address_of
 from octants.runtime.vulkan.device import VulkanDevice
+from octants.runtime.vulkan.physical_devices import Hardware
 from tests.vulkan import compiled
 
 COUNT = 10_007
@@ -151,7 +152,13 @@ def test_a_launch_of_numpy_arrays_is_one_submission(start: Callable[..., Any]) -
 REPEATED = batched_staging_buffer.SAME + 3
 
 
-def test_launches_that_repeat_are_recorded(start: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_launches_that_repeat_are_recorded(
+    is_slow: bool, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the driver copies slowly, a kernel copies in what is recorded."""
+    monkeypatch.setattr(Hardware, "copies_slowly", is_slow)
+    monkeypatch.setattr(compiled.device().transfers, "copy_kernel", None)
     device = start()
     field = qd.field(qd.i32, 50)
 
@@ -182,6 +189,9 @@ def test_launches_that_repeat_are_recorded(start: Callable[..., Any]) -> None:
     finally:
         del device.queue.record
     assert sum(recorded) == 1
+    kernel, (buffer, *_) = device.transfers.copy_kernel, device.heap._buffers
+    is_copied = not (buffer.host and buffer.reads_well)
+    assert (kernel is not None and kernel._program is not None) == (is_slow and is_copied)
     other_one = np.ones(70, np.int32)  # of another shape, on the same kernel
     add(other_one, other_one.copy())
     assert (other_one == 2).all()

@@ -3,8 +3,8 @@
     host ──copy──▶ memory ──kernel──▶ memory ──copy──▶ host
 
 The commands of a launch that repeats with the same other arguments are recorded once.
-The host writes `memory` itself where it is mapped, and reads few bytes from there. It uses no other
-memory where it also reads that well.
+The host writes `memory` itself where it is mapped. It uses no other memory where it also reads that
+well; reading a few hundred bytes that are not cached takes as long as a submission.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.device import Allocation, Bytes
-from octants.runtime.gpu.batched_transfers import FEW_UNCACHED
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
 from octants.runtime.repetitions import Repetitions
@@ -41,7 +40,6 @@ class BatchedStagingBuffer:
         self.memory: Allocation = own
         is_one = bool(own.host) and bool(own.buffer.reads_well)
         self._shared = own if is_one else device.mapped.allocate(nbytes, "copies of arguments")
-        self._reads_own = bool(own.host) and not is_one and written <= FEW_UNCACHED
         self.host: Bytes = view_memory(self._shared.host, np.uint8, (nbytes,))
         self._mapped = view_memory(own.host, np.uint8, (nbytes,)) if own.host else None
         self._is_one = is_one
@@ -88,24 +86,31 @@ class BatchedStagingBuffer:
     def _record(self, kernel: Any, block: int, arguments: bytes) -> None:
         """Record the commands of a launch."""
         with contextlib.suppress(OctantsError):  # then they are queued as before
-            queue = self._device.queue
-            recorded = queue.record(
-                lambda: self._queue(kernel.launch, block), kernel.parameter_bytes
+            device = self._device
+            by_kernel = device.transfers.copy_kernel  # takes less time, but has to be compiled
+            recorded = device.queue.record(
+                lambda: self._queue(kernel.launch, block, by_kernel), kernel.parameter_bytes
             )
             if recorded is not None:
                 self._recorded.made[arguments] = recorded
 
-    def _queue(self, run: Callable[[int], None], block: int) -> None:
-        """Queue the commands of a launch."""
+    def _queue(self, run: Callable[[int], None], block: int, by_kernel: Any = None) -> None:
+        """Queue the commands of a launch; a kernel may copy instead of commands."""
         own, shared, queue = self._own, self._shared, self._device.queue
-        inside, outside = (own.buffer, own.offset), (shared.buffer, shared.offset)
+
+        def copy(to: Any, of: Any, nbytes: int) -> None:
+            if by_kernel is not None:
+                by_kernel(to.address, of.address, nbytes)
+            else:
+                queue.copy((to.buffer, to.offset), (of.buffer, of.offset), nbytes)
+
         if self._mapped is None:
-            queue.copy(inside, outside, self._nbytes)
+            copy(own, shared, self._nbytes)
         try:
             run(block)
         finally:
-            if not (self._is_one or self._reads_own):
-                queue.copy(outside, inside, self._written)
+            if not self._is_one:
+                copy(shared, own, self._written)
 
     def download(self) -> None:
         """Wait for all launches."""
@@ -115,8 +120,6 @@ class BatchedStagingBuffer:
         except BaseException:  # such as Ctrl-C
             _abandoned.append(self._shared)
             raise
-        if self._reads_own and self._mapped is not None:
-            self.host[: self._written] = self._mapped[: self._written]
         self.is_launched = False
         device.deliver()
         device.pending.raise_first()

@@ -29,6 +29,8 @@ class BatchedTransfers(ABC):
     """
 
     granule = 1
+    copy_kernel: Any = None
+    """A kernel that copies whole items of 16 bytes within the device, where there is one."""
 
     def __init__(self, queue: Any, heap: Any, staging: Staging | None = None) -> None:
         self.queue, self._heap, self._staging = queue, heap, staging

@@ -82,8 +82,6 @@ class Transfers(BatchedTransfers):
     Large copies within the device are made by `copy_kernel`, where there is one.
     """
 
-    copy_kernel: CopyKernel | None = None
-
     def __init__(self, queue: Queue, heap: Heap) -> None:
         super().__init__(queue, heap, Staging(self._make_chunks, LARGE))
         self._cleared: dict[Any, Any] = {}  # what repeated calls of `clear_each` fill
