@@ -139,6 +139,7 @@ _QUICK = (
     "vkCmdDispatch",
     "vkCmdPipelineBarrier",
     "vkCmdFillBuffer",
+    "vkCmdUpdateBuffer",
 )
 
 

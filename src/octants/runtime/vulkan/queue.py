@@ -26,6 +26,7 @@ PUSHED = 8 * (WORDS + 2)
 PushedWords = tuple[int, Any]
 """The bytes that a launch pushes: their number, and a reference to them."""
 
+_MOST_IN_COMMAND = 1024  # bytes
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
 _WRITES, _READS_AND_WRITES, _HOST_READ = 0x10000, 0x18000, 0x2000  # accesses
@@ -226,10 +227,15 @@ class Queue(BatchQueue):
             )
 
     def write(self, to: tuple[Buffer, int], data: bytes) -> None:
-        """Add a copy of a few bytes from the host."""
+        """Add a copy of a few bytes from the host; very few go into the command itself."""
+        offset, count = to[1], len(data)
         with self.lock:
-            batch = self.open(len(data))
-            piece = vk.BufferCopy(batch.arena.offset + batch.put(data), to[1], len(data))
+            if count <= _MOST_IN_COMMAND and not (offset | count) % 4:
+                write = self.context.functions.quick.vkCmdUpdateBuffer
+                write(self._begin(self.open()), *fill_of(to[0], offset, count), data)
+                return
+            batch = self.open(count)
+            piece = vk.BufferCopy(batch.arena.offset + batch.put(data), offset, count)
             copy, source = self.context.functions.vkCmdCopyBuffer, batch.arena.buffer.handle
             copy(self._begin(batch), source, to[0].handle, 1, byref(piece))
 
