@@ -6,11 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 
+_PAUSE = 2e-3
+"""Seconds until the next call if there is no work."""
+_PAUSES = 50
+"""The pauses in a row before the thread waits for `start`: to wake it costs a caller more time than
+the calls between, since both need the global lock at once."""
+
 
 class PeriodicThread:
-    """Calls ``act`` in a thread, repeatedly, from `start` until it returns None.
+    """Calls ``act`` in a thread, repeatedly, from `start` until it has returned None for a while.
 
-    ``act`` returns the seconds until its next call.
+    ``act`` returns the seconds until its next call, or None if there is no work.
     """
 
     def __init__(self, act: Callable[[], float | None]) -> None:
@@ -30,10 +36,11 @@ class PeriodicThread:
     def _run(self) -> None:
         while True:
             self._wanted.wait()
-            again = self._act()
-            while again is not None:
-                time.sleep(again)
+            pauses = 0
+            while pauses < _PAUSES:
                 again = self._act()
+                pauses = 0 if again is not None else pauses + 1
+                time.sleep(_PAUSE if again is None else again)
             self._wanted.clear()
             if self._act() is not None:  # work arrived after the last call
                 self._wanted.set()
