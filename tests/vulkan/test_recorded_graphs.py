@@ -182,7 +182,7 @@ def test_the_memory_of_a_graph_that_is_garbage_belongs_to_the_next_one() -> None
         with qd.graph.capture() as kept:
             add(x, y, 10 * number)
         graphs.append(kept)
-    arenas = [replay_of(each)._recorded._batch.arena.address for each in graphs]
+    arenas = [replay_of(each)._recorded.batch.arena.address for each in graphs]
     assert len(set(arenas)) == len(arenas)
     x.fill(0)
     for graph in graphs:

@@ -5,6 +5,7 @@ A launch pushes the address of the parameter block, and the words of `abi`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from ctypes import c_int64, c_uint64
 from typing import Any
@@ -20,6 +21,7 @@ from octants.runtime.parameter_blocks.slots import bounds_reader
 
 _MOST_GROUPS = 65535  # workgroups along an axis that every device supports
 WORDS = abi.LAUNCH_SIZE // 8
+_numbers = itertools.count()  # of kernels
 
 
 class PreparedDispatch:
@@ -141,33 +143,41 @@ class BatchedKernel(GpuKernel):
         bounds_slots: tuple[int, ...] | None = None
         versions = machine.versions
         watches, report = versions.watches, self.report
+        number, may_wait = next(_numbers), self.may_repeat and queue.may_record
 
         def launch(block: int) -> None:
-            nonlocal bounds_slots
             view = views.get(block) or view_of(block)
             note(name)
             with lock:
                 if watches:
                     report(view)
-                if read_bounds is not None:
-                    found = read_bounds(view)
-                    if found != bounds_slots:
-                        resize(steps, slots.unpack(view))
-                        bounds_slots = found
-                batch = queue.batch  # what `open` and `put` do, in fewer steps
-                if batch is None or batch.count >= batch.due or batch.used > most:
-                    batch = queue.open(size)
-                start = batch.used
-                batch.bytes[start : start + size] = view
-                batch.used = start + taken
-                start += batch.address
-                for step in steps:
-                    if step.groups:
-                        step.all_words[0] = start
-                        step.slots[:] = view[pushed]
-                        dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
-                if batch.is_urgent:
+                if may_wait and queue.batch is None:
+                    data = bytes(view)
+                    queue.add((number, data[SYSTEM_BYTES:]), queue_commands, data, taken)
+                    queue.launched()
+                elif queue_commands(view).is_urgent:
                     queue.flush()
+
+        def queue_commands(view: Any) -> Any:
+            nonlocal bounds_slots
+            if read_bounds is not None:
+                found = read_bounds(view)
+                if found != bounds_slots:
+                    resize(steps, slots.unpack(view))
+                    bounds_slots = found
+            batch = queue.batch  # what `open` and `put` do, in fewer steps
+            if batch is None or batch.count >= batch.due or batch.used > most:
+                batch = queue.open(size)
+            start = batch.used
+            batch.bytes[start : start + size] = view
+            batch.used = start + taken
+            start += batch.address
+            for step in steps:
+                if step.groups:
+                    step.all_words[0] = start
+                    step.slots[:] = view[pushed]
+                    dispatch(batch, step.pipeline, layout, step.groups, step.pushed)
+            return batch
 
         return launch
 

@@ -18,12 +18,11 @@ import numpy as np
 from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.device import Allocation, Bytes
+from octants.runtime.gpu.batches import SAME
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
 from octants.runtime.repetitions import Repetitions
 
-SAME = 16
-"""Launches with the same arguments before their commands are recorded, which takes as long."""
 _abandoned: list[SubAllocation] = []
 """Memory of launches whose wait Ctrl-C has ended; the device may still use it."""
 

@@ -9,7 +9,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.gpu.periodic_thread import PeriodicThread
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     Bytes = memoryview[int]
@@ -27,10 +28,16 @@ MOST_COMMANDS = 64
 EARLY_COMMANDS = 16
 """After each so many commands, the batch is submitted if the device is idle."""
 PATIENCE = 2e-3
-"""The most seconds that a batch waits for more commands; many launches fill it sooner."""
+"""The seconds after which a batch is submitted that has few commands."""
 ARENA = 1 << 20
 """Bytes of a batch for parameters, and for small copies from the host."""
 
+MOST_PENDING = 8
+"""The most commands that wait for the batch that they may repeat."""
+SAME = 16
+"""Times that the same commands are submitted before they are recorded, which takes as long."""
+
+_MOST_REPEATED = 16  # batches that are recorded
 _IN_FLIGHT = 4
 _ALIGNMENT = 64
 
@@ -79,12 +86,23 @@ def padded(nbytes: int) -> int:
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
+PendingCommand = tuple[Hashable, Callable[[Any], None], Any, int]
+"""A key, a function that queues commands, its argument, and the most bytes of their parameters."""
+
+
 class BatchQueue(ABC):
-    """Gathers commands in batches while the device is busy, for at most `PATIENCE`.
+    """Gathers commands in batches while the device is busy, for about `PATIENCE` at most.
 
     A caller holds the `lock` for a sequence of commands. `batch` is the open one, if any.
     ``context`` is the device: it waits for submissions, and knows which are complete.
+
+    The first commands of a batch are `_pending` until it is submitted or has too many: programs
+    submit the same few again and again, such as a launch that the host waits for, or a tape. After
+    `SAME` times they are recorded, and from then on neither queued nor recorded.
     """
+
+    may_record = False
+    """Whether `record` may record commands."""
 
     def __init__(self, context: Any) -> None:
         self.context = context
@@ -92,6 +110,10 @@ class BatchQueue(ABC):
         self.batch: Any = None
         self._flying: deque[Any] = deque()
         self._submitted_at = 0.0
+        self._pending: list[PendingCommand] = []
+        self._pending_since = 0.0
+        self._launches_left = 0  # until the pending commands are submitted; 0: any number
+        self._repeated = Repetitions[Any](SAME, most=_MOST_REPEATED, counted=4 * _MOST_REPEATED)
         self.timer = PeriodicThread(self._submit_old)
         _queues.add(self)
 
@@ -122,10 +144,68 @@ class BatchQueue(ABC):
         """
         return None
 
+    # -- commands that may repeat ---------------------------------------------------------------
+
+    def add(
+        self, key: Hashable, queue: Callable[[Any], None], data: Any, nbytes: int, launches: int = 0
+    ) -> None:
+        """Add commands to the open batch, or to the pending ones. The caller holds the lock.
+
+        Args:
+            key: Commands with the same key do the same.
+            queue: Queues the commands.
+            data: Its argument.
+            nbytes: The most bytes of their parameters.
+            launches: How many launches that follow should be in the same submission.
+        """
+        if self.batch is not None or not self.may_record:
+            queue(data)
+            return
+        pending = self._pending
+        if len(pending) == MOST_PENDING:
+            self._queue_pending()
+            queue(data)
+            return
+        if not pending:
+            self.context.check()
+            self._pending_since = since = time.perf_counter()
+            self._launches_left = int(self._is_urgent(since))
+        if self._launches_left:
+            self._launches_left += launches
+        pending.append((key, queue, data, nbytes))
+        self.timer.start()
+
+    def _queue_pending(self) -> None:
+        """Queue the pending commands in a batch."""
+        pending, self._pending = self._pending, []
+        _queue_each(pending)
+        if self.batch is not None:
+            self.batch.is_urgent = self._launches_left > 0
+
+    def _take_repeated(self) -> Any:
+        """Replace the pending commands by recorded ones; without such, queue them, return None."""
+        pending, repeated = self._pending, self._repeated
+        if not pending or self.batch is not None:  # while it records, that is the batch
+            return None
+        key = tuple([each[0] for each in pending])
+        known = repeated.made.get(key)
+        if known is None and repeated.is_due(key):
+            nbytes = sum(each[3] for each in pending)
+            known = self.record(lambda: _queue_each(pending), nbytes)
+            if known is not None:
+                repeated.made[key] = known
+        if known is None:
+            self._queue_pending()
+        else:
+            self._pending = []
+        return known
+
     # -- batches --------------------------------------------------------------------------------
 
     def open(self, nbytes: int = 0) -> Any:
         """The batch for the next command, with ``nbytes`` free in its arena."""
+        if self._pending and self.batch is None:
+            self._queue_pending()
         batch = self.batch
         if batch is not None:
             if not self._is_due(batch) and batch.used + nbytes <= ARENA:
@@ -133,7 +213,7 @@ class BatchQueue(ABC):
             self.flush()
         batch = self._next()
         self._begin_batch(batch)
-        batch.is_urgent = self._is_urgent(batch)
+        batch.is_urgent = self._is_urgent(batch.since)
         self.batch = batch
         self.timer.start()
         return batch
@@ -145,31 +225,46 @@ class BatchQueue(ABC):
         batch.due += EARLY_COMMANDS
         return bool(batch.count >= MOST_COMMANDS or self.context.is_idle())
 
-    def _is_urgent(self, batch: Any) -> bool:
-        """Whether the device is idle, except if it has just been given little work."""
+    def _is_urgent(self, since: float) -> bool:
+        """Whether the device is idle, except if it has just been given little work.
+
+        ``since`` is the time of the first command.
+        """
         context = self.context
         if context.done == context.submitted:  # the host has waited
             return True
-        return bool(batch.since - self._submitted_at > PATIENCE and context.is_idle())
+        return bool(since - self._submitted_at > PATIENCE and context.is_idle())
 
     def launched(self) -> None:
         """End a launch; the caller holds the lock."""
         batch = self.batch
-        if batch is not None and batch.is_urgent:
-            self.flush()
+        if batch is not None:
+            if batch.is_urgent:
+                self.flush()
+        elif self._pending and self._launches_left:
+            self._launches_left -= 1
+            if not self._launches_left:
+                self.flush()
 
     def _submit_old(self) -> float | None:
         """Submit a batch that has waited for too long; return the seconds until the next check."""
-        batch = self.batch
-        if batch is None or self.context.lost is not None:
+        since = self._since()
+        if since is None or self.context.lost is not None:
             return None
-        left = batch.since + PATIENCE - time.perf_counter()
+        left = since + PATIENCE - time.perf_counter()
         if left > 0.0:
             return float(left)
         with self.lock, contextlib.suppress(OctantsError):  # the next call raises it
-            if self.batch is batch:
+            if self._since() == since:
                 self.flush()
         return PATIENCE
+
+    def _since(self) -> float | None:
+        """The time of the first command that is not submitted."""
+        batch = self.batch
+        if batch is not None:
+            return float(batch.since)
+        return self._pending_since if self._pending else None
 
     def _next(self) -> Any:
         self.context.check()
@@ -183,6 +278,9 @@ class BatchQueue(ABC):
     def flush(self) -> int:
         """Submit the open batch; return the number of the last submission."""
         with self.lock:
+            known = self._take_repeated()
+            if known is not None:
+                known.submit()
             batch = self.batch
             if batch is None:
                 return int(self.context.submitted)
@@ -202,7 +300,13 @@ class BatchQueue(ABC):
     @property
     def is_idle(self) -> bool:
         """Whether everything queued is known to be complete."""
-        return bool(self.batch is None and self.context.done == self.context.submitted)
+        is_empty = self.batch is None and not self._pending
+        return bool(is_empty and self.context.done == self.context.submitted)
+
+
+def _queue_each(pending: Sequence[PendingCommand]) -> None:
+    for _, queue, data, _ in pending:
+        queue(data)
 
 
 _queues: weakref.WeakSet[BatchQueue] = weakref.WeakSet()

@@ -26,6 +26,7 @@ PUSHED = 8 * (WORDS + 2)
 PushedWords = tuple[int, Any]
 """The bytes that a launch pushes: their number, and a reference to them."""
 
+_MOST_AHEAD = 64  # submissions of recorded commands that the device has not begun
 _MOST_IN_COMMAND = 1024  # bytes
 _COMPUTE_BIND, _COMPUTE_STAGE = 1, 0x20
 _SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000  # stages of the pipeline
@@ -66,14 +67,14 @@ class RecordedCommands:
     """Commands that a queue has recorded, and may submit any number of times."""
 
     def __init__(self, queue: Queue, batch: CommandBatch) -> None:
-        self._queue, self._batch = queue, batch
+        self._queue, self.batch = queue, batch
 
     def __del__(self) -> None:
-        self._queue.recycle(self._batch)
+        self._queue.recycle(self.batch)
 
     def submit(self) -> None:
         """Submit the commands, after everything that is queued."""
-        self._queue.submit_again(self._batch)
+        self._queue.submit_again(self.batch)
 
 
 class Queue(BatchQueue):
@@ -86,6 +87,7 @@ class Queue(BatchQueue):
     `bind` is called at the start of each batch.
     """
 
+    may_record = True
     dispatch: Callable[[CommandBatch, Any, Any, int, PushedWords], None]
     """Add a dispatch to an open batch: its pipeline and layout, the number of workgroups, and what
     it pushes. The caller holds the lock.
@@ -167,18 +169,26 @@ class Queue(BatchQueue):
     def submit_again(self, batch: CommandBatch) -> None:
         """Submit a recorded batch, after everything that is queued, and together with that."""
         with self.lock:
+            known = self._take_repeated()
             before = self.batch
-            if before is None:
-                batch.number = self._submit(batch.submission)
-            elif before.is_recorded:
-                raise batches.NotRecordable
-            else:
+            if before is not None:
+                if before.is_recorded:
+                    raise batches.NotRecordable
                 self.batch = None
                 self._end(before, is_last=False)
-                self._pair[0], self._pair[1] = before.handle, batch.handle
-                before.number = batch.number = self._submit(self._both)
                 self._flying.append(before)
+            elif known is not None:
+                before = known.batch
+            submission = batch.submission
+            if before is not None:
+                self._pair[0], self._pair[1] = before.handle, batch.handle
+                submission = self._both
+            batch.number = number = self._submit(submission)
+            if before is not None:
+                before.number = number
             self._submitted_at = time.perf_counter()
+            if number - self.context.done > 2 * _MOST_AHEAD:
+                self.context.wait(number - _MOST_AHEAD)
 
     def recycle(self, batch: CommandBatch) -> None:
         """Take a recorded batch back. The garbage collector may call this in any thread."""
@@ -201,7 +211,7 @@ class Queue(BatchQueue):
                 return batch
         return CommandBatch(self.context, self._pool, self._memory, nbytes)
 
-    def _begin(self, batch: CommandBatch) -> c_void_p:
+    def _begin(self, batch: CommandBatch) -> Any:
         """Add a barrier, so that the next command of a batch sees what the earlier ones wrote."""
         stages, commands = _SHADER | _TRANSFER, batch.commands
         self.context.functions.quick.vkCmdPipelineBarrier(

@@ -7,6 +7,7 @@ from typing import Any
 
 from octants.artifact import Artifact
 from octants.runtime.gpu.batched_transfers import BatchedTransfers
+from octants.runtime.gpu.batches import MOST_PENDING
 from octants.runtime.gpu.driver import Chunk
 from octants.runtime.gpu.staging import CHUNKS, Staging
 from octants.runtime.vulkan import structures as vk
@@ -118,7 +119,10 @@ class Transfers(BatchedTransfers):
             self.queue.copy_pieces(to, of, pieces, count)
 
     def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Queue fills of several ranges; those of whole words have one barrier together."""
+        """Queue fills of several ranges; those of whole words have one barrier together.
+
+        Tapes begin with it, so the launches that follow are submitted together.
+        """
         if self._generation != self._heap.generation or len(self._cleared) > _MOST_CLEARED:
             self._cleared.clear()
             self._generation = self._heap.generation
@@ -127,7 +131,9 @@ class Transfers(BatchedTransfers):
             known = self._cleared[ranges] = self._whole_and_others(ranges)
         whole, others = known
         if whole:
-            self.queue.fill(whole)
+            with self.queue.lock:
+                key = self._generation, ranges
+                self.queue.add(key, self.queue.fill, whole, 0, launches=MOST_PENDING)
         for address, nbytes in others:
             self.clear(address, nbytes)
 
