@@ -30,7 +30,7 @@ from octants.passes.expand_powers import expand_powers
 from octants.passes.expose_invariants import expose_invariants
 from octants.passes.fold_zero_products import fold_zero_products
 from octants.passes.hoist_from_branches import hoist_from_branches
-from octants.passes.jam_loops import jam_loops
+from octants.passes.jam_loops import has_nests, jam_loops
 from octants.passes.outline_tasks import outline_tasks
 from octants.passes.relax_divisions import relax_divisions
 from octants.passes.sequence_work_items import sequence_work_items
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
         fuse_product_sums,
         gather_sums,
         hoist_loads,
+        localise_rows,
         share_differences,
         sink_stores,
         split_sums,
-        sum_rows_locally,
         unroll_loops,
         unroll_shared_sums,
     )
@@ -78,7 +78,7 @@ else:  # what only derivatives, some machines or some options need
     share_differences = Deferred("octants.passes.share_differences")
     sink_stores = Deferred("octants.passes.sink_stores")
     split_sums = Deferred("octants.passes.split_sums")
-    sum_rows_locally = Deferred("octants.passes.sum_rows_locally")
+    localise_rows = Deferred("octants.passes.localise_rows")
     unroll_loops = Deferred("octants.passes.unroll_loops")
     unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
 
@@ -178,6 +178,11 @@ def _gather_sums(module: Module, machine: Capabilities) -> None:
     gather_sums.gather_sums(
         module, module.noalias, 0 if machine.deterministic else fills, shared=splits
     )
+
+
+def _localise_rows(module: Module, machine: Capabilities) -> None:
+    if any(task.is_parallel and has_nests(task) for task in module.tasks):
+        localise_rows.localise_rows(module, machine.vectors)
 
 
 def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
@@ -310,10 +315,9 @@ FINISH = (
         "last: others know vectors as values, which loops carry",
     ),
     Pass(
-        "sum_rows_locally",
-        lambda module, _: sum_rows_locally.sum_rows_locally(module),
+        "localise_rows",
+        _localise_rows,
         "when it is known which updates are plain, and before iterations run side by side",
-        _is_gpu,
     ),
     Pass(
         "jam_loops",

@@ -94,13 +94,13 @@ def jam_loops(module: Module, vectors: Vectors | None = None) -> None:
         vectors: the vectors in whose lanes work items run; None where each has a thread.
     """
     most = _MOST_WORK if vectors is None else _LITTLE_WORK
-    tasks = [task for task in module.tasks if task.is_parallel and _has_nests(task)]
+    tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
     changes = [_Jammer(task, module.noalias, most).run() for task in tasks]
     if any(changes):
         simplify(module)
 
 
-def _has_nests(task: Task) -> bool:
+def has_nests(task: Task) -> bool:
     """Whether a loop has loops in it."""
     loops = (op for op in task.body.walk() if isinstance(op, For))
     return any(isinstance(op, For) for loop in loops for op in loop.body.ops)

@@ -12,24 +12,21 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.array_strides import address_step, strides
 from octants.analysis.cost_model import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
 from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,
-    Array,
     ArrayRef,
     Block,
-    Companion,
     Operation,
-    Space,
     Task,
     Value,
 )
 from octants.lazy_dataclass import dataclass
 from octants.target import Vectors
-from octants.types.layouts import Layout
 from octants.types.scalars import DType, f16, i64, u64
 
 _REMAINDER = 20
@@ -249,11 +246,11 @@ class LaneCost:
 
     def _step_inside(self, op: ops.Load) -> int | None:
         """The bytes from lane to lane of most tiles, away from boundaries; None if unknown."""
-        strides = _strides(op.array, op.companion, len(op.indices))
+        distances = strides(op.array, op.companion, len(op.indices))
         varying = [k for k, index in enumerate(op.indices) if self._facts.varies(index)]
         if len(varying) != 1:
             return None
-        stride, slope = strides[varying[0]], self._slope(op.indices[varying[0]])
+        stride, slope = distances[varying[0]], self._slope(op.indices[varying[0]])
         return None if stride is None or slope is None else stride * slope
 
     def _slope(self, index: Value) -> int | None:
@@ -304,26 +301,7 @@ class LaneCost:
 
     def _step(self, op: ops.Load | ops.Store | ops.Atomic) -> int | None:
         """The bytes from lane to lane; None if unknown, or not the same for all lanes."""
-        return self._stride(op.array, op.companion, op.indices, self._items, self._facts.varies)
-
-    def _stride(
-        self,
-        array: Array,
-        companion: Companion,
-        indices: list[Value],
-        counters: Collection[Value],
-        varies: Callable[[Value], bool],
-    ) -> int | None:
-        """The bytes by which an address moves with counters; ``varies`` decides for others."""
-        total = 0
-        for index, stride in zip(indices, _strides(array, companion, len(indices)), strict=True):
-            if not varies(index):
-                continue
-            expression = self._affine.expression(index)
-            if stride is None or any(varies(v) for v in expression.terms if v not in counters):
-                return None
-            total += stride * sum(expression.terms.get(counter, 0) for counter in counters)
-        return total
+        return address_step(self._affine, op, self._items, self._facts.varies)
 
     # -- what LLVM vectorises on its own ----------------------------------------------------------
 
@@ -347,8 +325,8 @@ class LaneCost:
             if isinstance(op, ops.Binary) and _is_called(op):
                 return False
             if isinstance(op, (ops.Load, ops.Store)):
-                step = self._stride(op.array, op.companion, op.indices, [counter], varies)
-                if step not in (0, op.array.dtype.size):
+                distance = address_step(self._affine, op, [counter], varies)
+                if distance not in (0, op.array.dtype.size):
                     return False
             if op.reads and op.writes and op not in self._updates.collected:
                 return False
@@ -395,31 +373,6 @@ def _is_float_sum(op: Operation) -> bool:
 def _is_called(op: ops.Binary) -> bool:
     names = ("pow", "atan2", "mod", "truncmod") if op.result.type.is_float else ("pow", *DIVISIONS)
     return op.fn in names
-
-
-def _strides(array: Array, companion: Companion, count: int) -> list[int | None]:
-    """The bytes between neighbours along each index; None if only a launch knows."""
-    if array.space is Space.ARGUMENT:
-        return [8] * count
-    layout = array.layouts[companion]
-    if isinstance(layout, Layout):
-        return [*_of_terms(layout, array.rank), *layout.element_strides]
-    if layout is not None:
-        return [None] * count
-    strides: list[int | None] = [array.dtype.size]
-    for extent in reversed(array.element_shape):
-        strides.insert(0, (strides[0] or 0) * extent)
-    inner = strides[0] if array.rank else None
-    elements = strides[1:]
-    return [*[None] * (array.rank - 1), *([inner] if array.rank else []), *elements]
-
-
-def _of_terms(layout: Layout, rank: int) -> list[int | None]:
-    strides: list[int | None] = [0] * rank
-    for term in layout.terms:
-        is_whole = term.divisor == 1 and term.modulus == 0
-        strides[term.axis] = term.stride if is_whole and strides[term.axis] == 0 else None
-    return strides
 
 
 _COST: dict[type[Operation], Callable[[LaneCost, Any], Cost]] = {

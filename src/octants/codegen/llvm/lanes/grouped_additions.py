@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from octants.analysis.array_strides import strides
 from octants.analysis.privatisation import PrivatisedSums
 from octants.analysis.reductions import find_reductions
 from octants.analysis.sum_groups import SumGroup, find_groups
@@ -30,7 +31,6 @@ from octants.codegen.llvm.lanes.sum_functions import call_sum
 from octants.codegen.llvm.worker_atomics import either
 from octants.ir import ops
 from octants.ir.core import Operation, Task
-from octants.types.layouts import Layout
 from octants.types.scalars import DType
 
 _BITS = 128
@@ -120,30 +120,10 @@ def _chunks(updates: Sequence[ops.Atomic], width: int) -> list[list[ops.Atomic]]
 def _byte_offsets(group: SumGroup) -> list[int] | None:
     """Return the distances in memory from the first element of a group, if they are known."""
     first = group.updates[0]
-    strides = _strides(first)
-    if any(d and not s for own in group.distances for d, s in zip(own, strides, strict=True)):
+    known = [stride or 0 for stride in strides(first.array, first.companion, len(first.indices))]
+    if any(d and not s for own in group.distances for d, s in zip(own, known, strict=True)):
         return None
-    return [sum(d * s for d, s in zip(own, strides, strict=True)) for own in group.distances]
-
-
-def _strides(op: ops.Atomic) -> list[int]:
-    """Return the bytes from one element to the next along each index; 0 where not known."""
-    array, rank = op.array, op.array.rank
-    layout = array.layouts[op.companion]
-    found = [0] * len(op.indices)
-    if layout is None:
-        stride = array.dtype.size
-        for axis in reversed(range(rank, len(found))):
-            found[axis], stride = stride, stride * array.element_shape[axis - rank]
-        if rank:
-            found[rank - 1] = stride
-    elif isinstance(layout, Layout):
-        found[rank:] = layout.element_strides
-        for axis in range(rank):
-            terms = [term for term in layout.terms if term.axis == axis]
-            if len(terms) == 1 and terms[0].divisor == 1 and not terms[0].modulus:
-                found[axis] = terms[0].stride
-    return found
+    return [sum(d * s for d, s in zip(own, known, strict=True)) for own in group.distances]
 
 
 # -- code ---------------------------------------------------------------------------------------

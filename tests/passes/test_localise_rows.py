@@ -1,7 +1,8 @@
-"""Sums of rows in memory of the work item: which, and that they are the same."""
+"""Rows in memory of the work item: which, and that results are the same."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from octants.interpreter import run
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
+from octants.ir.ops import Load
 from octants.ir.parser import parse
+from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.sum_rows_locally import sum_rows_locally
+from octants.passes.localise_rows import localise_rows
 
 KERNEL = """\
 kernel @k
@@ -64,7 +67,7 @@ def kernel(
 def rewritten(module: Module) -> tuple[Module, int]:
     """A copy after the pass, and how many rows it has found."""
     result = copy_module(module)
-    sum_rows_locally(result)
+    localise_rows(result)
     verify(result)
     return result, sum(array.space is Space.LOCAL for array in result.arrays)
 
@@ -131,6 +134,95 @@ def test_what_stays(name: str) -> None:
     assert rewritten(kernel(**LEFT[name]))[1] == 0
 
 
+READ = """%12: f32 = load<@p, primal>({0})
+%13: f32 = binary<mul>(%12, %11)
+%19: f32 = atomic<add, @x, adjoint>(%13, %2, %3)"""
+TWICE = (
+    READ.format("%2, %10")
+    + """
+%20: f32 = load<@p, primal>(%2, %10)
+%21: f32 = atomic<add, @x, adjoint>(%20, %2, %8)"""
+)
+AGAIN = """for(%5, %6) {{ (%30: i32):
+      %31: f32 = load<@p, primal>(%2, %30)
+      %32: f32 = atomic<add, @x, adjoint>(%31, %2, %30)
+      yield()
+    }}"""
+COPIED: dict[str, dict[str, Any]] = {
+    "upwards": {"body": READ.format("%2, %10")},
+    "downwards": {"body": "%14: i32 = binary<sub>(%8, %10)\n" + READ.format("%2, %14")},
+    "a part of the row": {
+        "body": READ.format("%2, %10"),
+        "first": 3,
+        "last": "constant<9>()",
+    },
+    "as many times as the launch says": {
+        "body": READ.format("%2, %10"),
+        "rows": "load<@n, primal>(%3)",
+    },
+    "twice in an iteration": {"body": TWICE},
+    "in two loops": {"body": READ.format("%2, %10"), "behind": AGAIN.format()},
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_rows_that_are_read(name: str) -> None:
+    module = kernel(**COPIED[name])
+    result, count = rewritten(module)
+    assert count == 1
+    loads = [op for op in result.walk() if isinstance(op, Load) and op.array.name == "p"]
+    assert len(loads) == 1
+    for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_copy_that_two_loops_share_unless_the_row_is_written_between() -> None:
+    text = to_text(kernel(READ.format("%2, %10")))
+    start, end = text.index("  for("), text.rindex("  yield()")
+    store = "  %40: f32 = constant<7.0>()\n  store<@p, primal>(%40, %2, %3)\n"
+    for between, copies in ("", 1), (store, 2):
+        again = re.sub(r"%(\d+)", r"%1\1", text[start:end])
+        for value in (2, 3, 4, 5, 6, 8):  # what the loop uses from outside
+            again = re.sub(rf"%1{value}\b", f"%{value}", again)
+        module = parse(text[:end] + between + again + text[end:])
+        verify(module)
+        result, count = rewritten(module)
+        assert count == copies
+        for one, other in zip(results(module), results(result), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+NOT_COPIED: dict[str, dict[str, Any]] = {
+    "few times": {"body": READ.format("%2, %10"), "rows": "constant<3>()"},
+    "neighbours": {"body": READ.format("%3, %2")},
+    "a row of all work items": {"body": READ.format("%3, %10")},
+    "a row that depends on the iteration": {"body": READ.format("%9, %10")},
+    "a row of unknown length": {
+        "body": READ.format("%2, %10"),
+        "last": "load<@n, primal>(%3)",
+    },
+    "one that is written": {
+        "body": READ.format("%2, %10"),
+        "behind": "%20: f32 = constant<1.0>()\nstore<@p, primal>(%20, %2, %3)",
+    },
+    "where a branch may skip it": {
+        "body": """%22: u1 = compare<lt>(%10, %9)
+%23: f32 = if(%22) {
+%24: f32 = load<@p, primal>(%2, %10)
+yield(%24)
+} {
+yield(%11)
+}
+%19: f32 = atomic<add, @x, adjoint>(%23, %2, %3)"""
+    },
+}
+
+
+@pytest.mark.parametrize("name", NOT_COPIED)
+def test_what_is_not_copied(name: str) -> None:
+    assert rewritten(kernel(**NOT_COPIED[name]))[1] == 0
+
+
 def test_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octants.passes.sum_rows_locally._MOST_BYTES", 63)
+    monkeypatch.setattr("octants.passes.localise_rows._MOST_BYTES", 63)
     assert rewritten(kernel())[1] == 0
