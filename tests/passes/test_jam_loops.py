@@ -17,7 +17,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.jam_loops import jam_loops
-from octants.target import Vectors
+from octants.target import LaneCosts, Vectors
 
 KERNEL = """\
 kernel @k
@@ -187,8 +187,57 @@ def test_rows_that_are_recorded_in_memory_of_the_work_item() -> None:
     assert_same(module, result)
 
 
+BUFFER = "record #r: f32"
+PUSH_IF_IT_FITS = """
+%34: i64 = cast(%12)
+%60: u1 = compare<gt>(%14, %6)
+%61: f32 = if(%60) {
+record_push<#r>(%33, %34, %14)
+%62: f32 = binary<add>(%14, %6)
+yield(%62)
+} {
+yield(%14)
+}
+%20: f32 = fma(%61, %14, %13)
+"""
+FROM_WHAT_IS_CARRIED = "%40: f32 = binary<mul>(%13, %6)\n%41: f32 = binary<add>(%40, %6)"
+
+
+def test_rows_that_are_recorded_in_the_record_buffer() -> None:
+    base = "%33: i64 = constant<0>()\n"
+    for parts in (
+        {"behind": PUSH + SUM[0]},
+        {"before": base, "behind": PUSH_IF_IT_FITS},
+        {"before": FROM_WHAT_IS_CARRIED, "behind": PUSH + SUM[0].replace("%13", "%41")},
+    ):
+        module = kernel(record=BUFFER, end=READ, **parts)
+        result, has_changed = jammed(module)
+        assert has_changed
+        assert sums_at_once(result) == 4
+        assert_same(module, result)
+
+
+def test_few_sums_side_by_side_on_a_cpu() -> None:
+    vectors = Vectors(8, "auto", (), LaneCosts(4, 12, 3, 4, 1.5, 3))
+    module = kernel()
+    jam_loops(module, vectors)
+    assert sums_at_once(module) == 4
+    jam_loops(module, vectors)
+    assert sums_at_once(module) == 4
+
+
+def test_what_is_carried_into_an_inner_loop_stays_there() -> None:
+    inside = "%42: f32 = binary<mul>(%41, %17)\nstore<@y, primal>(%42, %15)"
+    assert not jammed(kernel(before=FROM_WHAT_IS_CARRIED, inside=inside))[1]
+
+
 def test_records_whose_order_matters() -> None:
-    assert not jammed(recording("record #r: f32"))[1]
+    assert not jammed(kernel("%7", record=BUFFER, behind=PUSH + SUM[0], end=READ))[1]
+    read = "%44: i64 = constant<0>()\n%45: f32 = record_pop<#r>(%44, %44)"
+    assert not jammed(kernel("%7", record=BUFFER, before=read))[1]
+    assert jammed(kernel(record=BUFFER, before=read))[1]
+    again = "%43: i64 = constant<0>()\nrecord_push<#r>(%43, %43, %13)"
+    assert not jammed(kernel(record=BUFFER, before=again, behind=PUSH + SUM[0], end=READ))[1]
     assert not jammed(recording("record #r (8, 'unrolled'): f32"))[1]
     assert not jammed(recording(behind=PUSH + POP + SUM[0]))[1]
     assert not jammed(recording(inside=PUSH.replace("%14", "%19"), behind=SUM[0]))[1]

@@ -55,7 +55,9 @@ iteration, and so on. The pass runs where no operation can tell: one that writes
 accesses the same memory change places only if both add to it atomically, or if the indices show
 that they access different elements (`_Order`). So all sums are rounded as before, but those of
 atomic updates, whose order is free. Iterations that record themselves in memory of the work item
-write different elements, too.
+write different elements, too. In the record buffer, records are written in their order: all of them
+before the inner loops, or all behind. What an iteration computes from the position of the next
+record, which the loop carries, moves to where it is needed.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Module, Operation, Task, Value
-from octants.ir.ops import Access, For
+from octants.ir.ops import Access, For, RecordPush
 from octants.lazy_dataclass import dataclass
 from octants.passes.unrolled_iterations import LoopRewriter, write_chunks
 from octants.simplify import simplify
@@ -78,9 +80,9 @@ from octants.target import Vectors
 
 _MOST = 4
 """The most iterations side by side."""
-_MOST_WORK, _LITTLE_WORK = 128, 24
-"""The most operations of a fused iteration: more of them take too many registers, of which CPUs
-have fewer."""
+_MOST_ON_GPUS, _MOST_ON_CPUS = (128, 128), (16, 4)
+"""The most operations of a fused iteration, and values that it carries: more of them take too many
+registers, of which CPUs have fewer, with several vectors for each value."""
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
 
@@ -93,9 +95,9 @@ def jam_loops(module: Module, vectors: Vectors | None = None) -> None:
         module: the module.
         vectors: the vectors in whose lanes work items run; None where each has a thread.
     """
-    most = _MOST_WORK if vectors is None else _LITTLE_WORK
+    most = _MOST_ON_GPUS if vectors is None else _MOST_ON_CPUS
     tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
-    changes = [_Jammer(task, module.noalias, most).run() for task in tasks]
+    changes = [_Jammer(task, module.noalias, *most).run() for task in tasks]
     if any(changes):
         simplify(module)
 
@@ -119,16 +121,19 @@ class _Segment:
 
     def accesses(self) -> list[Access]:
         """Its accesses to memory."""
-        inner = self.loop.body.ops if self.loop else self.ops
-        return [op for op in inner if isinstance(op, Access)]
+        return [op for op in Block([], self.ops).walk() if isinstance(op, Access)]
+
+    def pushes(self) -> list[RecordPush]:
+        """Where it records an iteration."""
+        return [op for op in Block([], self.ops).walk() if isinstance(op, RecordPush)]
 
 
 class _Jammer:
     """Rewrites a task."""
 
-    def __init__(self, task: Task, noalias: bool, most_work: int) -> None:
+    def __init__(self, task: Task, noalias: bool, most_work: int, most_sums: int) -> None:
         self._affine = AffineExpressions(task)
-        self._noalias, self._most_work = noalias, most_work
+        self._noalias, self._most_work, self._most_sums = noalias, most_work, most_sums
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
         self._has_changed = False
@@ -162,9 +167,7 @@ class _Jammer:
         trips = self._loops.trips(op)
         if not loops or (trips is not None and trips < 2):
             return 0
-        if not all(_is_plain(each) for each in op.body.ops[:-1] if not _pushes(each)):
-            return 0
-        if not _records_own_iterations(op):
+        if not all(map(_is_plain, op.body.ops[:-1])) or not _records_in_order(op, segments, trips):
             return 0
         inside = varying(op)
         if any(not inside.isdisjoint((loop.lower, loop.upper)) for loop in loops):
@@ -176,10 +179,12 @@ class _Jammer:
             return 0
         if not any(order.shares(loop) for loop in loops):
             return 0
-        work = max(map(operations_in, loops))
+        work, sums = max(map(operations_in, loops)), max(len(loop.inits) for loop in loops)
         count = _MOST
         while count > 1 and (
-            count * work > self._most_work or (trips is not None and trips % count)
+            count * work > self._most_work
+            or count * sums > self._most_sums
+            or (trips is not None and trips % count)
         ):
             count //= 2
         return count
@@ -262,28 +267,74 @@ def _segments(op: For) -> list[_Segment]:
             current = []
         else:
             current.append(each)
-    return [*segments, _Segment(current)]
+    segments.append(_Segment(current))
+    for number in range(0, len(segments) - 2, 2):
+        _sink(segments, number, op)
+    return segments
+
+
+def _sink(segments: list[_Segment], number: int, op: For) -> None:
+    """Move what follows from carried values, and a segment does not need, into the next one."""
+    current, loop, behind = segments[number : number + 3]
+    carried = set(op.body.args[1:])
+    for each in Block([], current.ops).walk():
+        if not carried.isdisjoint(each.operands):
+            carried.update(each.results)
+    needed = {value for each in Block([], loop.ops).walk() for value in each.operands}
+    needed.update(op.body.yielded)
+    for each in reversed(list(current.ops)):
+        can_move = each.is_scalar or isinstance(each, ops.RecordEnd)
+        if can_move and needed.isdisjoint(each.results) and not carried.isdisjoint(each.results):
+            current.ops.remove(each)
+            behind.ops.insert(0, each)
+        else:
+            needed.update(value for inner in each.walk() for value in inner.operands)
+
+
+_PLAIN = (
+    *(ops.Constant, ops.Load, ops.Store, ops.Atomic, ops.Yield),
+    *(RecordPush, ops.RecordPop, ops.RecordEnd, ops.Longest),
+)
 
 
 def _is_plain(op: Operation) -> bool:
-    """Whether an operation only computes, accesses memory, or is a loop of such operations."""
+    """Whether an operation only computes, accesses memory, or is a loop of such operations.
+
+    A branch may record an iteration, or replay one.
+    """
+    inner = op.walk_regions()
     if isinstance(op, For):
-        return all(not each.regions and _is_plain(each) for each in op.body.ops[:-1])
-    if isinstance(op, ops.Atomic):
-        return True
-    return op.is_scalar or isinstance(op, (ops.Constant, ops.Load, ops.Store, ops.RecordPop))
+        return all(not each.regions and _is_computation(each) for each in inner)
+    if isinstance(op, ops.If):
+        return all(isinstance(each, (For, ops.If)) or _is_computation(each) for each in inner)
+    return _is_computation(op)
 
 
-def _pushes(op: Operation) -> bool:
-    """Whether an operation records an iteration in memory of the work item."""
-    return isinstance(op, ops.RecordPush) and bool(op.record.local) and not op.record.unrolled
+def _is_computation(op: Operation) -> bool:
+    return not op.regions and (op.is_scalar or isinstance(op, _PLAIN))
 
 
-def _records_own_iterations(loop: For) -> bool:
-    """Whether each record that a loop pushes to is pushed to once, and read elsewhere only."""
-    pushed = [op.record for op in loop.body.ops if isinstance(op, ops.RecordPush)]
+def _records_in_order(loop: For, segments: Sequence[_Segment], trips: int | None) -> bool:
+    """Whether records stay the same: none that the loop writes is read in it, or written twice.
+
+    In the record buffer each position follows from that of the record before it, and lanes agree on
+    it by the number of the iteration, which a rest of a loop counts from zero.
+    """
+    pushes = [segment.pushes() for segment in segments]
+    found = [push for each in pushes for push in each]
     read = {op.record for op in loop.body.walk() if isinstance(op, ops.RecordPop)}
-    return len(set(pushed)) == len(pushed) and read.isdisjoint(pushed)
+    if any(push.record in read or push.record.unrolled for push in found):
+        return False
+    if any(each and segment.loop for each, segment in zip(pushes, segments, strict=True)):
+        return False
+    if trips is None and any(
+        isinstance(op, (ops.RecordAccess, ops.RecordEnd)) and not op.record.local
+        for op in loop.body.walk()
+    ):
+        return False
+    if all(push.record.local for push in found):
+        return len({push.record for push in found}) == len(found)
+    return sum(map(bool, pushes)) == 1
 
 
 class _Order:
@@ -296,28 +347,34 @@ class _Order:
         self._used = {value for each in op.body.walk() for value in each.operands}
 
     def carries_within_segments(self, segments: Sequence[_Segment]) -> bool:
-        """Whether what the loop carries is ready where the next iteration needs it."""
-        depends = set(self._op.body.args[1:])
+        """Whether what the loop carries is ready where the next iteration needs it.
+
+        A segment runs for one iteration after the other, but a loop for all of them at once.
+        """
+        body = self._op.body
         where = {
             value: number
             for number, segment in enumerate(segments)
             for each in segment.ops
             for value in each.results
         }
-        uses: list[int] = []
-        for number, segment in enumerate(segments):
-            for each in segment.ops:
-                needs = {*each.operands}
-                if isinstance(each, For):
-                    needs.update(v for inner in each.body.walk() for v in inner.operands)
-                if needs.isdisjoint(depends):
-                    continue
-                if isinstance(each, For):
-                    return False
-                depends.update(each.results)
-                uses.append(number)
-        made = [where[value] for value in self._op.body.yielded if value in where]
-        return not uses or not made or max(made) <= min(uses)
+        ready = {
+            arg: where.get(value, -1)
+            for arg, value in zip(body.args[1:], body.yielded, strict=True)
+        }
+        passed_on = [
+            (arg, value)
+            for arg, value in zip(body.args[1:], body.yielded, strict=True)
+            if value in ready
+        ]
+        for _ in passed_on:
+            ready.update((arg, max(ready[arg], ready[value])) for arg, value in passed_on)
+        return all(
+            ready.get(value, -1) <= number - (segment.loop is not None)
+            for number, segment in enumerate(segments)
+            for each in Block([], segment.ops).walk()
+            for value in each.operands
+        )
 
     def shares(self, loop: For) -> bool:
         """Whether iterations side by side load the same elements in a loop."""
