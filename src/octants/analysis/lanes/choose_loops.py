@@ -27,7 +27,9 @@ _SMALL = 60  # operations: only a body of less is compiled for whole tiles and o
 _LARGE = 400  # operations on registers: a body of more has none to spare for several vectors
 _HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
-_MOST_LOCAL = 1 << 16  # bytes of the local arrays of several vectors: more leave the fast caches
+_MOST_LOCAL, _MOST_OF_TWO = 9 << 13, 3 << 15
+"""The most bytes of the local arrays of four vectors, whose caches are fast, and of two: a single
+vector waits longer for itself."""
 _FEWEST = 4  # the share of a tile, as a divisor, that is worth a tile at any gain
 _MOST_OF_ITEM = 2.5  # times of a work item that a tile may take in each row of one work item
 
@@ -157,7 +159,8 @@ def _width(task: Task, facts: Uniformity, width: int, count: int | None) -> int:
         if not (isinstance(op, ops.Access) and op.array.space is Space.LOCAL)
     )
     vectors = 1 if size > _LARGE else _vectors(task, facts)
-    while vectors > 1 and width * vectors * sum(map(nbytes, local_arrays(task))) > _MOST_LOCAL:
+    local = width * sum(map(nbytes, local_arrays(task)))
+    while vectors > 1 and vectors * local > (_MOST_LOCAL if vectors > 2 else _MOST_OF_TWO):
         vectors //= 2
     lanes = width * vectors
     while count is not None and lanes >= 2 * max(count, _FEW):
