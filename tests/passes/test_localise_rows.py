@@ -16,6 +16,7 @@ from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.localise_rows import localise_rows
+from octants.target import LaneCosts, Vectors
 
 KERNEL = """\
 kernel @k
@@ -226,3 +227,14 @@ def test_what_is_not_copied(name: str) -> None:
 def test_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("octants.passes.localise_rows._MOST_BYTES", 63)
     assert rewritten(kernel())[1] == 0
+
+
+def test_long_rows_are_copied_on_a_cpu() -> None:
+    text = to_text(kernel(**COPIED["upwards"]))
+    text = text.replace("(4, 16) ((0, 1, 0, 64)", "(4, 512) ((0, 1, 0, 2048)")
+    text = text.replace("(8, 16) ((0, 1, 0, 64)", "(8, 512) ((0, 1, 0, 2048)")
+    text = text.replace("constant<16>", "constant<512>")
+    for vectors, count in (None, 0), (Vectors(8, "auto", (), LaneCosts(4, 12, 3, 4, 1.5, 3)), 1):
+        module = parse(text)
+        localise_rows(module, vectors)
+        assert sum(array.space is Space.LOCAL for array in module.arrays) == count

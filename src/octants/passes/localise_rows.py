@@ -99,8 +99,8 @@ from octants.target import Vectors
 from octants.types.layouts import one_axis
 from octants.types.scalars import i32
 
-_MOST_BYTES = 1 << 10
-"""The most bytes of the rows of a task."""
+_MOST_BYTES, _MOST_IN_LANES = 1 << 10, 1 << 12
+"""The most bytes of the rows of a task, on GPUs and on CPUs."""
 _FEWEST = 4
 """The fewest iterations around that are worth an array for the row."""
 _IN_MEMORY = (Space.FIELD, Space.NDARRAY, Space.TEMPORARY)
@@ -120,7 +120,8 @@ def localise_rows(module: Module, vectors: Vectors | None = None) -> None:
         if task.is_parallel and has_nests(task) and not cooperates(task)
         if vectors is None or may_run(task, vectors)
     ]
-    changes = [_Rewriter(module, task).run() for task in tasks]
+    most = _MOST_BYTES if vectors is None else _MOST_IN_LANES
+    changes = [_Rewriter(module, task, most).run() for task in tasks]
     if any(changes):
         simplify(module)
 
@@ -141,8 +142,8 @@ class _Row:
 class _Rewriter:
     """Rewrites a task."""
 
-    def __init__(self, module: Module, task: Task) -> None:
-        self._module, self._task, self._left = module, task, _MOST_BYTES
+    def __init__(self, module: Module, task: Task, most_bytes: int) -> None:
+        self._module, self._task, self._left = module, task, most_bytes
         self._affine = AffineExpressions(task)
         self._constants = ops.constants_in(task.body)
         self._users = Counter(value for op in task.body.walk() for value in op.operands)
