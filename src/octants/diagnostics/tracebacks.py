@@ -59,7 +59,13 @@ def shortens_tracebacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*arguments, **named)
         except OctantsError as error:
-            __tracebackhide__ = True  # pytest passes over this frame
-            raise error.with_traceback(of_users(error))  # noqa: B904
+            caught = error
+        # Not within `except`: Python 3.10 would free the frames that are left out while an error
+        # is set, which the destructor of a DLPack capsule among their variables cannot bear.
+        __tracebackhide__ = True  # pytest passes over this frame
+        try:
+            raise caught.with_traceback(of_users(caught))
+        finally:
+            del caught
 
     return call

@@ -109,7 +109,7 @@ _pointer_of = _api("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
 # The same for a capsule at an address, which is about to be freed.
 _is_valid = _api("PyCapsule_IsValid", ctypes.c_int, c_void_p, c_char_p)
 _pointer_at = _api("PyCapsule_GetPointer", c_void_p, c_void_p, c_char_p)
-_fetch_error = _api("PyErr_Fetch", None, *[POINTER(c_void_p)] * 3)
+_fetch_error = _api("PyErr_Fetch", None)  # takes three references as they are, without checks
 _restore_error = _api("PyErr_Restore", None, *[c_void_p] * 3)
 
 
@@ -158,14 +158,14 @@ def _make_callbacks() -> tuple[Any, Any]:
     is_valid, pointer_at, names, exported = _is_valid, _pointer_at, (_PLAIN, _VERSIONED), _exported
     fetch_error, restore_error = _fetch_error, _restore_error
     error = [c_void_p() for _ in range(3)]
-    pointers = [ctypes.pointer(each) for each in error]
+    references = [ctypes.byref(each) for each in error]
 
     def end_export(address: int) -> None:
         exported.pop(address, None)
 
     def drop_capsule(capsule: int) -> None:
         # An exception may be active: save it, since Python must not be called with one set.
-        fetch_error(*pointers)
+        fetch_error(*references)
         kept = [each.value for each in error]
         for name in names:
             if is_valid(capsule, name):  # no library has taken its content
