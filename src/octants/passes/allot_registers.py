@@ -1,4 +1,4 @@
-"""Lets the threads of short launches use all registers.
+"""Lets the threads of short launches use all registers: CUDA.
 
 A GPU has registers for a number of threads, which is smaller the more of them each uses. So
 compilers use few: a thread loads, computes, and loads again into the same register, and waits each
