@@ -151,6 +151,7 @@ class Dispatch:
     may be `waves` times the threads that the device holds at once: each wave begins where the one
     before ends. Where the threads of a block add up `sums` together, large blocks are better. Where
     the code is written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
+    One that `starts_early` may start before the dispatch before it has ended, and waits for that.
     """
 
     entry: str
@@ -166,6 +167,7 @@ class Dispatch:
     waves: int = 1
     sums: bool = False
     lanes: int = 0
+    starts_early: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class Emulated(Gpu):
     """An emulated GPU: threads run one after the other."""
 
     subgroup = 1
+    starts_early = True
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)

@@ -144,6 +144,16 @@ def test_a_device_that_is_newer_than_the_compiler_gets_the_newest_code() -> None
     assert nvptx.target(50).cpu == "sm_75"
 
 
+@pytest.mark.parametrize("capability", [80, 90, 120])
+def test_launches_wait_for_those_before_where_they_may_start_early(capability: int) -> None:
+    artifact = compilation.compile_module(recurrence(), nvptx.Nvptx(nvptx.target(capability)))
+    heads = [part.split(";")[:12] for part in artifact.code.decode().split(".visible .entry")[1:]]
+    assert len(heads) == len(artifact.dispatches)
+    waits = ["griddepcontrol.wait" in " ".join(lines) for lines in heads]
+    assert waits == [dispatch.starts_early for dispatch in artifact.dispatches]
+    assert all(waits) == any(waits) == (capability >= 90)
+
+
 @needs_assembler
 def test_gradients_in_blocks_are_assembled(tmp_path: Path) -> None:
     for seed in range(6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,46 @@ def test_a_replay_is_one_launch(fake: AddressableCuda) -> None:
     found = world.results()
     start = np.linspace(0.1, 0.9, SIZE)
     assert np.allclose(found[2], differences(world, start), atol=1e-7)
+
+
+def test_launches_in_a_graph_start_early_behind_other_launches(fake: AddressableCuda) -> None:
+    x, y = (qd.field(qd.f32, SIZE) for _ in "xy")
+
+    @qd.kernel
+    def double():
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    @qd.kernel
+    def back():
+        for i in x:
+            x[i] = y[i]
+
+    def run() -> None:
+        double()
+        back()
+        y.fill(0)
+        double()
+        back()
+
+    x.fill(1.0)
+    with qd.graph.capture() as graph:
+        run()
+    graph()
+    assert x.to_numpy().tolist() == [16.0] * SIZE  # the capture ran it, too
+    assert [re.sub("_task.*", "", name) for name in fake.early_starts] == ["octants_back"] * 2
+
+
+def test_drivers_without_early_starts() -> None:
+    with emulated_gpu(driver=12020) as fake:
+        qd.init(arch=qd.cuda)
+        world = World()
+        with qd.graph.capture() as graph:
+            world.differentiate()
+        graph()
+        world.results()
+        assert "cuGraphLaunch" in fake.calls
+        assert not fake.early_starts
 
 
 class Chains:

@@ -182,6 +182,8 @@ class FakeCuda:
     order: list[str] = field(default_factory=list)
     """The functions that were called, in order."""
     launches: list[Call] = field(default_factory=list)
+    early_starts: list[str] = field(default_factory=list)
+    """The entries of the nodes of graphs that start before the launch before them has ended."""
     problems: list[str] = field(default_factory=list)
     lost: int = 0
 
@@ -657,6 +659,21 @@ class FakeCuda:
             nodes[self._next] = run
         else:
             self._handles[graph].nodes = {self._next: run, **nodes}
+        return 0
+
+    def cuGraphAddDependencies(
+        self, graph: int, before: Any, node: Any, edges: Any, count: int
+    ) -> int:
+        """An edge from the last launch to the one just added, which waits for that itself."""
+        (kind,) = edges[:count]
+        assert (kind.from_port, kind.to_port, kind.type) == (1, 0, 1)
+        nodes = self._handles[graph].nodes
+        added = nodes.pop(node[0])
+        assert before[0] == list(nodes)[-1]
+        assert isinstance(nodes[before[0]], Call)
+        assert isinstance(added, Call)
+        self.early_starts.append(added.entry)
+        nodes[node[0]] = added
         return 0
 
     def _kernel_node(self, made: Any) -> Call:

@@ -18,6 +18,8 @@ from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
+_STARTS_EARLY = 90
+"""The least processor whose functions may start early."""
 _MOST_REGISTERS, _REGISTERS_OF_BLOCK = 255, 1 << 16
 """Registers of a thread, and of all threads of a block, at most."""
 
@@ -41,6 +43,7 @@ class Nvptx(Gpu):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        self.starts_early = int(target.cpu.removeprefix("sm_")) >= _STARTS_EARLY
         # Capabilities 7.5 and 8.0 have half as many floating-point units per multiprocessor.
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
@@ -64,6 +67,17 @@ class Nvptx(Gpu):
         elif f.all_registers and f.block_size <= _REGISTERS_OF_BLOCK // _MOST_REGISTERS:
             limit += f' "nvvm.maxnreg"="{_MOST_REGISTERS}"'
         return f"ptx_kernel void @{name}({slots}, {words}) nounwind{limit}"
+
+    def prologue(self, f: ThreadText) -> list[str]:
+        """Let the next launch start, and wait for the end of the one before.
+
+        Where neither starts early, both do nothing. All launches wait, so one that has ended says
+        that all before it have.
+        """
+        if not self.starts_early:
+            return []
+        names = (f"@llvm.nvvm.griddepcontrol.{name}" for name in ("launch.dependents", "wait"))
+        return [f"  call void {f.text.declare(name, 'void', '')}()" for name in names]
 
     # -- threads ----------------------------------------------------------------------------------
 

@@ -195,6 +195,20 @@ class CopyNode(Structure):
     ]
 
 
+class EdgeKind(Structure):
+    """CUgraphEdgeData: what a node of a graph waits for; by default, for the end of another one."""
+
+    _fields_ = [
+        ("from_port", c_ubyte),
+        ("to_port", c_ubyte),
+        ("type", c_ubyte),
+        ("reserved", c_ubyte * 5),
+    ]
+
+
+STARTED_EARLY = EdgeKind(1, 0, 1)
+"""The edge to a launch that starts before the one before it has ended: it waits for that itself."""
+
 _HANDLE = POINTER(c_void_p)
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -264,12 +278,16 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphAddKernelNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(KernelNode)),
     "cuGraphAddMemsetNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(FillNode), c_void_p),
     "cuGraphAddMemcpyNode": (_HANDLE, c_void_p, _HANDLE, c_size_t, POINTER(CopyNode), c_void_p),
+    "cuGraphAddDependencies_v2": (c_void_p, _HANDLE, _HANDLE, POINTER(EdgeKind), c_size_t),
     "cuGraphInstantiateWithFlags": (_HANDLE, c_void_p, c_uint64),
     "cuGraphExecKernelNodeSetParams": (c_void_p, c_void_p, POINTER(KernelNode)),
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
 """The symbols in use, with the types of their arguments. All return a CUresult."""
+
+_SINCE = {"cuGraphAddDependencies_v2": 12030}
+"""The drivers of functions that older ones do without."""
 
 _UNCHECKED = {"cuCtxGetCurrent", "cuLaunchKernelEx", "cuGraphLaunch"}
 """Functions that callers give arguments of exact types, whose conversion would double the cost."""
@@ -305,6 +323,7 @@ class Library:
     def __init__(self, find: Callable[[str], Callable[..., int]]) -> None:
         self.driver_version = _version(find("cuDriverGetVersion"))
         self.check_version()
+        self.has_early_starts = "cuGraphAddDependencies_v2" in self.symbols
         for symbol in self.symbols:
             setattr(self, symbol.partition("_v2")[0], find(symbol))
         self._shared_objects: dict[tuple[str, int], Any] = {}
@@ -314,7 +333,7 @@ class Library:
     @property
     def symbols(self) -> Collection[str]:
         """The functions in use."""
-        return SIGNATURES
+        return [name for name in SIGNATURES if _SINCE.get(name, 0) <= self.driver_version]
 
     def check_version(self) -> None:
         """Check that the driver is new enough."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from octants import abi
@@ -221,7 +222,7 @@ class _Writer:
         ]
         head = f"define {self._machine.head(f, name)}"
         f.text.add_function("\n".join([head + " {", *body, "}\n"]))
-        self.dispatches.append(dispatch)
+        self.dispatches.append(replace(dispatch, starts_early=self._machine.starts_early))
 
 
 def _skip_if_stopped(f: ThreadText) -> None:

@@ -126,6 +126,8 @@ class GpuMachine(Machine):
     """LLVM's name of the synchronisation scope of a device's threads, for this target."""
     constant_space = 0
     """The address space of tables of constants; 0 is the one of pointers without a space."""
+    starts_early = False
+    """Whether a dispatch may start before the one before it has ended, and waits for that."""
     shares_updates = True
     """Whether threads of a subgroup that update one location together make one update."""
     matches_addresses = True
