@@ -312,4 +312,28 @@ def unrolled(c: Context) -> bool | None:
     return True
 
 
+# -- else ------------------------------------------------------------------------------------------
+
+
+def _with_else(c: Context) -> bool | None:
+    """A loop that may be left, and what runs if it is not."""
+    limit = _limit(c)
+    if limit < 2 or (c.serial and not c.run_time_loops) or not c.affordable(limit + 1):
+        return None
+    c.note("else of a loop")
+    if c.chance(0.3):
+        _counting(c, limit)
+    else:
+        name, bound = c.shared.fresh("k"), integers.trip_bound(c, limit)
+        with c.block(f"for {name} in range({bound.text}):", trips=limit * 0.7), inside(c, True):
+            c.scopes[-1].append(_counter(name, 0, limit - 1))
+            with c.block(f"if {c.truth()}:"):
+                c.emit("break")
+            _body(c)
+    with c.block("else:"):
+        c.statements(1)
+    return True
+
+
+ELSE = Productions(statements=((3.0, _with_else),))
 FEATURES = Productions(statements=((6.0, features), (6.0, recurrences)))

@@ -116,7 +116,8 @@ PROFILES = {
         body=nests.body,
     ),
     "statics": Profile(
-        "`static` around literals and in conditions", (static_expressions.PRODUCTIONS,)
+        "`static` around literals and in conditions; the `else` of loops",
+        (static_expressions.PRODUCTIONS, loops.ELSE),
     ),
     "adjoints": Profile(
         "funcs with adjoints of their own", (custom_adjoints.PRODUCTIONS,), (0, 0, 1)

@@ -302,14 +302,14 @@ class FunctionRewriter(ast.NodeTransformer):
         self.loops += 1
         body = [_parse("_o.tick()"), *self._block(node.body)]
         self.loops -= 1
-        return ast.While(test=self.visit(node.test), body=body, orelse=[])
+        return ast.While(self.visit(node.test), body, self._block(node.orelse))
 
     def visit_For(self, node: ast.For) -> Any:
         in_order = not _is_static(node.iter)
         self.loops += in_order
         body = self._block(node.body)
         self.loops -= in_order
-        return ast.For(target=node.target, iter=self.visit(node.iter), body=body, orelse=[])
+        return ast.For(node.target, self.visit(node.iter), body, self._block(node.orelse))
 
     def visit_If(self, node: ast.If) -> Any:
         body, orelse = self._block(node.body), self._block(node.orelse)
