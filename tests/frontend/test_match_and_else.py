@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics.exceptions import OctantsSyntaxError, OctantsTypeError
+from octants.diagnostics.exceptions import OctantsSyntaxError
 
 
 def numbers_and_alternatives(n: int) -> int:
@@ -270,7 +270,7 @@ def test_numbers_of_run_time_are_no_truth_values() -> None:
                 return 1
         return 2
 
-    with pytest.raises(OctantsTypeError, match="OCT133"):
+    with pytest.raises(OctantsSyntaxError, match="OCT133"):
         run(1)
 
     @qd.kernel
