@@ -177,20 +177,38 @@ def test_rows_that_are_read(name: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_copy_that_two_loops_share_unless_the_row_is_written_between() -> None:
-    text = to_text(kernel(READ.format("%2, %10")))
+STORE = "  %40: f32 = constant<7.0>()\n  store<@p, primal>(%40, %2, %3)\n"
+SIX = "  %60: i32 = constant<6>()\n"
+PAIRS = {
+    "both run": ("constant<6>()", "", "%4", 1),
+    "the row is written between": ("constant<6>()", STORE, "%4", 2),
+    "both run as often": ("load<@n, primal>(%2)", "", "%4", 1),
+    "the first one may not run": ("load<@n, primal>(%2)", SIX, "%60", 2),
+    "the second one may not run": (
+        "constant<6>()",
+        "  %60: i32 = load<@n, primal>(%2)\n",
+        "%60",
+        1,
+    ),
+}
+"""The trip count of a loop; what is between it and the next; the trip count of that; copies."""
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_copies_that_two_loops_share(name: str) -> None:
+    rows, between, trips, copies = PAIRS[name]
+    text = to_text(kernel(READ.format("%2, %10"), rows=rows))
     start, end = text.index("  for("), text.rindex("  yield()")
-    store = "  %40: f32 = constant<7.0>()\n  store<@p, primal>(%40, %2, %3)\n"
-    for between, copies in ("", 1), (store, 2):
-        again = re.sub(r"%(\d+)", r"%1\1", text[start:end])
-        for value in (2, 3, 4, 5, 6, 8):  # what the loop uses from outside
-            again = re.sub(rf"%1{value}\b", f"%{value}", again)
-        module = parse(text[:end] + between + again + text[end:])
-        verify(module)
-        result, count = rewritten(module)
-        assert count == copies
-        for one, other in zip(results(module), results(result), strict=True):
-            np.testing.assert_array_equal(one, other)
+    again = re.sub(r"%(\d+)", r"%1\1", text[start:end])
+    for value in (2, 3, 4, 5, 6, 8):  # what the loop uses from outside
+        again = re.sub(rf"%1{value}\b", f"%{value}", again)
+    again = again.replace("for(%3, %4)", f"for(%3, {trips})")
+    module = parse(text[:end] + between + again + text[end:])
+    verify(module)
+    result, count = rewritten(module)
+    assert count == copies
+    for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 NOT_COPIED: dict[str, dict[str, Any]] = {

@@ -280,17 +280,20 @@ class _Rewriter:
         Args:
             outer: The loop.
             row: The row.
-            copies: The copies that were made before the loop.
+            copies: The copies that were made before the loop, by rows and the bounds that a loop
+                has to have for its copy to have been made, None for one that is always made.
             result: The operations before the loop.
         """
         key = self._key(row)
-        if key not in copies:
+        runs = None if outer.trips(self._constants) is not None else (outer.lower, outer.upper)
+        found = copies.get((key, None)) or copies.get((key, runs))
+        if found is None:
             if not self._fits(row.loop, row.load):
                 return False
             array = self._array(row)
             result += self._if_it_runs(outer, self._fill(row, array))
-            copies[key] = row.load.ref, array
-        self._redirect(row, copies[key][1])
+            found = copies[key, runs] = row.load.ref, array
+        self._redirect(row, found[1])
         return True
 
     def _key(self, row: _Row) -> Hashable:
