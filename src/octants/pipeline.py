@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         approximate_quotients,
         check_bounds,
         check_finite,
-        double_factors,
         fix_summation_order,
         fuse_product_sums,
         gather_sums,
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
 else:  # what only derivatives, some machines or some options need
     allot_registers = Deferred("octants.passes.allot_registers")
     batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
-    double_factors = Deferred("octants.passes.double_factors")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
     approximate_quotients = Deferred("octants.passes.approximate_quotients")
     check_bounds = Deferred("octants.passes.check_bounds")
@@ -270,12 +268,6 @@ FINISH = (
         "share_differences",
         lambda module, _: share_differences.share_differences(module),
         "when sums are gathered: each work item has both differences of a pair then",
-        _splits,
-    ),
-    Pass(
-        "double_factors",
-        lambda module, _: double_factors.double_factors(module),
-        "when powers have been expanded, and before products become part of sums",
         _splits,
     ),
     Pass(

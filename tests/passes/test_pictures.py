@@ -24,7 +24,6 @@ from octants.passes import (
     check_finite,
     contract_to_fma,
     demote_atomics,
-    double_factors,
     drop_custom_derivatives,
     expand_divisions,
     expand_powers,
@@ -53,7 +52,6 @@ from octants.simplify import constant_folding_and_cse, dead_code
 
 PASSES = [
     (approximate_quotients, "approximate_quotients"),
-    (double_factors, "double_factors"),
     (share_differences, "share_differences"),
     (jam_loops, "jam_loops"),
     (hoist_loads, "hoist_loads"),
