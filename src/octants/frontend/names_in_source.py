@@ -70,6 +70,58 @@ def _of(statement: ast.stmt) -> Mentions:
     return _known[statement]
 
 
+def is_read_first(name: str, statements: list[ast.stmt]) -> bool:
+    """Whether statements may read a variable before they assign it as a whole.
+
+    What stands in a branch or a loop may not run, so a later statement may read the variable too.
+    """
+    for statement in statements:
+        if not _is_named(name, statement):
+            continue
+        match statement:
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
+                targets = target.elts if isinstance(target, ast.Tuple) else [target]
+                is_assigned = any(isinstance(t, ast.Name) and t.id == name for t in targets)
+                return not is_assigned or _is_named(name, value, *_with_parts(targets))
+            case ast.If(test=head) | ast.While(test=head) | ast.For(iter=head):
+                is_index = isinstance(statement, ast.For) and _is_named(name, statement.target)
+                first = [] if is_index else statement.body
+                if _is_named(name, head) or any(
+                    is_read_first(name, each) for each in (first, statement.orelse)
+                ):
+                    return True
+            case _:
+                return True
+    return False
+
+
+def is_read_after(name: str, statement: ast.stmt, statements: list[ast.stmt]) -> bool:
+    """Whether what runs after a statement, which is one of ``statements`` or in one, may read."""
+    for position, each in enumerate(statements):
+        rest = statements[position + 1 :]
+        if each is statement:
+            return is_read_first(name, rest)
+        if isinstance(each, (ast.If, ast.With)):
+            branches = [each.body, each.orelse] if isinstance(each, ast.If) else [each.body]
+            for branch in branches:
+                if any(node is statement for inner in branch for node in ast.walk(inner)):
+                    return is_read_after(name, statement, branch) or is_read_first(name, rest)
+    return True  # in a loop, which runs it again
+
+
+def _is_named(name: str, *nodes: ast.AST) -> bool:
+    return any(
+        isinstance(each, ast.Name) and each.id == name for node in nodes for each in ast.walk(node)
+    )
+
+
+def _with_parts(targets: list[ast.expr]) -> list[ast.expr]:
+    return [target for target in targets if not isinstance(target, ast.Name)]
+
+
 class _Reader:
     """Goes through a statement in the order of its source; other statements in it have theirs."""
 

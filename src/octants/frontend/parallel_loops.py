@@ -7,7 +7,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from octants.frontend import cooperation, early_exits, flattening, loop_domains, references, source
+from octants.frontend import (
+    cooperation,
+    early_exits,
+    flattening,
+    loop_domains,
+    names_in_source,
+    references,
+    source,
+)
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
     ArrayReference,
@@ -30,15 +38,15 @@ def is_independent(context: Context, node: ast.For, options: dict[str, Any], pla
 
     It may not if an iteration reads a variable of the function that another one assigns, or if the
     loop of a function called by the kernel can be left: what Python means by that is that they run
-    in order.
+    in order. A variable may have a copy in each iteration, though (`_private`).
     """
     if plan.is_serial or options.get("serialize") or options.get("parallelize") == 1:
         return False
     if not context.scopes.frame.is_kernel and _can_be_left(node):
         return False
-    reads = source.read_names(node.body)
+    reads, private = source.read_names(node.body), _private(context, node)
     return all(
-        name not in reads and _can_be_shared(variable)
+        (name not in reads or variable in private) and _can_be_shared(variable)
         for name, variable in _shared(context, node).items()
     )
 
@@ -55,6 +63,24 @@ def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
     targets = source.target_names(node)
     changed = context.scopes.changed_by(node.body)
     return {name: _owner(variable) for name, variable in changed.items() if name not in targets}
+
+
+def _private(context: Context, node: ast.For) -> set[Variable]:
+    """The variables of which each iteration has a copy.
+
+    An iteration that reads one has assigned it before, and nothing reads it after the loop.
+    """
+    frame, reads = context.scopes.frame, source.read_names(node.body)
+    return {
+        variable
+        for name, variable in _shared(context, node).items()
+        if name in reads
+        and variable is frame.variables[name]
+        and not variable.in_memory
+        and not _is_memory(variable.value)
+        and not names_in_source.is_read_first(name, node.body)
+        and not names_in_source.is_read_after(name, node, frame.source.tree.body)
+    }
 
 
 def _owner(variable: Variable) -> Variable:
@@ -83,8 +109,9 @@ def build(
     bind: BindTargets,
 ) -> bool:
     """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial."""
+    private = _private(context, node)
     for variable in _shared(context, node).values():
-        if not variable.in_memory and not _is_memory(variable.value):
+        if variable not in private and not variable.in_memory and not _is_memory(variable.value):
             move_to_memory(context, variable)
     mark, deactivations = len(context.builder.block.ops), context.active.deactivations
     whole = loop_domains.from_zero(context, nest)
@@ -102,7 +129,9 @@ def build(
             bind(whole.indices([counter]))
             context.build(node.body)
         context.builder.yield_()
-    if any(v is not context.draw for v in region.changed) or _is_dependent(region.block):
+    if not private.issuperset(v for v in region.changed if v is not context.draw) or _is_dependent(
+        region.block
+    ):
         del context.builder.block.ops[mark:]
         context.scopes.plan(node).is_serial = True
         return False
