@@ -128,3 +128,17 @@ def test_a_number_of_work_items_that_changes_on_a_tape() -> None:
             x.grad.fill(1.0)
         powers = 2.0 ** np.array([sum(i < number for number in numbers) for i in range(5)])
         np.testing.assert_allclose(x.grad.to_numpy(), powers * values ** (powers - 1))
+
+
+def test_a_loop_without_iterations_divides_by_its_counter() -> None:
+    x, f = (qd.field(qd.f64, shape=2, needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def kernel(n: qd.i32):
+        for i in range(1, 1):
+            x[i] = f[n // i]
+
+    x.fill(3.0)
+    kernel(1)
+    kernel.grad(1)
+    assert x.to_numpy().tolist() == [3.0, 3.0]

@@ -239,7 +239,7 @@ def _remainder(lhs: Interval, rhs: Interval) -> Interval | None:
 
 
 def _quotient(lhs: Interval, rhs: Interval) -> Interval | None:
-    if rhs[0] <= 0:
+    if min(rhs) <= 0:  # the counter of a loop without iterations has an empty range, as 1 to 0
         return None
     ends = [a // b for a in lhs for b in rhs]
     return min(ends), max(ends)

@@ -8,7 +8,17 @@ from octants.diagnostics.cooperation_errors import NoOrder
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import first_cooperative
-from octants.ir.core import Array, Block, Module, Operation, Space, Task, Value, rebuild
+from octants.ir.core import (
+    Array,
+    Block,
+    Module,
+    Operation,
+    Record,
+    Space,
+    Task,
+    Value,
+    rebuild,
+)
 
 
 def copy_block(block: Block, values: dict[Value, Value]) -> Block:
@@ -59,8 +69,15 @@ def copy_domain(task: Task, arrays: Mapping[Array, Array] | None = None) -> Bloc
 
 
 def copy_task(task: Task) -> Task:
-    """A copy of a task over the same arrays."""
+    """A copy of a task over the same arrays, with records of its own, whose slots may go."""
     body = copy_block(task.body, {})
+    records: dict[Record, Record] = {}
+    for op in body.walk():
+        record = getattr(op, "record", None)
+        if record is not None:
+            if record not in records:
+                records[record] = record.copy()
+            op.record = records[record]  # type: ignore[attr-defined]
     return Task(task.name, body, copy_domain(task), task.location, task.options)
 
 

@@ -111,6 +111,11 @@ class Record:
     local: int = 0
     unrolled: bool = False
 
+    def copy(self) -> Record:
+        """Another record with the same slots."""
+        slots = list(self.slots)
+        return Record(self.name, slots, self.location, self.capacity, self.local, self.unrolled)
+
     @property
     def stride(self) -> int:
         """The bytes that an iteration takes in the record buffer."""

@@ -10,7 +10,7 @@ from typing import Any
 from octants.fuzz.oracle import arrays, matrices
 from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast
-from octants.fuzz.oracle.numbers import U1, Num, Type, convert, lift, promote
+from octants.fuzz.oracle.numbers import I32, U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.races import RaceWatch
 from octants.fuzz.oracle.state import STATE, IllDefined
@@ -236,7 +236,9 @@ class Range:
         for number in numbers[1:]:
             self.type = promote(self.type, number.type)
         self.range = range(*(number.value for number in numbers))
-        self.first = self.range.start if self.range.step == 1 else 0
+        is_wide = self.type.high > I32.high
+        self.first = 0 if is_wide or self.range.step != 1 else self.range.start
+        """The number of the first work item."""
 
     def __iter__(self) -> Iterator[Num]:
         for value in self.range:
