@@ -138,6 +138,9 @@ def test_what_stays(name: str) -> None:
 READ = """%12: f32 = load<@p, primal>({0})
 %13: f32 = binary<mul>(%12, %11)
 %19: f32 = atomic<add, @x, adjoint>(%13, %2, %3)"""
+READ_ADJOINT = """%12: f32 = load<@x, adjoint>(%2, %10)
+%13: f32 = binary<mul>(%12, %11)
+%19: f32 = atomic<add, @p, primal>(%13, %2, %3)"""
 TWICE = (
     READ.format("%2, %10")
     + """
@@ -194,15 +197,33 @@ PAIRS = {
 """The trip count of a loop; what is between it and the next; the trip count of that; copies."""
 
 
+def renumbered(loop: str, digit: int) -> str:
+    """The text of a loop whose values have a digit before their numbers."""
+    text = re.sub(r"%(\d+)", rf"%{digit}\1", loop)
+    for value in (2, 3, 4, 5, 6, 8):  # what the loop uses from outside
+        text = re.sub(rf"%{digit}{value}\b", f"%{value}", text)
+    return text
+
+
+def test_no_copy_outlives_a_sum_that_is_added_behind_a_loop() -> None:
+    reads, adds = (to_text(kernel(body)) for body in (READ_ADJOINT, BODY))
+    start, end = reads.index("  for("), reads.rindex("  yield()")
+    loop = reads[start:end]
+    added = adds[adds.index("  for(") : adds.rindex("  yield()")]
+    module = parse(reads[:end] + renumbered(added, 1) + renumbered(loop, 2) + reads[end:])
+    verify(module)
+    result, count = rewritten(module)
+    assert count == 3
+    for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_copies_that_two_loops_share(name: str) -> None:
     rows, between, trips, copies = PAIRS[name]
     text = to_text(kernel(READ.format("%2, %10"), rows=rows))
     start, end = text.index("  for("), text.rindex("  yield()")
-    again = re.sub(r"%(\d+)", r"%1\1", text[start:end])
-    for value in (2, 3, 4, 5, 6, 8):  # what the loop uses from outside
-        again = re.sub(rf"%1{value}\b", f"%{value}", again)
-    again = again.replace("for(%3, %4)", f"for(%3, {trips})")
+    again = renumbered(text[start:end], 1).replace("for(%3, %4)", f"for(%3, {trips})")
     module = parse(text[:end] + between + again + text[end:])
     verify(module)
     result, count = rewritten(module)

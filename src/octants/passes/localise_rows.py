@@ -175,7 +175,7 @@ class _Rewriter:
                         behind += self._if_it_runs(op, self._add(row, array))
                         self._redirect(row, array)
                         has_changed = True
-            written = _written(Block([], [op]))
+            written = _written(Block([], [op, *behind]))
             copies = {
                 key: (ref, array)
                 for key, (ref, array) in copies.items()
