@@ -44,13 +44,15 @@ LOOP = """\
 """
 
 
-def key_of(loop: str, lower: str = "%3", upper: str = "%6", options: str = "") -> list[str]:
+def key_of(
+    loop: str, lower: str = "%3", upper: str = "%6", options: str = "", arrays: str = "array @y"
+) -> list[str]:
     """The texts of the slice of a task's key and, last, the values of the key."""
     loop = loop.replace("LOWER", lower).replace("UPPER", upper)
-    module = parse((HEAD + loop).replace("OPTIONS ", options))
+    module = parse((HEAD + loop).replace("OPTIONS ", options).replace("array @y", arrays))
     verify(module)
     (task,) = module.tasks
-    key = find_key(task)
+    key = find_key(task, noalias=True)
     if key is None:
         return []
     names = {value: op for op in task.body.ops for value in op.results}
@@ -75,6 +77,28 @@ def test_numbers_that_get_smaller() -> None:
 def test_bounds_of_all_work_items_or_their_numbers(upper: str) -> None:
     found = key_of(LOOP, upper=upper)
     assert not found
+
+
+def test_indices_that_are_loaded() -> None:
+    """They must not change: the key is computed before the work item, or after it has run."""
+    loads = "  %13: i32 = load<@n, primal>(%6)\n" + LOOP
+    assert key_of(loads, upper="%13") == ["load", "load", "load"]
+    stores = loads.replace("  store<@y", "  store<@n, primal>(%3, %2)\n  store<@y")
+    assert not key_of(stores, upper="%13")
+    assert key_of(stores, upper="%6") == ["load", "load"]
+
+
+def test_bounds_that_follow_from_the_number_of_the_work_item() -> None:
+    """They are as in the chunks of a sum in a fixed order: neighbours have about equal ones."""
+    assert not key_of("  %13: i32 = binary<mul>(%12, %2)\n" + LOOP, upper="%13")
+
+
+def test_bounds_in_memory_of_the_work_item() -> None:
+    array = "array @l: i32, 0, local, (4,) [primal]\narray @y"
+    loads = "  %13: i32 = load<@l, primal>(%3)\n" + LOOP
+    assert not key_of(loads, upper="%13", arrays=array)
+    stores = "  store<@l, primal>(%6, %3)\n" + loads
+    assert not key_of(stores, upper="%13", arrays=array)
 
 
 def test_short_loops() -> None:

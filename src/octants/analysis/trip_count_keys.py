@@ -5,15 +5,21 @@ neighbouring work items have other trip counts, most threads wait most of the ti
 of such a loop is known before it runs: it follows from numbers that the work item loads. Sorting
 pays if the loop is long, and if its accesses are not to neighbouring elements for neighbouring work
 items, which a subgroup accesses together.
+
+The numbers are loaded before the work item, and other work items may overwrite them meanwhile. That
+may spoil the order, but what is an index of another load must not change: it might be none by then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.cost_model import Costs
 from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperative_tasks import ALL_REGISTERS, cooperates
-from octants.ir.core import Operation, Task, Value
+from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 
 _LONG = 200
@@ -36,18 +42,19 @@ class TripCountKey:
     start: Value | None
 
 
-def find_key(task: Task) -> TripCountKey | None:
+def find_key(task: Task, noalias: bool = False) -> TripCountKey | None:
     """The key of a task's work items; None if they are not worth sorting, or cannot be sorted.
 
     A block has a size that the kernel asks for because its work items have an order. A launch of
-    few work items takes as long as the longest of them.
+    few work items takes as long as the longest of them. With ``noalias`` no two arrays share
+    memory.
     """
     if not task.is_parallel or any(map(task.options.get, _EXCLUDING)):
         return None
     loops = [op for op in task.body.ops if isinstance(op, ops.For)]
     if not loops or cooperates(task) or any(op.reports for op in task.body.walk()):
         return None
-    finder, costs = _Finder(task), Costs(task.body, _TRIPS)
+    finder, costs = _Finder(task, noalias), Costs(task.body, _TRIPS)
     for loop in loops:
         key = finder.key(loop)
         if key is not None and costs.of(loop.body) >= _LONG:
@@ -56,9 +63,11 @@ def find_key(task: Task) -> TripCountKey | None:
 
 
 class _Finder:
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, noalias: bool) -> None:
         self._task = task
         self._makers = {value: op for op in task.body.ops for value in op.results}
+        writes = (op for op in task.body.walk() if isinstance(op, ops.Write))
+        self._noalias, self._written = noalias, {op.ref for op in writes}
 
     def key(self, loop: ops.For) -> TripCountKey | None:
         start = None if self._is_constant(loop.lower) else loop.lower
@@ -66,12 +75,8 @@ class _Finder:
         needed: dict[Operation, None] = {}
         if not all(self._visit(value, needed) for value in (end, start) if value is not None):
             return None
-        item = self._task.body.args[0]
-        if not any(isinstance(op, ops.Load) for op in needed) or not any(
-            item in op.operands for op in needed
-        ):
-            return None
-        return TripCountKey(tuple(op for op in self._task.body.ops if op in needed), end, start)
+        found = tuple(op for op in self._task.body.ops if op in needed)
+        return TripCountKey(found, end, start) if self._is_sound(found) else None
 
     def _is_constant(self, value: Value) -> bool:
         return isinstance(self._makers.get(value), ops.Constant)
@@ -99,10 +104,34 @@ class _Finder:
         op = self._makers.get(value)
         if op is None:
             return value is self._task.body.args[0]
-        if not isinstance(op, _COMPUTES):
+        if not isinstance(op, _COMPUTES) or self._is_local(op):
             return False
         needed[op] = None
         return all(self._visit(each, needed) for each in op.operands)
+
+    def _is_local(self, op: Operation) -> bool:
+        """Whether an operation loads what the work item has stored."""
+        return isinstance(op, ops.Load) and op.array.space is Space.LOCAL
+
+    def _is_sound(self, needed: Sequence[Operation]) -> bool:
+        """Whether work items load elements of their own, by indices that nothing changes."""
+        by_item, changing, found = {self._task.body.args[0]}, set[Value](), False
+        for op in needed:
+            if isinstance(op, ops.Load):
+                if not changing.isdisjoint(op.indices):
+                    return False
+                found = found or not by_item.isdisjoint(op.indices)
+            if not by_item.isdisjoint(op.operands):
+                by_item.update(op.results)
+            if not changing.isdisjoint(op.operands) or self._may_change(op):
+                changing.update(op.results)
+        return found
+
+    def _may_change(self, op: Operation) -> bool:
+        """Whether an operation loads what the task may write."""
+        return isinstance(op, ops.Load) and any(
+            may_alias(op.ref, written, self._noalias) for written in self._written
+        )
 
     def accesses_neighbours(self) -> bool:
         """Whether loops access elements by the number of the work item."""

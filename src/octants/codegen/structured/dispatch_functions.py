@@ -102,7 +102,7 @@ def functions(
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
         is_gpu = threads.reducing > threads.recording
         nbytes = blocks.shared_bytes if blocks is not None and is_gpu else 0
-        key = find_key(task) if _may_sort(nbytes, blocks) else None
+        key = find_key(task, kernel.module.noalias) if _may_sort(nbytes, blocks) else None
         nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
         copies = _copies(kernel, task, nbytes) if nbytes else []
         collected = _collects(kernel, task)

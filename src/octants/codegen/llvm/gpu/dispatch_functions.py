@@ -135,8 +135,9 @@ class _Writer:
             name: The name of its function.
             bounds: Its `Dispatch.bounds`.
         """
-        key = find_key(task) if self._machine.has_blocks else None
-        block, module = self._block_size(task, key), self._kernel.module
+        module = self._kernel.module
+        key = find_key(task, module.noalias) if self._machine.has_blocks else None
+        block = self._block_size(task, key)
         f = ThreadText(
             self._kernel,
             self._machine,
