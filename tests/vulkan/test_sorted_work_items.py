@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,17 @@ def test_refused_items_run_again(sortings: list[Any], monkeypatch: pytest.Monkey
     kernel.run(data)
     assert sortings
     assert data["out"].tolist() == records.wanted(n)
+
+
+def test_smaller_blocks_run_each_work_item(
+    sortings: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA launches them where there is no memory for the records of a whole block."""
+    facts = {"THREADS": 32, "SHARED_BYTES": 0, "write": sorted_work_items.write}
+    monkeypatch.setattr(dispatch_functions, "sorted_work_items", SimpleNamespace(**facts))
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without=AS_A_GPU)
+    _, total, _ = results(nest, lengths("random"), grad=False)
+    assert sortings and total == ITEMS
 
 
 def test_a_cpu_does_not_sort(sortings: list[Any]) -> None:

@@ -4,7 +4,8 @@ A block takes a window of neighbouring work items, some for each thread, and sor
 a key, the greatest first: it counts the items of each key in shared memory, adds up the counts, and
 puts the number of each item where its key begins. Then its subgroups run the items in that order:
 alternately from the first subgroup to the last one and back, so that all end at about the same
-time. See `analysis.trip_count_keys`.
+time. A launch with smaller blocks, where memory for records is short, does not sort. See
+`analysis.trip_count_keys`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from octants.analysis.trip_count_keys import TripCountKey
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, UnaddressedElement
 from octants.ir.core import Task
-from octants.types.scalars import f32, i32, i64, u32
+from octants.types.scalars import f32, i32, i64, u1, u32
 
 THREADS = 256
 """The threads of a block that sorts: as many as there are keys."""
@@ -49,7 +50,7 @@ class _Sorting:
         self._f, self._task, self._key = f, task, key
         self._code = code = f.code
         self._first, self._upper = bounds
-        self._own = code.thread_in_block()
+        self._own, self._threads = code.thread_in_block(), code.threads_in_block()
         self._one = code.constant(1, u32)
         self._start = code.variable(i64)  # the first item of the window
         self._counts = code.shared_array("key counts", u32, THREADS)
@@ -70,9 +71,7 @@ class _Sorting:
         begin = code.apply("mul", i64, before, items)
         code.write(self._start, code.apply("add", i64, self._first, begin))
         step = code.apply("mul", i64, threads, items)
-        self._size = code.convert(
-            code.apply("mul", i64, items, code.constant(THREADS, i64)), i64, u32
-        )
+        self._size = code.apply("mul", u32, code.convert(items, i64, u32), self._threads)
 
         def window() -> None:
             self._sort()
@@ -88,8 +87,7 @@ class _Sorting:
 
         def iterate() -> None:
             write(code.read(position))
-            following = code.apply("add", u32, code.read(position), code.constant(THREADS, u32))
-            code.write(position, following)
+            code.write(position, code.apply("add", u32, code.read(position), self._threads))
 
         code.loop(lambda: code.compare("lt", u32, code.read(position), self._size), iterate)
 
@@ -124,7 +122,9 @@ class _Sorting:
 
         self._each(compare)
         code.barrier("block")
-        self._is_mixed = code.compare("ne", u32, code.load(self._differ, u32), zero)
+        differ = code.compare("ne", u32, code.load(self._differ, u32), zero)
+        is_whole = code.compare("eq", u32, self._threads, code.constant(THREADS, u32))
+        self._is_mixed = code.apply("and", u1, differ, is_whole)
         code.branch(self._is_mixed, self._order_positions)
         code.barrier("block")
 
