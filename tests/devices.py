@@ -36,11 +36,6 @@ tells_infinities: Any = pytest.mark.skipif(
     _is_llvmpipe(), reason="Mesa's driver takes a product with a constant zero for zero"
 )
 
-on_vulkan_cpu: Any = pytest.mark.skipif(
-    ARCH == "vulkan" and "masks" not in physical_devices.choose(None).features,
-    reason="it is about Vulkan drivers that run on the CPU",
-)
-
 checks_races: Any = pytest.mark.skipif(
     ARCH == "metal", reason="launches are not checked for races: Metal lacks 64-bit atomic updates"
 )

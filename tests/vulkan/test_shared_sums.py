@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
+from octants.analysis import trip_count_keys
+from octants.codegen import sorted_work_items
 from octants.codegen.spirv.compile import LONG, PLAIN, SUMMING, compile_module
+from octants.codegen.spirv.module_builder import Assembly
+from octants.codegen.structured import dispatch_functions
 from octants.runtime.vulkan import physical_devices
-from tests.devices import on_vulkan_cpu
+from octants.types.scalars import DType
 
 AS_A_GPU = "masks,cuts"
 """Features without which Mesa's driver gets the code of GPUs."""
@@ -69,10 +74,44 @@ def test_threads_share_sums() -> None:
     assert "subgroup<shuffle_xor" in rows
 
 
-@on_vulkan_cpu
 def test_a_cpu_shares_no_sums() -> None:
     _, (pairs, rows) = _results(arch=qd.vulkan)
+    if not driver.state.device.hardware.is_cpu:
+        pytest.skip("it is about Vulkan drivers that run on the CPU")
     assert "barrier" not in pairs and "subgroup" not in rows
+
+
+@pytest.mark.parametrize(("sorts", "share"), [(False, 10), (True, 7)])
+def test_shared_memory_of_a_block(monkeypatch: pytest.MonkeyPatch, sorts: bool, share: int) -> None:
+    """Sums of all work items, a copy of an array, and the order of work items are in it."""
+    taken, shared = [], Assembly.shared
+
+    def see(self: Assembly, dtype: DType, count: int) -> int:
+        taken.append(dtype.size * count)
+        return shared(self, dtype, count)
+
+    monkeypatch.setattr(Assembly, "shared", see)
+    monkeypatch.setattr(driver, "_artifacts", {})  # the kernel is compiled
+    monkeypatch.setattr(trip_count_keys, "_LONG", 0 if sorts else 1 << 60)
+    monkeypatch.setattr(dispatch_functions, "_may_sort", lambda *_: True)
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without=AS_A_GPU)
+    most = driver.state.device.hardware.target.blocks.shared_bytes
+    terms = most * share // 16 // 4
+    n, s, z = qd.field(qd.i32, ITEMS), qd.field(qd.i32, 8), qd.field(qd.i32, terms)
+    n.fill(5)
+
+    @qd.kernel
+    def sums():
+        for i in n:
+            for j in range(n[i]):
+                z[(j * 37 + j * i) % terms] += 1
+            for k in qd.static(range(8)):
+                s[k] += i
+
+    sums()
+    assert z.to_numpy().sum() == 5 * ITEMS and set(s.to_numpy()) == {sum(range(ITEMS))}
+    assert sorts <= (sorted_work_items.THREADS * 16 in taken)
+    assert sum(taken) <= most
 
 
 @pytest.mark.parametrize(("length", "threads"), [(4, (PLAIN, SUMMING)), (128, (LONG, LONG))])

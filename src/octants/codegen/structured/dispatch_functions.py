@@ -101,11 +101,12 @@ def functions(
             dispatch = Dispatch(f"domain_{position}", position, block=1, threads=1)
             found.append(DispatchEmitter(dispatch, partial(_write_domain, kernel, position)))
         is_gpu = threads.reducing > threads.recording
+        collected = _collects(kernel, task)
         nbytes = blocks.shared_bytes if blocks is not None and is_gpu else 0
+        nbytes = max(0, nbytes - reductions.most_bytes(collected, threads.reducing))
         key = find_key(task, kernel.module.noalias) if _may_sort(nbytes, blocks) else None
         nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
         copies = _copies(kernel, task, nbytes) if nbytes else []
-        collected = _collects(kernel, task)
         sums = bool(copies or collected)
         is_long = GRAIN <= costs.of(task.body) < UNKNOWN
         usual = threads.long if is_long else threads.plain

@@ -92,8 +92,17 @@ def most_threads(found: list[Reduction], threads: int, subgroup: int) -> int:
     return threads
 
 
+def most_bytes(found: list[Reduction], threads: int) -> int:
+    """Return how many bytes of a block's memory reductions by ``threads`` threads take at most."""
+    return min(_BYTES, _nbytes(found, threads))
+
+
 def _fit(found: list[Reduction], threads: int) -> bool:
-    return threads * sum(4 + word_of(reduction.dtype).size for reduction in found) <= _BYTES
+    return _nbytes(found, threads) <= _BYTES
+
+
+def _nbytes(found: list[Reduction], threads: int) -> int:
+    return threads * sum(4 + word_of(reduction.dtype).size for reduction in found)
 
 
 def _deliver_in_blocks(body: StructuredFunction, found: list[Reduction], threads: int) -> None:
