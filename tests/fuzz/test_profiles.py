@@ -74,6 +74,9 @@ WANTED = {
     "graphs": """do_while; region of sections""",
     "nests": """nest: factor; nest: eliminate; nest: substitute; nest: wavefront; nest: sort;
         nest: multiply; nest: repeated; nest: while; nest: a local matrix; nest: a local vector""",
+    "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
+        ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
+        ragged: a sum in the loop""",
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences;

@@ -21,6 +21,7 @@ from octants.fuzz.generator import (
     nests,
     quantised_fields,
     racy_loops,
+    ragged,
     reductions,
     shared_memory,
     sparse_fields,
@@ -114,6 +115,14 @@ PROFILES = {
         sequences=0.4,
         items=(1, 2, 3, 4, 5, 8, 9, 17, 33),
         body=nests.body,
+    ),
+    "ragged": Profile(
+        "loops whose work items load the bounds of their own loops",
+        (ragged.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.4,
+        items=(2, 3, 5, 17, 33, 70, 260, 300),
+        body=ragged.body,
     ),
     "statics": Profile(
         "`static` around literals and in conditions; the `else` of loops",
