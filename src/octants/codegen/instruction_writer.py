@@ -298,6 +298,13 @@ class ThreadCode(Code):
     """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """
 
+    loads_four_words = False
+    """Whether `load_four_words` is there, and pays."""
+
+    def load_four_words(self, address: Pointer) -> list[Operand]:
+        """Load four u32 from an address that is a multiple of 16."""
+        raise NotImplementedError
+
     def elements_in_memory(self, count: int) -> int:
         """Return how many elements an array of a work item should have to be in memory."""
         return count

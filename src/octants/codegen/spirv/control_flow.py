@@ -68,6 +68,7 @@ class ControlFlowCode(ThreadCode):
         self.legal = assembly.legal
         self.subgroup = assembly.features.lanes
         self.masks = assembly.features.has("masks")
+        self.loads_four_words = not (self.masks or assembly.is_bound)
         self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
         self._entry = entry
         self._variables: list[int] = []

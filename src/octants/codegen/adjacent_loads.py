@@ -1,0 +1,156 @@
+"""Find the loads of a loop that four iterations can share, for vector loads.
+
+A serial loop that reads `x[j]`, or `w[i, j]` for one i, for successive j, of four-byte numbers or
+vectors of them, loads a few bytes each time. Four iterations, from a multiple of four on, need a
+multiple of 16 bytes, which one instruction loads if the address is a multiple of 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octants.codegen.function_emitter import FunctionEmitter
+from octants.ir import ops
+from octants.ir.core import Array, Block, Companion, Operation, Space, Value
+from octants.lazy_dataclass import dataclass
+from octants.types.layouts import Layout
+from octants.types.scalars import i32, i64
+
+ITERATIONS = 4
+PIECE, WORD = 16, 4  # bytes
+_LONGEST = 64
+"""The most bytes from an element to the next."""
+_SHORT = 128
+"""The most operations of an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A sequence of array elements, one for each iteration, at equal distances.
+
+    The element of iteration j is `start` + j `stride` bytes from the beginning of the array, and
+    for each of the `fixed` indices so many times its stride further.
+    """
+
+    array: Array
+    companion: Companion
+    start: int
+    stride: int
+    fixed: tuple[tuple[Value, int], ...] = ()
+
+
+Rows = dict[Row, dict[Operation, int]]
+"""The loads of each row, with their offsets in an element."""
+
+
+def is_quick(body: Block) -> bool:
+    """Return whether an iteration is short, and can be written four times."""
+    return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
+
+
+def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
+    """Return the loads of a loop that can be combined for four iterations."""
+    counters = _counters(loop)
+    inside = {value: op for op in loop.body.ops for value in op.results}
+    rows: Rows = {}
+    for op in loop.body.ops:
+        if isinstance(op, ops.Load) and _is_plain(op.array):
+            known = [_known(f, index, inside, loop) for index in op.indices]
+            fixed = [index not in inside and index not in loop.body.args for index in op.indices]
+            found = _row_of(op, known, [index in counters for index in op.indices], fixed)
+            if found is not None:
+                rows.setdefault(found[0], {})[op] = found[1]
+    return rows
+
+
+def _counters(loop: ops.For) -> set[Value]:
+    """Return the loop's counter and its extensions; a truncation might wrap."""
+    found = {loop.body.args[0]}
+    for op in loop.body.ops:
+        if isinstance(op, ops.Cast) and op.x in found and (op.x.type, op.result.type) == (i32, i64):
+            found.add(op.result)
+    return found
+
+
+def _is_plain(array: Array) -> bool:
+    spaces = (Space.FIELD, Space.NDARRAY, Space.TEMPORARY)
+    return array.space in spaces and array.dtype.size == WORD
+
+
+def _known(
+    f: FunctionEmitter, index: Value, inside: dict[Value, Operation], loop: ops.For
+) -> int | None:
+    """Return the constant that an index is, or None."""
+    op = inside.get(index)
+    if isinstance(op, ops.Constant):
+        return int(op.value)
+    if op is not None or index in loop.body.args:
+        return None
+    number = f.code.known(f.use(index))
+    return None if number is None else int(number)
+
+
+def _row_of(
+    op: ops.Load, known: Sequence[int | None], counts: Sequence[bool], fixed: Sequence[bool]
+) -> tuple[Row, int] | None:
+    """Return the row of a load and its offset in an element; None if it has none.
+
+    Args:
+        op: The load.
+        known: The constants that its indices are, or None.
+        counts: Whether they are the counter.
+        fixed: Whether they are the same in all iterations.
+    """
+    layout, array = op.array.layouts[op.companion], op.array
+    unknown = [k for k, (n, c) in enumerate(zip(known, counts, strict=True)) if n is None and not c]
+    further = _fixed_part(layout, op.indices, unknown) if unknown else ()
+    if sum(counts) != 1 or further is None or not all(fixed[k] for k in unknown):
+        return None
+    numbers = [number or 0 for number in known]
+    axis = list(counts).index(True)
+    if layout is None and array.rank <= 1:
+        strides = [array.dtype.size]
+        for extent in reversed(array.element_shape):
+            strides.insert(0, strides[0] * extent)
+        strides = strides[-len(numbers) :]
+        stride = strides[axis]
+        position = sum(n * each for n, each in zip(numbers, strides, strict=True))
+    elif isinstance(layout, Layout):
+        terms = [term for term in layout.terms if term.axis == axis]
+        if len(terms) != 1 or terms[0].divisor != 1 or terms[0].modulus:
+            return None
+        stride, position = terms[0].stride, _constant_part(layout, numbers, axis)
+    else:
+        return None
+    start = position // stride * stride if stride else 1
+    if not 0 < stride <= _LONGEST or stride % WORD or position % WORD or start % PIECE:
+        return None
+    return Row(array, op.companion, start, stride, further), position - start
+
+
+def _fixed_part(
+    layout: object, indices: Sequence[Value], axes: Sequence[int]
+) -> tuple[tuple[Value, int], ...] | None:
+    """Return indices with their strides in bytes; None if a stride may not be a multiple of 16."""
+    if not isinstance(layout, Layout):
+        return None
+    terms = [term for term in layout.terms if term.axis in axes]
+    is_simple = all(
+        term.divisor == 1 and not term.modulus and term.stride % PIECE == 0 for term in terms
+    )
+    if not is_simple or any(axis >= len(layout.shape) for axis in axes):
+        return None
+    return tuple((indices[term.axis], term.stride) for term in terms)
+
+
+def _constant_part(layout: Layout, numbers: list[int], axis: int) -> int:
+    """Return the byte offset of all indices but one."""
+    position = 0
+    for term in layout.terms:
+        if term.axis != axis:
+            part = numbers[term.axis] // term.divisor
+            position += (part % term.modulus if term.modulus else part) * term.stride
+    inner = numbers[len(numbers) - len(layout.element_strides) :]
+    return position + sum(
+        n * stride for n, stride in zip(inner, layout.element_strides, strict=True)
+    )
