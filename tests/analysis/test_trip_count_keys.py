@@ -29,6 +29,8 @@ parallel @k_0 OPTIONS {
   %10: i32 = binary<floordiv>(%9, %4)
   %11: i32 = binary<sub>(%4, %6)
   %12: i32 = load<@n, primal>(%3)
+  %13: i32 = constant<1>()
+  %14: i32 = binary<ushr>(%6, %13)
 """
 LOOP = """\
   %20: f32 = for(LOWER, UPPER, %5) { (%21: i32, %22: f32):
@@ -67,6 +69,13 @@ def test_bounds_that_work_items_load() -> None:
 
 def test_a_loop_in_blocks_has_the_key_of_its_iterations() -> None:
     assert key_of(LOOP, upper="%10") == ["load", "load"]
+
+
+def test_a_loop_in_chunks_is_as_long_as_one_of_its_iterations() -> None:
+    assert not key_of(LOOP, upper="%14")
+    long = LOOP.replace("unary<sin>(%25)", "unary<sin>(%25)\n      %27: f32 = unary<sin>(%26)")
+    long = long.replace("yield(%26)", "yield(%27)")
+    assert key_of(long, upper="%14") == ["load", "load"]
 
 
 def test_numbers_that_get_smaller() -> None:

@@ -26,7 +26,8 @@ _LONG = 200
 """The cost of an iteration, in additions, with which a loop is long; inner loops have some."""
 _EXCLUDING = ("fixed_order", "block_dim", ALL_REGISTERS)
 _TRIPS = 8  # that are assumed of loops of unknown trip counts
-_GROWS = frozenset(("add", "sub", "mul", "floordiv", "shr", "shl", "min", "max"))
+_SHRINKS = ("floordiv", "shr", "ushr")
+_GROWS = frozenset(("add", "sub", "mul", "shl", "min", "max", *_SHRINKS))
 _COMPUTES = (ops.Constant, ops.Binary, ops.Cast, ops.Load)
 
 
@@ -57,7 +58,7 @@ def find_key(task: Task, noalias: bool = False) -> TripCountKey | None:
     finder, costs = _Finder(task, noalias), Costs(task.body, _TRIPS)
     for loop in loops:
         key = finder.key(loop)
-        if key is not None and costs.of(loop.body) >= _LONG:
+        if key is not None and costs.of(loop.body) >= _LONG * finder.iterations(loop):
             return None if finder.accesses_neighbours() else key
     return None
 
@@ -78,6 +79,12 @@ class _Finder:
         found = tuple(op for op in self._task.body.ops if op in needed)
         return TripCountKey(found, end, start) if self._is_sound(found) else None
 
+    def iterations(self, loop: ops.For) -> int:
+        """Return how many iterations one of a loop over chunks has; see `write_chunks`."""
+        op = self._makers.get(loop.upper)
+        shift = self._makers.get(op.rhs) if isinstance(op, ops.Binary) and op.fn == "ushr" else None
+        return 1 << int(shift.value) if isinstance(shift, ops.Constant) else 1
+
     def _is_constant(self, value: Value) -> bool:
         return isinstance(self._makers.get(value), ops.Constant)
 
@@ -87,7 +94,7 @@ class _Finder:
             op = self._makers.get(value)
             if isinstance(op, ops.Binary) and op.fn in _GROWS:
                 constants = [self._is_constant(each) for each in (op.lhs, op.rhs)]
-                if op.fn in ("sub", "floordiv", "shr", "shl"):
+                if op.fn in ("sub", "shl", *_SHRINKS):
                     constants[0] = False
                 if sum(constants) != 1:
                     return value
