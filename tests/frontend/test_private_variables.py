@@ -124,6 +124,61 @@ def assigned_from_itself(x: Array, y: Array):
         y[i] = a
 
 
+def only_assigned_and_read_after_the_loop(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        if x[i] > 7:
+            a = x[i] * i
+    y[0] = a
+
+
+def only_assigned_and_read_in_a_later_loop(x: Array, y: Array):
+    a = 1.0
+    b = 2.0
+    for i in range(SIZE):
+        b = x[i]
+        a = b + i
+        if b > 5:
+            continue
+        a = i
+    for i in range(SIZE):
+        y[i] += a
+
+
+def elements_only_assigned_and_read_after_the_loop(x: Array, y: Array):
+    a = qd.Vector([0.0, 1.0])
+    for i in range(SIZE):
+        a[0] = x[i] + i
+    y[0] = a[0]
+
+
+def two_constants(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        if x[i] > 7:
+            a = 2.0
+        else:
+            a = 3.0
+    y[0] = a
+
+
+def one_constant(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        if x[i] > 7:
+            a = 2.0
+    y[0] = a
+
+
+def only_assigned_and_not_read_after_the_loop(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        a = x[i]
+        y[i] = 2
+    a = 2.0
+    y[0] = a
+
+
 def assigned_in_part(x: Array, y: Array):
     a = qd.Vector([0.0, 1.0])
     for i in range(SIZE):
@@ -145,6 +200,12 @@ PARALLEL = {
     index_that_is_read_after_its_loop: 0,
     assigned_from_itself: 0,
     assigned_in_part: 0,
+    only_assigned_and_read_after_the_loop: 0,
+    only_assigned_and_read_in_a_later_loop: 1,
+    elements_only_assigned_and_read_after_the_loop: 0,
+    two_constants: 0,
+    one_constant: 1,
+    only_assigned_and_not_read_after_the_loop: 1,
 }
 
 

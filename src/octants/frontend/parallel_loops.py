@@ -129,8 +129,10 @@ def build(
             bind(whole.indices([counter]))
             context.build(node.body)
         context.builder.yield_()
-    if not private.issuperset(v for v in region.changed if v is not context.draw) or _is_dependent(
-        region.block
+    if (
+        not private.issuperset(v for v in region.changed if v is not context.draw)
+        or _is_dependent(region.block)
+        or _leaves_any(region.block, _read_after(context, node))
     ):
         del context.builder.block.ops[mark:]
         context.scopes.plan(node).is_serial = True
@@ -163,6 +165,41 @@ def _is_dependent(body: Block) -> bool:
         elif isinstance(op, ops.Write) and op.array.space is Space.TEMPORARY:
             written.add(op.array)
     return not read.isdisjoint(written)
+
+
+def _read_after(context: Context, node: ast.For) -> set[Array]:
+    """The memory of the variables that a loop assigns, and something may read after it."""
+    frame = context.scopes.frame
+    return {
+        array
+        for name, variable in _shared(context, node).items()
+        if variable is not frame.variables[name]
+        or names_in_source.is_read_after(name, node, frame.source.tree.body)
+        for array in _arrays_of(variable.value)
+    }
+
+
+def _arrays_of(value: Any) -> list[Array]:
+    """The arrays of a variable in memory."""
+    if isinstance(value, StructValue):
+        return [array for member in value.members.values() for array in _arrays_of(member)]
+    return [value.array] if isinstance(value, ArrayReference) else []
+
+
+def _leaves_any(body: Block, variables: set[Array]) -> bool:
+    """Whether iterations store different numbers in a variable, of which Python leaves the last."""
+    inside = set(body.args)
+    stored: dict[Array, Any] = {}
+    for op in body.walk():
+        inside.update(() if isinstance(op, ops.Constant) else op.results)
+        inside.update(arg for region in op.regions for arg in region.args)
+    numbers = ops.constants_in(body)
+    return any(
+        op.value in inside or stored.setdefault(op.array, number) != number
+        for op in body.walk()
+        if isinstance(op, ops.Store) and op.array in variables
+        for number in [numbers.get(op.value, op.value)]
+    )
 
 
 # -- variables in memory ---------------------------------------------------------------------------
