@@ -115,6 +115,11 @@ def test_an_element_that_exists_takes_the_place_of_one_that_was_loaded() -> None
     assert before_branch(hoisted(kernel(before=""))).count("load") == 2
 
 
+def test_indices_of_another_type_than_those_of_the_element_that_was_loaded() -> None:
+    then = "%18: i32 = binary<add>(%2, %3)\n%19: i64 = cast(%18)\n%20: f32 = load<@x, primal>(%19)"
+    assert before_branch(hoisted(kernel(then=then))).count("load") == 3
+
+
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_arrays_of_unknown_shape_need_an_element_that_was_loaded(is_loaded: bool) -> None:
     before = "%7: f32 = load<@z, primal>(%2)" if is_loaded else ""

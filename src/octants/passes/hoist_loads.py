@@ -198,6 +198,7 @@ class _Speculation:
                 indices.append(index)
                 continue
             other = builder.constant(0, index.type) if other is None else other
+            other = builder.cast(other, index.type)
             pair = (index, other) if block is branch.then else (other, index)
             indices.append(builder.select(branch.condition, *pair))
         return indices
