@@ -117,7 +117,9 @@ def test_tensors_that_are_views() -> None:
     assert x.grad.tolist() == [[0, 8, 0], [0, 20, 0]]
 
 
-def test_dtypes_that_kernels_do_not_have() -> None:
+@pytest.mark.parametrize("library", ["numpy", "ml_dtypes"])  # the second adds them to numpy
+def test_dtypes_that_kernels_do_not_have(library: str) -> None:
+    pytest.importorskip(library)
     for out in ("x", (3,)):
         function = qd.torch.function(scaled_squares, out={"y": out})
         with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype torch.bfloat16"):

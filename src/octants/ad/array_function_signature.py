@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,9 @@ from octants.types.specialisation_signature import ScalarType
 
 RETURNED = "return"
 """The name of the number that a kernel returns, among the results."""
+
+_FROM_A_LIBRARY = 2
+"""The `isbuiltin` of a dtype that a library has added to numpy, as JAX adds bfloat16."""
 
 OutputShape = Any
 """The name of an argument, a shape, (shape, dtype), or a function of the arguments' `Shaped`."""
@@ -125,11 +129,12 @@ class ArraySignature:
         return found + [Shaped((), kind.numpy) for kind in self.returns()]
 
     def _shape_of(self, name: str, value: Any) -> Shaped:
-        try:
-            return self.library.shaped(value)
-        except TypeError:  # of numpy, which has no such dtype
-            problem = f"`{name}` has dtype {value.dtype}, which has no counterpart in the language"
-            raise self._wrong(problem) from None
+        with contextlib.suppress(TypeError):  # of numpy, which has no such dtype
+            found = self.library.shaped(value)
+            if found.dtype.isbuiltin != _FROM_A_LIBRARY:
+                return found
+        problem = f"`{name}` has dtype {value.dtype}, which has no counterpart in the language"
+        raise self._wrong(problem)
 
     def _shaped(
         self, name: str, given: OutputShape, seen: Mapping[str, Any], known: Mapping[str, Shaped]
