@@ -73,7 +73,8 @@ WANTED = {
         floats with one exponent""",
     "graphs": """do_while; region of sections""",
     "nests": """nest: factor; nest: eliminate; nest: substitute; nest: wavefront; nest: sort;
-        nest: multiply; nest: repeated; nest: while; nest: a local matrix; nest: a local vector""",
+        nest: multiply; nest: repeated; nest: while; nest: a local matrix; nest: a local vector;
+        nest: rows; nest: rows: product; nest: rows: sum; nest: rows: store""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

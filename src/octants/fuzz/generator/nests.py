@@ -72,12 +72,12 @@ class _Loop:
 
     def __init__(self, c: Context, count: str) -> None:
         self.c, self.count = c, count
-        self.size = c.shared.deep[0]
+        self.size, self.item = c.shared.deep[0], c.shared.fresh("i")
         self.vector = self.carried = ""
 
     def write(self) -> None:
         c, n = self.c, self.c.shared.extents[0]
-        item = c.shared.fresh("i")
+        item = self.item
         x, w, lengths, m, y, z = c.shared.arrays
         c.roles = {array.name: Role("read") for array in (x, w, lengths)}
         c.roles[z.name] = Role("accumulate")
@@ -87,7 +87,7 @@ class _Loop:
             vector = self._elements(y, item) if c.chance(0.6) else self._local((self.size,))
             self.carried = self._declare("s", fitting(c, 1.0, 1).text)
             self.vector = self._declare("v", vectors.literal(c, (3,), 1), (3,)) * c.chance(0.5)
-            self.length = self._length(lengths, item)
+            self.length = self._length()
             for _ in range(c.pick([1, 1, 2])):
                 if c.cost < _MOST_COST / 2:
                     self._nest(matrix, vector)
@@ -125,9 +125,9 @@ class _Loop:
         self.c.scopes[-1].append(Variable(name, "f", -_BOUND, _BOUND, shape, frozen=True))
         return name
 
-    def _length(self, lengths: ArrayInfo, item: str) -> str:
+    def _length(self) -> str:
         """A trip count up to the size, which may differ from work item to work item."""
-        size = self.size
+        size, item, lengths = self.size, self.item, self.c.shared.arrays[2]
         texts = [str(size), str(size), f"qd.min({self.count}, {size})"]
         texts.append(f"qd.min({lengths.at(item)}, {size})")
         return self.c.pick(texts)
@@ -286,6 +286,50 @@ class _Loop:
                 c.emit(f"{a.at(i, j)} = {self._function_of(f'({total} + {a.at(i, j)})', 4.4)}")
             c.emit(f"{v.at(i)} = {self._function_of(total, 2.4)}")
 
+    def _rows(self, _: _Elements, v: _Elements) -> None:
+        """Loops that read a row again; loops between them, which may be empty, add to it."""
+        c, size = self.c, self.size
+        x, w, y = (c.shared.arrays[number] for number in (0, 1, 4))
+        is_linear = c.chance(0.5)  # then a gradient needs no element that was overwritten
+        row, forms = v, ["product", "sum"] if is_linear else ["product", "product", "sum", "store"]
+        if c.chance(0.15):
+            row, forms = self._elements(x, self.item), ["product"]
+        elif c.chance(0.8):
+            row = self._elements(y, self.item)
+        first, last = c.pick([(0, size), (0, size), (1, size), (0, size - 1)])
+        for number in range(c.integer(2, 5)):
+            form = forms[number % 2] if is_linear and len(forms) > 1 else c.pick(forms)
+            c.note(f"nest: rows: {form}")
+            if form == "store":
+                self._store(row)
+                continue
+            with contextlib.ExitStack() as blocks:
+                if is_linear:
+                    names = c.shared.fresh("k"), c.shared.fresh("k")
+                    bounds = self._length(), f"{first}, {last}"
+                    for name, bound in zip(names, bounds, strict=True):
+                        header = f"for {name} in range({bound}):"
+                        blocks.enter_context(c.block(header, trips=self.size * 0.6))
+                    i, j = names
+                else:
+                    i = blocks.enter_context(self._loop("0", self._length()))
+                    j = blocks.enter_context(self._loop(str(first), str(last)))
+                element = row.at(c.pick([j] * 12 + [f"{first + last - 1} - {j}"]))
+                factor = f"({i} - {j} + 0.5)" if is_linear else w.at(f"{i}, {j}")
+                if form == "product":
+                    c.emit(f"{self.carried} += 0.02 * {factor} * {element}")
+                else:
+                    c.emit(f"{element} += 0.02 * {factor} * {self.carried}")
+
+    def _store(self, row: _Elements) -> None:
+        """Change an element of a row, perhaps under a condition."""
+        c = self.c
+        with contextlib.ExitStack() as blocks:
+            if c.chance(0.3):
+                blocks.enter_context(c.block(f"if {c.truth(1)}:", trips=0.7))
+            element = row.at(str(c.integer(0, self.size - 1)))
+            c.emit(f"{element} = 0.5 * {element} + 0.4 * qd.sin({self.carried})")
+
     # -- results -----------------------------------------------------------------------------------
 
     def _finish(
@@ -315,6 +359,7 @@ _NESTS: list[_Nest] = [
     _Loop._wavefront,
     _Loop._sort,
     _Loop._multiply,
+    *[_Loop._rows] * 4,
 ]
 
 PRODUCTIONS = Productions(declare=declare)
