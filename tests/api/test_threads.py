@@ -273,6 +273,45 @@ def test_functions_that_a_tape_records_in_another_way_are_those_of_its_thread() 
         assert x.grad.to_numpy().tolist() == [6.0] * 3
 
 
+@pytest.mark.parametrize("repeated", [1, 9])
+def test_a_thread_writes_arrays_of_numpy_while_another_one_has_a_tape(repeated: int) -> None:
+    """Before the tape needs them, while it does, and in its backward pass."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+
+    @qd.kernel
+    def square(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    class Waits:
+        """An entry whose reverse runs while another thread works."""
+
+        def reverse(self, _: Any) -> None:
+            run([lambda: square(own, own)])
+
+    x, y = (qd.ndarray(qd.f64, 3, needs_grad=True) for _ in range(2))
+    for _ in range(repeated):
+        own, weights = np.full(3, 2.0), np.full(3, 3.0)
+        x.fill(3.0)
+        with qd.ad.Tape() as tape:
+            run([lambda: square(own, own)])
+            square(x, y)
+            tape.append(Waits())
+            run([lambda: square(own, own), lambda: square(weights, weights)])
+            weigh(weights, y)
+            run([lambda: square(weights, weights)])
+            y.grad.fill(1.0)
+        assert own.tolist() == [2.0**8] * 3
+        assert x.grad.to_numpy().tolist() == [54.0] * 3
+        assert weights.tolist() == [81.0] * 3
+
+
+@qd.kernel
+def weigh(w: qd.types.ndarray(), y: qd.types.ndarray()):
+    for i in y:
+        y[i] *= w[i]
+
+
 def test_a_thread_that_writes_what_the_backward_pass_needs() -> None:
     qd.init(arch=qd.cpu, default_fp=qd.f64)
 

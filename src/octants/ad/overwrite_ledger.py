@@ -539,6 +539,11 @@ class OverwriteLedger:
         """Whether an array may hold what is needed, or overlaps with one that may."""
         return memory.key in self._needed or self._knows(memory)
 
+    def may_lose(self, memory: TapedMemory) -> bool:
+        """Whether a write to an array may end something that is needed."""
+        self._resolve_for(memory)
+        return self.knows(memory)
+
     def _knows(self, memory: TapedMemory) -> bool:
         """Whether an array is registered, or overlaps with one that is."""
         known = self._neighbours.get

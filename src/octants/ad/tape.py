@@ -729,11 +729,12 @@ class Tape:
         with self._lock:
             if self._guard is not None:  # the body has ended meanwhile
                 return self._guard.launch(specialisation, arguments)
-            self._stop_following()
             writes = [(memories[position], None) for position in specialisation.written]
-            self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
-            for memory, region in writes:
-                self.overwrite(memory, region, specialisation.signature.kernel)
+            if not self._is_foreign_to([memory for memory, _ in writes]):
+                self._stop_following()
+                self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
+                for memory, region in writes:
+                    self.overwrite(memory, region, specialisation.signature.kernel)
             if self._custom is not None:
                 self._custom.add(memories.values(), (memory for memory, _ in writes))
         return specialisation.run(arguments)
@@ -755,6 +756,17 @@ class Tape:
             if any(key in each[0].every for each in launches):
                 return False
         return True
+
+    def _is_foreign_to(self, written: list[TapedMemory]) -> bool:
+        """Whether another thread writes arrays of numpy or torch that the tape needs nothing of.
+
+        The ledger does not get to know them, so that the thread may write them in the backward
+        pass, too.
+        """
+        if threading.get_ident() == self.thread or self._custom is not None or self._check:
+            return False
+        is_foreign = all(memory.is_foreign for memory in written)
+        return is_foreign and not any(map(self._ledger.may_lose, written))
 
     @contextmanager
     @internal
