@@ -136,6 +136,8 @@ def test_batches_of_points_go_one_by_one(library: Library) -> None:
 
 def test_transposed_and_compiled_batches_of_jax() -> None:
     jax = pytest.importorskip("jax")
+    if jax.__version_info__ < (0, 10):
+        pytest.skip("JAX 0.6, the last one for Python 3.10, transposes no such loop")
     jax.config.update("jax_enable_x64", True)
     library, matrix = Library("jax"), expected()["y"]["x"]
 

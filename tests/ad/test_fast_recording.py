@@ -116,7 +116,7 @@ def test_a_recorded_launch_is_small(xy: Any, loss: Any, ways: list[str]) -> None
             tracemalloc.stop()
         ways.clear()
         tape._entries.clear()
-    assert grown < 200 * 500
+    assert grown < 200 * 520  # 510 with Python 3.10
 
 
 def test_returned_values_and_vectors_by_value(xy: Any, ways: list[str]) -> None:
