@@ -162,6 +162,14 @@ def two_constants(x: Array, y: Array):
     y[0] = a
 
 
+def a_constant_that_is_added_to(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        a = 2.0
+        a += x[i]
+    y[0] = a
+
+
 def one_constant(x: Array, y: Array):
     a = 1.0
     for i in range(SIZE):
@@ -204,6 +212,7 @@ PARALLEL = {
     only_assigned_and_read_in_a_later_loop: 1,
     elements_only_assigned_and_read_after_the_loop: 0,
     two_constants: 0,
+    a_constant_that_is_added_to: 0,
     one_constant: 1,
     only_assigned_and_not_read_after_the_loop: 1,
 }

@@ -187,15 +187,19 @@ def _arrays_of(value: Any) -> list[Array]:
 
 
 def _leaves_any(body: Block, variables: set[Array]) -> bool:
-    """Whether iterations store different numbers in a variable, of which Python leaves the last."""
+    """Whether iterations store different numbers in a variable, of which Python leaves the last.
+
+    They do, too, where they add to what they have stored.
+    """
     inside = set(body.args)
     stored: dict[Array, Any] = {}
     for op in body.walk():
         inside.update(() if isinstance(op, ops.Constant) else op.results)
         inside.update(arg for region in op.regions for arg in region.args)
     numbers = ops.constants_in(body)
+    updated = {op.array for op in body.walk() if isinstance(op, ops.Atomic)}
     return any(
-        op.value in inside or stored.setdefault(op.array, number) != number
+        op.value in inside or op.array in updated or stored.setdefault(op.array, number) != number
         for op in body.walk()
         if isinstance(op, ops.Store) and op.array in variables
         for number in [numbers.get(op.value, op.value)]
