@@ -136,7 +136,7 @@ def test_speed_in_the_readme_was_measured() -> None:
     text = (REPOSITORY / "README.md").read_text()
     files = dict(re.findall(r"\[(CPU|GPU)\]\((bench/results/[\w.-]+)\)", text))
     results = {which: json.loads((REPOSITORY / file).read_text()) for which, file in files.items()}
-    rows = re.findall(r"^\| (\w+) \| (CPU, one thread|H100) \| (.*) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| (CPU, one thread|H200) \| (.*) \|$", text, re.MULTILINE)
     assert len(rows) == 6
     for workload, machine, cells in rows:
         which = "CPU" if machine.startswith("CPU") else "GPU"
