@@ -67,6 +67,15 @@ def test_bounds_that_work_items_load() -> None:
     assert key_of(LOOP, "%6", "%8") == ["constant", "load", "add", "load", "load", "load"]
 
 
+def test_a_number_that_is_used_twice_is_looked_at_once() -> None:
+    names = ["%6", *(f"%{k}" for k in range(101, 161))]
+    doubled = "".join(
+        f"  {one}: i32 = binary<xor>({before}, {before})\n"
+        for before, one in zip(names, names[1:], strict=False)
+    )
+    assert key_of(doubled + LOOP, upper="%160") == ["load", *["xor"] * 61]
+
+
 def test_a_loop_in_blocks_has_the_key_of_its_iterations() -> None:
     assert key_of(LOOP, upper="%10") == ["load", "load"]
 

@@ -20,6 +20,7 @@ from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperative_tasks import ALL_REGISTERS, cooperates
 from octants.ir.core import Operation, Space, Task, Value
+from octants.ir.slices import backward_slice
 from octants.lazy_dataclass import dataclass
 
 _LONG = 200
@@ -73,9 +74,7 @@ class _Finder:
     def key(self, loop: ops.For) -> TripCountKey | None:
         start = None if self._is_constant(loop.lower) else loop.lower
         end = self._origin(loop.upper) if start is None else loop.upper
-        needed: dict[Operation, None] = {}
-        if not all(self._visit(value, needed) for value in (end, start) if value is not None):
-            return None
+        needed = {*backward_slice([end] if start is None else [end, start], self._makers)}
         found = tuple(op for op in self._task.body.ops if op in needed)
         return TripCountKey(found, end, start) if self._is_sound(found) else None
 
@@ -106,24 +105,19 @@ class _Finder:
             else:
                 return value
 
-    def _visit(self, value: Value, needed: dict[Operation, None]) -> bool:
-        """Add what computes a value; return whether that can be computed before the work item."""
-        op = self._makers.get(value)
-        if op is None:
-            return value is self._task.body.args[0]
-        if not isinstance(op, _COMPUTES) or self._is_local(op):
-            return False
-        needed[op] = None
-        return all(self._visit(each, needed) for each in op.operands)
-
     def _is_local(self, op: Operation) -> bool:
         """Whether an operation loads what the work item has stored."""
         return isinstance(op, ops.Load) and op.array.space is Space.LOCAL
 
     def _is_sound(self, needed: Sequence[Operation]) -> bool:
-        """Whether work items load elements of their own, by indices that nothing changes."""
+        """Whether work items load elements of their own, by indices that nothing changes.
+
+        No other operations may be needed than such that can run before the work item.
+        """
         by_item, changing, found = {self._task.body.args[0]}, set[Value](), False
         for op in needed:
+            if not isinstance(op, _COMPUTES) or self._is_local(op):
+                return False
             if isinstance(op, ops.Load):
                 if not changing.isdisjoint(op.indices):
                     return False
