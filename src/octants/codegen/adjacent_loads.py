@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octants.analysis.array_strides import strides
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
@@ -22,6 +23,9 @@ _LONGEST = 64
 """The most bytes from an element to the next."""
 _SHORT = 128
 """The most operations of an iteration."""
+_UNROLLED = 16
+"""The trip count up to which compilers write all iterations of a loop, as is better: components of
+local vectors are in registers then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,12 @@ Rows = dict[Row, dict[Operation, int]]
 def is_quick(body: Block) -> bool:
     """Return whether an iteration is short, and can be written four times."""
     return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
+
+
+def is_long(f: FunctionEmitter, loop: ops.For) -> bool:
+    """Return whether a loop begins at zero, and is too long for a compiler to unroll it."""
+    lower, upper = (f.code.known(f.use(bound)) for bound in (loop.lower, loop.upper))
+    return lower == 0 and (upper is None or upper > _UNROLLED)
 
 
 def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
@@ -109,12 +119,9 @@ def _row_of(
     numbers = [number or 0 for number in known]
     axis = list(counts).index(True)
     if layout is None and array.rank <= 1:
-        strides = [array.dtype.size]
-        for extent in reversed(array.element_shape):
-            strides.insert(0, strides[0] * extent)
-        strides = strides[-len(numbers) :]
-        stride = strides[axis]
-        position = sum(n * each for n, each in zip(numbers, strides, strict=True))
+        known_strides = [each or 0 for each in strides(array, op.companion, len(numbers))]
+        stride = known_strides[axis]
+        position = sum(n * each for n, each in zip(numbers, known_strides, strict=True))
     elif isinstance(layout, Layout):
         terms = [term for term in layout.terms if term.axis == axis]
         if len(terms) != 1 or terms[0].divisor != 1 or terms[0].modulus:

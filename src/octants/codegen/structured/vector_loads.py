@@ -11,7 +11,16 @@ from __future__ import annotations
 
 import functools
 
-from octants.codegen.adjacent_loads import ITERATIONS, PIECE, WORD, Row, Rows, find_rows, is_quick
+from octants.codegen.adjacent_loads import (
+    ITERATIONS,
+    PIECE,
+    WORD,
+    Row,
+    Rows,
+    find_rows,
+    is_long,
+    is_quick,
+)
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.memory import load as load_one
 from octants.codegen.numbers_as_bits import from_word
@@ -22,9 +31,6 @@ from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Operation
 from octants.types.scalars import i64, u1, u32, u64
-
-_UNROLLED = 16
-"""The trip count up to which drivers write all iterations of a loop, as is better there."""
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
@@ -47,10 +53,8 @@ def load(body: StructuredFunction, op: ops.Load) -> None:
 def _is_suitable(body: StructuredFunction, op: ops.For) -> bool:
     if not body.code.loads_four_words or not is_quick(op.body):
         return False
-    if body.kernel.module.tasks[body.task].options.get(SHARED_LOOPS):
-        return True
-    lower, upper = (body.code.known(body.use(bound)) for bound in (op.lower, op.upper))
-    return lower == 0 and (upper is None or upper > _UNROLLED)
+    options = body.kernel.module.tasks[body.task].options
+    return bool(options.get(SHARED_LOOPS)) or is_long(body, op)
 
 
 def _in_fours(body: StructuredFunction, op: ops.For, rows: Rows) -> None:

@@ -20,20 +20,17 @@ from octants.codegen.adjacent_loads import (
     Row,
     Rows,
     find_rows,
+    is_long,
     is_quick,
 )
 from octants.codegen.llvm import control_flow, memory_formats
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import slow_path_speculation
 from octants.codegen.llvm.gpu.function_text import ThreadText
-from octants.codegen.llvm.types_and_literals import known
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import ArrayRef, Operation, Task
-
-_UNROLLED = 16
-"""The trip count up to which LLVM writes all iterations of a loop."""
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
@@ -70,8 +67,7 @@ def interleaved_loops(task: Task) -> set[Operation]:
 
 def _is_long(f: ThreadText, op: ops.For) -> bool:
     """Return whether a loop that work items do not share qualifies, but for its loads."""
-    lower, upper = (known(f.use(value)) for value in (op.lower, op.upper))
-    if lower != 0 or (upper is not None and upper <= _UNROLLED) or not is_quick(op.body):
+    if not is_long(f, op) or not is_quick(op.body):
         return False
     return not slow_path_speculation.is_worth_it(f, op)
 
