@@ -62,12 +62,12 @@ def mentions(statements: list[ast.stmt]) -> Mentions:
     return found
 
 
-def _of(statement: ast.stmt) -> Mentions:
-    if statement not in _known:
+def _of(node: ast.AST) -> Mentions:
+    if node not in _known:
         reader = _Reader()
-        reader.visit(statement, inner=False)
-        _known[statement] = reader.found
-    return _known[statement]
+        reader.visit(node, inner=False)
+        _known[node] = reader.found
+    return _known[node]
 
 
 def is_read_first(name: str, statements: list[ast.stmt]) -> bool:
@@ -113,9 +113,7 @@ def is_read_after(name: str, statement: ast.stmt, statements: list[ast.stmt]) ->
 
 
 def _is_named(name: str, *nodes: ast.AST) -> bool:
-    return any(
-        isinstance(each, ast.Name) and each.id == name for node in nodes for each in ast.walk(node)
-    )
+    return any(name in found.uses or name in found.assigned for found in map(_of, nodes))
 
 
 def _with_parts(targets: list[ast.expr]) -> list[ast.expr]:
