@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,31 +19,7 @@ from octants.runtime.vulkan import physical_devices
 from octants.runtime.vulkan import queue as vulkan_queue
 from octants.runtime.vulkan.device import VulkanDevice
 from tests.vulkan import compiled
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[VulkanDevice]:
-    """A device of which nothing is submitted because time has passed."""
-    compiled.device()  # or skip
-    qd.init(arch=qd.vulkan, offline_cache=False)
-    made = qd.driver.state.device
-    assert isinstance(made, VulkanDevice)
-    monkeypatch.setattr(made.queue.timer, "start", lambda: None)
-    monkeypatch.setattr(queues, "PATIENCE", 3.0)
-    yield made
-    qd.reset()
-
-
-@qd.kernel
-def double(a: qd.types.NDArray[qd.f32, 1]):
-    for i in a:
-        a[i] = a[i] * 2.0 + 1.0
-
-
-def idle(device: VulkanDevice) -> int:
-    """The submissions so far, all of which are done."""
-    qd.sync()
-    return device.context.submitted
+from tests.vulkan.submissions import double, idle
 
 
 def test_launches_of_a_tape_are_submitted_together(device: VulkanDevice) -> None:

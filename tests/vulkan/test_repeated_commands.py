@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,32 +13,7 @@ from octants.runtime.gpu import batches
 from octants.runtime.repetitions import Repetitions
 from octants.runtime.vulkan import queue
 from octants.runtime.vulkan.device import VulkanDevice
-from tests.vulkan import compiled
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[VulkanDevice]:
-    """A device of which nothing is submitted because time has passed."""
-    compiled.device()  # or skip
-    qd.init(arch=qd.vulkan, offline_cache=False)
-    made = qd.driver.state.device
-    assert isinstance(made, VulkanDevice)
-    monkeypatch.setattr(made.queue.timer, "start", lambda: None)
-    monkeypatch.setattr(batches, "PATIENCE", 3.0)
-    yield made
-    qd.reset()
-
-
-@qd.kernel
-def double(a: qd.types.NDArray[qd.f32, 1]):
-    for i in a:
-        a[i] = a[i] * 2.0 + 1.0
-
-
-def idle(device: VulkanDevice) -> int:
-    """The submissions so far, all of which are done."""
-    qd.sync()
-    return device.context.submitted
+from tests.vulkan.submissions import double, idle
 
 
 @pytest.fixture
