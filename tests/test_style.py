@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,24 @@ def test_names_attributes_and_arguments_of_tests_exist() -> None:
         [sys.executable, script], capture_output=True, text=True, check=False, timeout=280
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_types_of_tests_know_what_classes_of_structs_have(tmp_path: Path) -> None:
+    """Of a dataclass of Python, and of attributes that struct types lack, mypy is right."""
+    check = runpy.run_path(str(REPOSITORY / "scripts" / "types_of_tests.py"))
+    classes = (
+        "@qd.dataclass\nclass Box:\n    size: qd.f32\n\n\n@dataclass\nclass Plain:\n    n: int\n"
+    )
+    (tmp_path / "a.py").write_text(classes)
+    missing = 'a.py:9: error: Missing positional argument "n" in call to "{}"  [call-arg]'
+    absent = 'a.py:9: error: "type[{}]" has no attribute "{}"  [attr-defined]'
+    wrong = [
+        missing.format("Plain"),
+        absent.format("Plain", "field"),
+        absent.format("Box", "sizes"),
+    ]
+    right = [missing.format("Box"), absent.format("Box", "field"), absent.format("Box", "members")]
+    assert check["wrong"]("\n".join([*right, *wrong]), tmp_path) == wrong
 
 
 SOURCE = REPOSITORY / "src" / "octants"
