@@ -151,6 +151,6 @@ class WrongColour(UserError):
 
 
 def test_an_error_is_a_class() -> None:
-    error = WrongColour("sour").at(None)
+    error = WrongColour("sour").at()
     assert isinstance(error, qd.OctantsTypeError)
     assert str(error) == "OCT999: `sour` is no colour\n  help: use `red`"

@@ -269,7 +269,7 @@ def _available(chosen: Options) -> Arch:
             print(_fallback_message(obstacles), file=sys.stderr)
         return HOST
     names = ", ".join(arch.name for arch in wanted)
-    raise MissingBackend(names, "; ".join(obstacles)).at(None)
+    raise MissingBackend(names, "; ".join(obstacles)).at()
 
 
 def _fallback_message(obstacles: Mapping[str, Sequence[str]]) -> str:
@@ -285,7 +285,7 @@ def _arches(name: str) -> Sequence[Arch]:
         return GPUS
     if name not in Arch.__members__:
         known = ", ".join(("cpu", "gpu", *Arch.__members__))
-        raise MissingBackend(name, f"there is no such arch; the names are: {known}").at(None)
+        raise MissingBackend(name, f"there is no such arch; the names are: {known}").at()
     return (Arch[name],)
 
 
@@ -501,7 +501,7 @@ def _register_adjoint(function: Any, adjoint: _Function, /) -> _Function:
     if not isinstance(adjoint, FunctionType):
         raise TypeError(f"`@{function.__name__}.adjoint` decorates functions, not {adjoint!r}")
     if getattr(function, "octants_is_compiled", False):
-        raise custom_adjoint_errors.LateAdjoint(function.__name__).at(None)
+        raise custom_adjoint_errors.LateAdjoint(function.__name__).at()
     function.octants_adjoint = adjoint
     return _mark(adjoint)
 

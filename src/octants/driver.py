@@ -260,7 +260,7 @@ def _start(chosen: Options) -> Device:
 def _start_another(chosen: Options, number: int) -> Device:
     """Start the device with a number besides that of these options, which are in force."""
     if not backend_of(chosen.arch).has_several_devices:
-        raise NoOtherDevice(number, chosen.arch, chosen.device).at(None)
+        raise NoOtherDevice(number, chosen.arch, chosen.device).at()
     device, times = _start(options.replace(chosen, device=number)), timeline.active()
     if times is not None:
         timeline.record_copies(device, times)

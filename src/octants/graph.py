@@ -83,13 +83,13 @@ class Graph:
         """
         options.current()
         if self._replay is None:
-            raise NotCaptured(self._problem).at(None)
+            raise NotCaptured(self._problem).at()
         if driver.state.generation != self._generation:
             self._end("`init`, `reset` or the end of a field came after its capture")
         if driver.state.recorder is not None:
-            raise GraphUnderTape("replayed").at(None)
+            raise GraphUnderTape("replayed").at()
         if thread_capture() is not None:
-            raise NestedCapture().at(None)
+            raise NestedCapture().at()
         with self._lock:
             for array in self._foreign:
                 array.prepare()
@@ -106,7 +106,7 @@ class Graph:
         self._replay = self._capture = None
         self._problem = problem
         self._foreign.clear()
-        raise GraphIsOver(problem).at(None)
+        raise GraphIsOver(problem).at()
 
     def __repr__(self) -> str:
         return f"<graph of {self.size} commands>" if self._replay else f"<graph: {self._problem}>"
@@ -121,7 +121,7 @@ class Graph:
     def _finish(self, capture: Capture) -> None:
         """Be what was captured."""
         if driver.state.generation != self._generation:
-            raise GraphIsOver("`init`, `reset` or the end of a field came during it").at(None)
+            raise GraphIsOver("`init`, `reset` or the end of a field came during it").at()
         self._count = driver.next_launch_number() - self._first
         self._numbered = [
             (owner, owner.number)
@@ -169,9 +169,9 @@ class capture:  # noqa: N801  # it reads as a word of the language
     def __enter__(self) -> Graph:
         options.current()
         if any(each.keeps_arrays for each in tuple(captures)):
-            raise NestedCapture().at(None)
+            raise NestedCapture().at()
         if driver.state.recorder is not None:
-            raise GraphUnderTape("captured").at(None)
+            raise GraphUnderTape("captured").at()
         self._graph._begin()
         self._capture.begin()
         return self._graph
@@ -188,7 +188,7 @@ class capture:  # noqa: N801  # it reads as a word of the language
     def _finish(self) -> None:
         try:
             if driver.state.recorder is not None:
-                raise GraphUnderTape("captured").at(None)
+                raise GraphUnderTape("captured").at()
             self._graph._finish(self._capture)
         except BaseException as error:
             self._graph._fail(error)
@@ -207,7 +207,7 @@ class Foreign:
         """Order what comes next after its owner's work; an error if it is elsewhere by now."""
         if self._find(self._parts()) != self._addresses:
             what = "a tensor, or its gradient, is in other memory"
-            raise GraphIsOver(f"{what}; `zero_grad(set_to_none=False)` keeps gradients").at(None)
+            raise GraphIsOver(f"{what}; `zero_grad(set_to_none=False)` keeps gradients").at()
 
     def _parts(self) -> list[Any]:
         gradient = getattr(self._array, "grad", None)

@@ -52,7 +52,7 @@ class Arg:
 
     def __post_init__(self) -> None:
         if self.tag in (ArgKind.TEXTURE, ArgKind.RWTEXTURE):
-            raise WrongGraphArgument(self.name, "there are no textures", "use an ndarray").at(None)
+            raise WrongGraphArgument(self.name, "there are no textures", "use an ndarray").at()
 
     def check(self, value: Any) -> Any:
         """The value, if it has as many indices as were declared.
@@ -63,7 +63,7 @@ class Arg:
         shape = getattr(value, "shape", None)
         if self.tag is ArgKind.NDARRAY and self.ndim is not None and len(shape or ()) != self.ndim:
             problem = f"it has {len(shape or ())} indices, and was declared with ndim={self.ndim}"
-            raise WrongGraphArgument(self.name, problem, "pass another ndarray").at(None)
+            raise WrongGraphArgument(self.name, problem, "pass another ndarray").at()
         return value
 
 
@@ -126,7 +126,7 @@ class NamedGraph:
             if name not in args:
                 given = ", ".join(f"`{each}`" for each in args) or "nothing"
                 problem = f"it has no value; values are given for {given}"
-                raise WrongGraphArgument(name, problem, "add it to `args`").at(None)
+                raise WrongGraphArgument(name, problem, "add it to `args`").at()
             values[name] = arg.check(args[name])
         for kernel, symbols in self._launches:
             kernel(*(values[arg.name] if type(arg) is Arg else arg for arg in symbols))

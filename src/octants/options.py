@@ -265,9 +265,9 @@ def unused(given: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
 def _unknown(name: str) -> OctantsError:
     near = difflib.get_close_matches(name, [*FIELDS, *ACCEPTED_AND_IGNORED], n=1, cutoff=0.6)
     if name == "default_up":
-        return UnknownOption(name, "it is always the unsigned type of `default_ip`").at(None)
+        return UnknownOption(name, "it is always the unsigned type of `default_ip`").at()
     hint = f"did you mean `{near[0]}`?" if near else "see `octants.options.Options` for the list"
-    return UnknownOption(name, hint).at(None)
+    return UnknownOption(name, hint).at()
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _parse(variable: str, name: str, text: str) -> Any:
         try:
             return _natural(variable, name, int(text))
         except ValueError:
-            raise WrongOption(variable, "an integer", repr(text)).at(None) from None
+            raise WrongOption(variable, "an integer", repr(text)).at() from None
     return _checked(variable, name, text)
 
 
@@ -310,7 +310,7 @@ def _coerce(name: str, value: Any) -> Any:
         return value
     if not hasattr(value, "__index__"):
         word = f' or "{_WORDS[name]}"' if name in _WORDS else ""
-        raise WrongOption(name, f"of type {kind.__name__}{word}", repr(value)).at(None)
+        raise WrongOption(name, f"of type {kind.__name__}{word}", repr(value)).at()
     return _natural(name, name, kind(value)) if kind is int else kind(value)
 
 
@@ -330,7 +330,7 @@ _MOST = {"opt_level": 3}
 
 def _natural(given_as: str, name: str, value: int) -> int:
     if name in _COUNTS and not 0 <= value <= _MOST.get(name, value):
-        raise WrongOption(given_as, _COUNTS[name], str(value)).at(None)
+        raise WrongOption(given_as, _COUNTS[name], str(value)).at()
     return value
 
 
@@ -353,7 +353,7 @@ def _checked(given_as: str, name: str, text: str) -> str:
     text = _MEANINGS.get(name, {}).get(text.strip().lower(), text)
     choices = _CHOICES.get(name)
     if choices is not None and text not in choices:
-        raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at(None)
+        raise WrongOption(given_as, f"one of {', '.join(choices)}", text).at()
     return text
 
 
@@ -418,7 +418,7 @@ def frames() -> tuple[str | None, int | None]:
     """
     text = os.environ.get("OCTANTS_FRAME_COUNT", "")
     if text and not (text.isdecimal() and int(text)):
-        raise WrongOption("OCTANTS_FRAME_COUNT", "a positive number", text).at(None)
+        raise WrongOption("OCTANTS_FRAME_COUNT", "a positive number", text).at()
     return os.environ.get("OCTANTS_FRAMES") or None, int(text) if text else None
 
 
@@ -440,7 +440,7 @@ def begin_with_defaults() -> None:
         if _InForce.options is None:
             initialise, _InForce.initialise = _InForce.initialise, None
             if initialise is None:
-                raise NotInitialised().at(None)
+                raise NotInitialised().at()
             initialise()
 
 

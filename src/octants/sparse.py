@@ -31,7 +31,7 @@ def grid(field_dict: Mapping[str, Any], shape: Any) -> Any:
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     if not extents:
-        raise WrongExtents("sparse.grid()", describe(shape), 1).at(None)
+        raise WrongExtents("sparse.grid()", describe(shape), 1).at()
     made = Struct.field(field_dict)
     root.bitmasked(axes(*range(len(extents))), extents).place(made)
     return made
@@ -49,7 +49,7 @@ def usage(x: Any) -> float:
     first = next(x.leaves()) if isinstance(x, StructField) else x
     sparsity = getattr(first, "sparsity", None)
     if sparsity is None:
-        raise WrongBlock("sparse.usage", "a field in sparse blocks", describe(x)).at(None)
+        raise WrongBlock("sparse.usage", "a field in sparse blocks", describe(x)).at()
     level = sparsity.levels[-1]
     return int(level.activity.to_numpy().sum()) / int(level.count)
 

@@ -64,7 +64,7 @@ def refused(body: Callable[[], Any], x: Any, loss: Any, code: str, **options: An
 
 
 def test_the_text_for_a_device_that_cannot_check() -> None:
-    check_golden("errors/OCT306_no_race_check", str(NoRaceCheck("k", "A GPU").at(None)))
+    check_golden("errors/OCT306_no_race_check", str(NoRaceCheck("k", "A GPU").at()))
 
 
 # -- races that compiling proves ------------------------------------------------------------------

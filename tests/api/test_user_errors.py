@@ -40,8 +40,8 @@ def test_fields_are_given_by_position_or_by_name() -> None:
     assert Small("a") != Small("b")
     assert hash(Small("a")) == hash(Small("a"))
     assert repr(Small("a", advice="x")) == "Small(name='a', advice='x')"
-    assert str(Small("a", "do it").at(None)) == "OCT999: `a` is wrong\n  help: do it"
-    assert isinstance(Small("a").at(None), qd.OctantsRuntimeError)
+    assert str(Small("a", "do it").at()) == "OCT999: `a` is wrong\n  help: do it"
+    assert isinstance(Small("a").at(), qd.OctantsRuntimeError)
 
 
 def test_they_are_frozen() -> None:
@@ -72,8 +72,7 @@ def test_texts_of_functions_of_arrays() -> None:
     kinds = [kind for kind in subclasses() if kind.__module__ == kernel_as_function_errors.__name__]
     kinds += [tape_errors.WrongGradientCheck, tape_errors.OutOfSnapshotMemory]
     texts = {
-        kind.code: str(kind(**{name: f"<{name}>" for name in kind.FIELDS}).at(None))
-        for kind in kinds
+        kind.code: str(kind(**{name: f"<{name}>" for name in kind.FIELDS}).at()) for kind in kinds
     }
     check_golden("errors/array_functions", "\n\n".join(texts[code] for code in sorted(texts)))
 

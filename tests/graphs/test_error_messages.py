@@ -69,9 +69,9 @@ def graph_that_is_over() -> None:
 
 @case
 def graph_with_too_little_memory() -> None:
-    raise errors.GraphOutOfRecordMemory("the gradient of kernel `collide` needs more memory", 3).at(
-        None
-    )
+    raise errors.GraphOutOfRecordMemory(
+        "the gradient of kernel `collide` needs more memory", 3
+    ).at()
 
 
 @case
@@ -97,7 +97,7 @@ def graph_kernel_that_returns() -> None:
 
 @case
 def graph_kernel_on_an_array_of_the_host() -> None:
-    raise errors.HostArrayInGraph("step", "a").at(None)
+    raise errors.HostArrayInGraph("step", "a").at()
 
 
 def checkpointed(body: Callable[..., Any], *arguments: Any) -> Any:

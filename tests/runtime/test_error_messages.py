@@ -80,4 +80,4 @@ def test_text(code: str, kind: str) -> None:
 
 
 def test_text_of_an_unseen_write() -> None:
-    check_golden("errors/OCT425_untracked_write", str(UntrackedWrite("kernel `step`").at(None)))
+    check_golden("errors/OCT425_untracked_write", str(UntrackedWrite("kernel `step`").at()))

@@ -40,7 +40,7 @@ TEXTS: dict[str, UserError] = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_text(name: str) -> None:
     error = TEXTS[name]
-    check_golden(f"errors/{error.code}_{name}", str(error.at(None)))
+    check_golden(f"errors/{error.code}_{name}", str(error.at()))
 
 
 def test_every_error_has_a_text() -> None:

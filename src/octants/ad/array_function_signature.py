@@ -67,10 +67,10 @@ class ArraySignature:
         self.inout = (inout,) if isinstance(inout, str) else tuple(inout)
         for name in (*self.out, *self.inout):
             if name not in self.parameters:
-                raise WrongOutput(self.name, name, "is no parameter of it").at(None)
+                raise WrongOutput(self.name, name, "is no parameter of it").at()
         for name in self.inout:
             if name in self.out:
-                raise WrongOutput(self.name, name, "is in `out` and in `inout`").at(None)
+                raise WrongOutput(self.name, name, "is in `out` and in `inout`").at()
         self.outputs = [name for name in self.parameters if name in {*self.out, *self.inout}]
         self.inputs = [name for name in self.parameters if name not in self.out]
         absent = inspect.Parameter.empty
@@ -94,7 +94,7 @@ class ArraySignature:
         return bind_arguments(self.inputs, self.defaults, arguments, named, self._wrong)
 
     def _wrong(self, problem: str) -> Exception:
-        return WrongArrayCall(self.name, problem, ", ".join(self.inputs)).at(None)
+        return WrongArrayCall(self.name, problem, ", ".join(self.inputs)).at()
 
     def is_array(self, name: str, value: Any) -> bool:
         """Whether an argument is an array: it comes from the library, and is no number."""
@@ -170,7 +170,7 @@ class ArraySignature:
         return floats[0] if floats else np.dtype(resolve(float).numpy)
 
     def _bad(self, name: str, problem: str) -> Exception:
-        return WrongOutput(self.name, name, problem).at(None)
+        return WrongOutput(self.name, name, problem).at()
 
     def returns(self) -> list[DType]:
         """The type of the number that the kernel returns, if it returns one.
@@ -181,7 +181,7 @@ class ArraySignature:
         kinds = self.kernel.signature.returns if isinstance(self.kernel, Kernel) else None
         for kind in kinds or ():
             if not isinstance(kind, ScalarType) or kind.element_shape or len(kinds or ()) > 1:
-                raise WrongOutput(self.name, "return", "is not a number").at(None)
+                raise WrongOutput(self.name, "return", "is not a number").at()
         return [kind.dtype for kind in kinds or () if isinstance(kind, ScalarType)]
 
     @property
@@ -205,7 +205,7 @@ class ArraySignature:
     def check_number(self, name: str) -> None:
         """Refuse a derivative by an argument that is no number of a kernel."""
         if not isinstance(self.annotation(name), ScalarType):
-            raise NoDerivativeByArgument(self.name, name).at(None)
+            raise NoDerivativeByArgument(self.name, name).at()
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

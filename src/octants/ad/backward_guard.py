@@ -49,4 +49,4 @@ class BackwardGuard:
             with self._lock:
                 ledger.note_change_if_known(memory)
         elif ledger.knows(memory):
-            raise WrittenDuringReverse(memory.name).at(None)
+            raise WrittenDuringReverse(memory.name).at()

@@ -131,7 +131,7 @@ class Snapshots:
         size = memory.nbytes(region)
         if self.nbytes + size > self._budget:
             budget, held = int(self._budget), self.nbytes
-            raise SnapshotsTooLarge(memory.name, size, held, budget, self.slots).at(None)
+            raise SnapshotsTooLarge(memory.name, size, held, budget, self.slots).at()
         self.last.add(memory, region, memory.snapshot(region))
         self._count(size)
 

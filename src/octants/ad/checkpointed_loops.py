@@ -76,7 +76,7 @@ class CheckpointedLoop:
             return not goes_on
         if self.n is None and goes_on is not None:
             remedy = "without `n`, return True or nothing to go on, and False to end the loop"
-            raise WrongLoop(f"the step returned {goes_on!r}", remedy).at(None)
+            raise WrongLoop(f"the step returned {goes_on!r}", remedy).at()
         return False
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ def checkpointed(
     """
     loop = CheckpointedLoop(step, _count("n", n, 0) if n is not None else None, _slots(slots))
     if not callable(step):
-        raise WrongLoop(f"{step!r} cannot be called", "give a function of the step number").at(None)
+        raise WrongLoop(f"{step!r} cannot be called", "give a function of the step number").at()
     recorder = driver.state.own_recorder
     with _as_one_event(loop, recorder):
         if _records(recorder):
@@ -141,7 +141,7 @@ def _count(name: str, value: Any, least: int) -> int:
         number = None
     if number is None or isinstance(value, bool) or number < least:
         remedy = f"give an integer of at least {least}"
-        raise WrongLoop(f"`{name}` is {value!r}", remedy).at(None)
+        raise WrongLoop(f"`{name}` is {value!r}", remedy).at()
     return number
 
 
@@ -201,7 +201,7 @@ class FailedEntry:
         self._error = type(error).__name__
 
     def reverse(self, _: OverwriteLedger) -> None:
-        raise StepHasFailed(self._step, self._error).at(None)
+        raise StepHasFailed(self._step, self._error).at()
 
 
 class LoopEntry:

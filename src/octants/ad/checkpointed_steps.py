@@ -52,7 +52,7 @@ class StepKernel:
             ("writes gradients",), lambda: _writes_gradients(specialisation.module)
         ):
             what = f"kernel `{specialisation.signature.kernel}` writes a gradient or a dual"
-            raise StepChangesGradient(what).at(None)
+            raise StepChangesGradient(what).at()
         self.written = specialisation.written
         self.is_known = False
         self.memories: Mapping[int, TapedMemory] | None = None
@@ -141,11 +141,11 @@ class StepRunner:
         if self.paused or self.step > 1:
             return
         if tape.wants_arguments_of(specialisation):
-            raise NoArgumentGradients(specialisation.signature.kernel).at(None)
+            raise NoArgumentGradients(specialisation.signature.kernel).at()
         tape.check_gradient_ends(specialisation, memories)
         plan = tape_plan(differentiable(specialisation, memories))
         if not (plan.is_repeatable or specialisation.options.deterministic):
-            raise OrderChanged(specialisation.signature.kernel).at(None)
+            raise OrderChanged(specialisation.signature.kernel).at()
 
     def _register(self, memory: TapedMemory, tape: Tape) -> None:
         """Register an array on its first use."""
@@ -189,7 +189,7 @@ class StepRunner:
         for key, version in self._shared.items():
             memory = self._memories[key]
             if memory.array.shared_version != version:
-                raise UntrackedChange(memory.name).at(None)
+                raise UntrackedChange(memory.name).at()
 
     # -- queries of the loop --------------------------------------------------------------------
 
@@ -230,9 +230,9 @@ def note_write(trace: Trace, write: HostWrite) -> TapedMemory:
     name = write.array.describe()
     memory = memory_of_write(write)
     if memory is None:
-        raise StepChangesGradient(f"{name} is written").at(None)
+        raise StepChangesGradient(f"{name} is written").at()
     if write.is_done:
-        raise UntrackedChange(name).at(None)
+        raise UntrackedChange(name).at()
     trace.event(f"a write to {name}")
     return memory
 

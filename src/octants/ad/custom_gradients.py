@@ -71,16 +71,16 @@ class ReplacedFunction:
             return self.function(*args, **named)
         if isinstance(tape, tangents.Tangents):
             if tape.tape is None:
-                raise errors.NoTangentsOfCustom(self.function.__name__).at(None)
+                raise errors.NoTangentsOfCustom(self.function.__name__).at()
             raise errors.NoSecondDerivative(
                 f"`{self.function.__name__}`, which has a gradient of its own"
-            ).at(None)
+            ).at()
         if isinstance(tape, forward_mode.FwdMode):
-            raise errors.NoDualsOfCustom(self.function.__name__).at(None)
+            raise errors.NoDualsOfCustom(self.function.__name__).at()
         if not isinstance(tape, Tape):
             return self.function(*args, **named)
         if self.grad is None:
-            raise NoGradientGiven(self.function.__name__).at(None)
+            raise NoGradientGiven(self.function.__name__).at()
         with tape.custom_call() as call:
             result = self.function(*args, **named)
         gradient = functools.partial(self.grad, *args, **named)
@@ -122,7 +122,7 @@ def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def register(gradient: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(primal, ReplacedFunction):
-            raise NotReplaced(getattr(primal, "__name__", str(primal))).at(None)
+            raise NotReplaced(getattr(primal, "__name__", str(primal))).at()
         primal.grad = gradient
         return gradient
 

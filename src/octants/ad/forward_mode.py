@@ -103,7 +103,7 @@ class FwdMode:
     @shortens_tracebacks
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
-            raise NestedTape().at(None)
+            raise NestedTape().at()
         if self.clear_gradients:
             clear_gradients(TANGENT)
         for parameter, seed in zip(self.parameters, self.seeds, strict=True):
@@ -223,18 +223,18 @@ def _tangent_of(array: Any) -> Any:
 def _require_dual(what: str, array: Any) -> None:
     if not isinstance(array, Tensor):
         problem = f"cannot be a {type(array).__name__}"
-        raise NoDual(what, problem, "give a field or an ndarray, or a list of them").at(None)
+        raise NoDual(what, problem, "give a field or an ndarray, or a list of them").at()
     if array.has_dual():
         return
     problem = f"cannot be the {array.describe()}"
     if not array.dtype.is_float or array.companion is not Companion.PRIMAL:
-        raise NoDual(what, problem, "give a field or an ndarray of floats").at(None)
+        raise NoDual(what, problem, "give a field or an ndarray of floats").at()
     advice = "make it with `needs_dual=True`"
     if isinstance(array, FieldHandle):
         advice += ", or call `qd.root.lazy_dual()` before its first use"
         if array.is_allocated:
             advice += " (this field has been used already)"
-    raise NoDual(what, f"{problem} without a dual", advice).at(None)
+    raise NoDual(what, f"{problem} without a dual", advice).at()
 
 
 def _seeds(parameters: list[Any], seed: Any, several: bool) -> list[np.ndarray[Any, Any]]:
@@ -247,7 +247,7 @@ def _seeds(parameters: list[Any], seed: Any, several: bool) -> list[np.ndarray[A
     if len(given) != len(parameters):
         raise WrongSeed(
             f"{len(parameters)} parameters, but the length of `seed` is {len(given)}"
-        ).at(None)
+        ).at()
     return [_seed(parameter, each) for parameter, each in zip(parameters, given, strict=True)]
 
 
@@ -256,11 +256,11 @@ def _seed(parameter: Any, seed: Any) -> np.ndarray[Any, Any]:
     count = math.prod(shape)
     if seed is None:
         if count != 1:
-            raise WrongSeed(f"`seed` is missing for a parameter of {count} elements").at(None)
+            raise WrongSeed(f"`seed` is missing for a parameter of {count} elements").at()
         seed = [1.0]
     numbers = np.asarray(seed, dtype=parameter.dtype.numpy).reshape(-1)
     if numbers.size != count:
         raise WrongSeed(
             f"the size of a seed is {numbers.size}, but that of its parameter is {count}"
-        ).at(None)
+        ).at()
     return numbers.reshape(shape)

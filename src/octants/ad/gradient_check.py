@@ -27,7 +27,7 @@ class GradientCheck:
     def __init__(self, arrays: Sequence[Any], losses: Sequence[Any]) -> None:
         for array in arrays:
             if not array.has_grad():
-                raise CannotCheck(f"{array.describe()} has no gradient").at(None)
+                raise CannotCheck(f"{array.describe()} has no gradient").at()
         self._arrays = list(arrays)
         self._losses = list(losses)
         self._before: dict[Any, tuple[TapedMemory, Any]] = {}
@@ -66,7 +66,7 @@ class GradientCheck:
         scale = max(1.0, abs(gradient), abs(difference))
         if not abs(difference - gradient) <= _TOLERANCE[array.dtype.name] * scale:
             where = str(index) if len(index) != 1 else str(index[0])
-            raise WrongGradientCheck(array.describe(), where, gradient, difference).at(None)
+            raise WrongGradientCheck(array.describe(), where, gradient, difference).at()
 
     def _loss(
         self, array: Any, index: tuple[int, ...], value: float, entries: Sequence[TapeEntry]
@@ -78,7 +78,7 @@ class GradientCheck:
             rerun = getattr(entry, "rerun", None)
             if rerun is None:
                 problem = "the body of the tape writes from the host, or has a custom gradient"
-                raise CannotCheck(problem).at(None)
+                raise CannotCheck(problem).at()
             rerun()
         return float(sum(loss.value() for loss in self._losses))
 

@@ -148,7 +148,7 @@ class Step:
     ) -> Derivative:
         rules = table.get(self.kind)
         if rules is None:
-            raise NoThirdDerivative(self.function.name, *_MISSING[self.kind]).at(None)
+            raise NoThirdDerivative(self.function.name, *_MISSING[self.kind]).at()
         found: list[tuple[Role, tuple[bool, int]]] = []
         for position, (role, counts) in enumerate(zip(varying, present, strict=True)):
             if counts:

@@ -57,7 +57,7 @@ class Implicit:
         self.name = self.__name__ = getattr(solve, "__name__", repr(solve))
         first, *_, last = ArrayFunction(residual, None, (), NumpyArrays()).parameters
         if first == last:
-            raise WrongOutput(self.name, first, "is the unknown, and there is no residual").at(None)
+            raise WrongOutput(self.name, first, "is the unknown, and there is no residual").at()
         self._residual = ArrayFunction(residual, {last: first}, (), NumpyArrays())
 
     def __call__(self, unknown: Any, *parameters: Any) -> Any:
@@ -67,8 +67,8 @@ class Implicit:
             return self._solve(unknown, *parameters)
         if not isinstance(tape, Tape):
             if isinstance(tape, Tangents) and tape.tape is not None:
-                raise NoSecondDerivative(f"the solution of `{self.name}`").at(None)
-            raise NoTangents(f"the solution of `{self.name}`").at(None)
+                raise NoSecondDerivative(f"the solution of `{self.name}`").at()
+            raise NoTangents(f"the solution of `{self.name}`").at()
         with tape.custom_call() as call:
             result = self._solve(unknown, *parameters)
         arguments = dict(zip(self._residual.inputs, (unknown, *parameters), strict=True))
@@ -114,7 +114,7 @@ class Implicit:
         right = adjoint.ravel()
         found = (self._linear_solve or _solve_linear)(times, right)
         if not np.all(np.isfinite(found)):
-            raise AdjointSolveFailed(self.name, "is singular, or GMRES has not converged").at(None)
+            raise AdjointSolveFailed(self.name, "is singular, or GMRES has not converged").at()
         solved: Array = np.asarray(found, adjoint.dtype).reshape(adjoint.shape)
         return solved
 

@@ -38,7 +38,7 @@ class CompressedMatrix:
         self._name = name
         self._probes = isinstance(sparsity, str)
         if self._probes and sparsity != "probe":
-            raise WrongSparsity(name, f"is {sparsity!r}: give a matrix, or 'probe'").at(None)
+            raise WrongSparsity(name, f"is {sparsity!r}: give a matrix, or 'probe'").at()
         self._pattern: Any = None if self._probes else _as_pattern(sparsity)
         self._colours: dict[bool, Array] = {}
 
@@ -57,7 +57,7 @@ class CompressedMatrix:
         if self._pattern is not None and self._pattern.shape != shape:
             problem = f"has the shape {self._pattern.shape}, not {shape}"
             if not self._probes:
-                raise WrongSparsity(self._name, problem).at(None)
+                raise WrongSparsity(self._name, problem).at()
             self._pattern = None
         if self._pattern is None:
             return self._probed(along)
@@ -66,7 +66,7 @@ class CompressedMatrix:
             return found
         if not self._probes:
             problem = "misses elements that are not zero"
-            raise WrongSparsity(self._name, problem).at(None)
+            raise WrongSparsity(self._name, problem).at()
         return self._probed(along)
 
     def _probed(self, along: Product) -> Any:

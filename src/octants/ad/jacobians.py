@@ -71,7 +71,7 @@ def jacobian(
         OctantsCallError: at a call: an argument is missing or unknown.
     """
     if mode not in MODES:
-        raise WrongJacobianMode(repr(mode)).at(None)
+        raise WrongJacobianMode(repr(mode)).at()
     made, chosen = differentiated(function, out, inout, by)
     matrix = None if sparsity is None else jacobian_colouring.CompressedMatrix(made.name, sparsity)
 
@@ -104,7 +104,7 @@ class _Point:
         """The only result and the only argument."""
         if len(self._outputs) != 1 or len(self._inputs) != 1:
             counts = len(self._outputs), len(self._inputs)
-            raise NotOneBlock(self._function.name, *counts).at(None)
+            raise NotOneBlock(self._function.name, *counts).at()
         return list(zip(self._outputs, self._inputs, strict=True))
 
     def the_products(self) -> tuple[Product, Product]:
@@ -169,7 +169,7 @@ class Hessian(LossFunction):
         product = Product(along, count, count)
         if self._matrix is not None:
             if len(kinds) != 1:
-                raise NotOneBlock(self._function.name, 1, len(kinds)).at(None)
+                raise NotOneBlock(self._function.name, 1, len(kinds)).at()
             (name,) = kinds
             return {name: {name: self._matrix.compute(product, None, "forward")}}
         matrix = product.matrix()

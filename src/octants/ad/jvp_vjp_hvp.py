@@ -238,12 +238,12 @@ def directions_of(
     found = {}
     for name, direction in given.items():
         if name not in bound or not function.is_float(name, bound):
-            raise NoDerivativeByArgument(function.name, name).at(None)
+            raise NoDerivativeByArgument(function.name, name).at()
         argument = np.asarray(bound[name])
         numbers = np.asarray(direction)
         expected = (*batch, *argument.shape)
         if numbers.shape != expected:
-            raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
+            raise WrongDirection(function.name, name, expected, numbers.shape).at()
         is_array = function.is_array(name, bound[name])
         found[name] = numbers.astype(argument.dtype, order="C") if is_array else numbers
     return found
@@ -257,7 +257,7 @@ def _adjoints(
     several = [given] if len(shapes) == 1 else list(given)
     if len(several) != len(shapes):
         shape = (len(shapes),)
-        raise WrongDirection(function.name, "adjoints", shape, (len(several),)).at(None)
+        raise WrongDirection(function.name, "adjoints", shape, (len(several),)).at()
     ranks = (len(what.shape) for what in shapes)
     batch = _batch(pair for pair in zip(several, ranks, strict=True) if pair[0] is not None)
     found: list[Any] = []
@@ -265,7 +265,7 @@ def _adjoints(
         numbers = None if adjoint is None else np.asarray(adjoint, what.dtype)
         expected = (*batch, *what.shape)
         if numbers is not None and numbers.shape != expected:
-            raise WrongDirection(function.name, name, expected, numbers.shape).at(None)
+            raise WrongDirection(function.name, name, expected, numbers.shape).at()
         found.append(numbers)
     return found, batch
 
@@ -279,7 +279,7 @@ def _check_mapping(function: ArrayFunction, what: str, given: Any) -> None:
     if not isinstance(given, Mapping):
         name = next(iter(function.inputs), "x")
         problem = f"`{what}` is no dictionary: write `{what}={{{name!r}: ...}}`"
-        raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at(None)
+        raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at()
 
 
 def _rank(bound: Mapping[str, Any], name: str) -> int:

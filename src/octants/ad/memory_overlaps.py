@@ -312,7 +312,7 @@ def _find_read(module: Module) -> frozenset[int]:
 def _check_read(alias: _Alias, reader: str) -> None:
     """Raise an error if the derivative of a read would have to reach a write to another array."""
     if alias.has_derivative and alias.outdated is not None:
-        raise OverlapOnTape(reader, alias.name, *alias.outdated).at(None)
+        raise OverlapOnTape(reader, alias.name, *alias.outdated).at()
 
 
 def _check_derivative(alias: _Alias, written: Collection[_Alias], kernel: str) -> None:
@@ -320,11 +320,11 @@ def _check_derivative(alias: _Alias, written: Collection[_Alias], kernel: str) -
     holders = [other for other in alias.held_by if other.is_needed and other.is_used]
     owners = [other for other in alias.holds if other.is_used] if alias.is_needed else []
     for holder, owner in [(each, alias) for each in holders] + [(alias, each) for each in owners]:
-        raise DerivativeInMemory(kernel, owner.name, holder.name).at(None)
+        raise DerivativeInMemory(kernel, owner.name, holder.name).at()
     for other in alias.tied:
         if any(each in written or each.writer is not None for each in (alias, other)):
             name = f"the derivative of {other.name}"
-            raise DerivativeInMemory(kernel, alias.name, name).at(None)
+            raise DerivativeInMemory(kernel, alias.name, name).at()
 
 
 def _check_pairs(used: Mapping[int, _Alias], written: Collection[_Alias], kernel: str) -> None:
@@ -333,4 +333,4 @@ def _check_pairs(used: Mapping[int, _Alias], written: Collection[_Alias], kernel
     for alias in written:
         for other in alias.neighbours:
             if id(other) in in_use:
-                raise PartialOverlap(kernel, alias.parameter, other.parameter).at(None)
+                raise PartialOverlap(kernel, alias.parameter, other.parameter).at()

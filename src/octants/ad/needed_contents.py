@@ -60,7 +60,7 @@ class Content:
             OctantsRuntimeError: it was.
         """
         if self._clock.untracked_writes(self.memory) != self._time:
-            raise UntrackedChange(self.memory.name).at(None)
+            raise UntrackedChange(self.memory.name).at()
 
     def is_intact(self) -> bool:
         """Whether the memory still holds a live content."""

@@ -289,7 +289,7 @@ class OverwriteLedger:
         if self.saved_bytes + sum(size for size, _ in sizes) > self._budget:
             largest, name = max(sizes)
             budget = int(self._budget)
-            raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at(None)
+            raise TooManySnapshots(writer, name, largest, self.saved_bytes, budget).at()
 
     def _fits_surely(self, phases: list[Phase]) -> bool:
         """Whether copies of everything that is or will be needed fit, which is the common case."""
@@ -305,7 +305,7 @@ class OverwriteLedger:
             OctantsMemoryError: they exceed the budget.
         """
         if self.saved_bytes + nbytes > self._budget:
-            raise LogTooLarge(kernel, nbytes, self.saved_bytes, int(self._budget)).at(None)
+            raise LogTooLarge(kernel, nbytes, self.saved_bytes, int(self._budget)).at()
         self.saved_bytes += nbytes
         self.account.note("", kernel, kernel, None, nbytes)
 
@@ -319,7 +319,7 @@ class OverwriteLedger:
         if not self.has_budget_for(size):
             budget = int(self._budget)
             writer = f"kernel `{kernel}`"
-            raise TooManySnapshots(writer, memory.name, size, self.saved_bytes, budget).at(None)
+            raise TooManySnapshots(writer, memory.name, size, self.saved_bytes, budget).at()
         copy = self.copy(memory, None)
         self.saved_bytes += size
         self.account.note(memory.name, UNTRACKED, kernel, None, size)
@@ -393,7 +393,7 @@ class OverwriteLedger:
             return memory.snapshot(part) if made is None else made
         except MemoryError:
             size = memory.nbytes(part)
-            raise OutOfSnapshotMemory(memory.name, size, self.saved_bytes).at(None) from None
+            raise OutOfSnapshotMemory(memory.name, size, self.saved_bytes).at() from None
 
     def ended_by(self, memory: TapedMemory, region: ArrayRegion) -> Iterator[Content]:
         """The live contents that a write to a region would end."""
@@ -440,7 +440,7 @@ class OverwriteLedger:
         """Set the digest of a content, or raise an error if it has changed."""
         digest = content.memory.digest(content.region)
         if content.digest not in (None, digest):
-            raise ChangedSinceLaunch(content.memory.name, reader).at(None)
+            raise ChangedSinceLaunch(content.memory.name, reader).at()
         content.digest = digest
 
     # -- the backward pass ----------------------------------------------------------------------

@@ -78,7 +78,7 @@ class ArgumentGradients:
         """
         requested = _as_requested(kernel)
         if not self.wants(requested.kernel):
-            raise ArgumentGradientsNotRequested(requested.kernel.name).at(None)
+            raise ArgumentGradientsNotRequested(requested.kernel.name).at()
         return [
             argument_gradients(launch.specialisation, launch.persistent, self._adjoints)
             for launch in self._launches

@@ -105,7 +105,7 @@ class Trace:
             return
         if self._kinds.get(kind) != self._kind[step]:
             known = next(kind for kind, k in self._kinds.items() if k == self._kind[step])
-            raise StepChanged(step, _words(known), _words(kind)).at(None)
+            raise StepChanged(step, _words(known), _words(kind)).at()
         if self._integers[step] != integers:
             before = first.integers if first is not None else "other integers"
             raise _passed(step, before, self.now.integers)
@@ -124,7 +124,7 @@ class Trace:
 def _passed(step: int, first: Any, again: Any) -> Exception:
     """The error for changed arguments."""
     first, again = (f"passed {what} to its kernels" for what in (first, again))
-    return StepChanged(step, first, again).at(None)
+    return StepChanged(step, first, again).at()
 
 
 def _words(kind: tuple[str, ...]) -> str:

@@ -230,7 +230,7 @@ class Tangents:
         other = self._sharing(memory)
         if other is not None:
             kernel = specialisation.signature.kernel
-            raise PartialOverlap(kernel, memory.name, other.name or "an argument").at(None)
+            raise PartialOverlap(kernel, memory.name, other.name or "an argument").at()
         device = specialisation.device.number
         return self._make(memory, array.dtype, array.element_shape, device)
 
@@ -283,4 +283,4 @@ def _check_devices(specialisation: Specialisation, tangents: Mapping[int, Ndarra
         if tangent.device != number:
             kernel, name = specialisation.signature.kernel, specialisation.arrays[position].name
             names = name, number, f"tangent of {name}", tangent.device
-            raise ArraysOnTwoDevices(kernel, *names).at(None)
+            raise ArraysOnTwoDevices(kernel, *names).at()

@@ -271,9 +271,9 @@ class Tape:
     @shortens_tracebacks
     def __enter__(self) -> Self:
         if driver.state.recorder is not None:
-            raise NestedTape().at(None)
+            raise NestedTape().at()
         if self.is_entered:
-            raise TapeIsUsed().at(None)
+            raise TapeIsUsed().at()
         if self.validation or self._check is not None:
             refuse("a tape cannot check its gradients", "check them before the capture")
         self.is_entered = True
@@ -300,7 +300,7 @@ class Tape:
             self.block = None
             if kind is None:
                 if self._is_abandoned:
-                    raise TapeNotEntered().at(None)
+                    raise TapeNotEntered().at()
                 self._propagate()
         except OctantsError as problem:
             __tracebackhide__ = True  # pytest passes over this frame
@@ -336,7 +336,7 @@ class Tape:
             OctantsRuntimeError: if the tape was not entered, so that it has recorded nothing.
         """
         if not self.is_entered or self._is_abandoned:
-            raise TapeNotEntered().at(None)
+            raise TapeNotEntered().at()
         self._propagate()
 
     # -- recording -----------------------------------------------------------------------------
@@ -892,7 +892,7 @@ class Tape:
         """Raise an error, before any write, if what is needed cannot or must not be saved."""
         if self.on_overwrite == "error":
             for memory in self._ledger.overwritten(phases):
-                raise OverwrittenUnderTape(memory.name).at(None)
+                raise OverwrittenUnderTape(memory.name).at()
         self._ledger.check_budget(writer, phases)
 
     @internal

@@ -237,7 +237,7 @@ class LaunchEntry:
         _, sums = fingerprint.run(fingerprint.check, self.seed, self.number, self.arguments)
         for name, seen, now in zip(fingerprint.names, self._sums, sums, strict=True):
             if seen != now:
-                raise ChangedSinceLaunch(name, self.kernel).at(None)
+                raise ChangedSinceLaunch(name, self.kernel).at()
 
     def rerun(self) -> None:
         """Run the launch again, on the present memory."""
@@ -273,7 +273,7 @@ class LaunchEntry:
             return
         for memory in self._foreign:
             if isinstance(memory.array, ForeignArray) and not memory.array.is_current:
-                raise TensorReplaced(memory.name, self.kernel).at(None)
+                raise TensorReplaced(memory.name, self.kernel).at()
         if ledger is not None and (self._accesses is not None or not ledger.saves):
             self._restore_reads(ledger)
         persistent = self.persistent

@@ -56,11 +56,11 @@ class ArrayLoss:
     def __init__(self, array: Any, seed: Any = None) -> None:
         shape = (*array.shape, *array.element_shape)
         if seed is None and shape and math.prod(shape) != 1:
-            raise WrongLoss(f"has the shape {array.shape}, not one element").at(None)
+            raise WrongLoss(f"has the shape {array.shape}, not one element").at()
         if not array.dtype.is_float:
-            raise WrongLoss(f"is of {array.dtype}, which has no gradient").at(None)
+            raise WrongLoss(f"is of {array.dtype}, which has no gradient").at()
         if not array.has_grad():
-            raise WrongLoss("has no gradient").at(None)
+            raise WrongLoss("has no gradient").at()
         self.array: StoredArray = array
         self._gradient = array.companion_array(Companion.ADJOINT)
         self._seed: Any = 1.0
@@ -103,9 +103,9 @@ class TensorLoss(_OnlySeeded):
     def __init__(self, tensor: Any, seed: Any = None) -> None:
         shape = tuple(tensor.shape)
         if seed is None and tensor.numel() != 1:
-            raise WrongLoss(f"has the shape {shape}, not one element").at(None)
+            raise WrongLoss(f"has the shape {shape}, not one element").at()
         if not (tensor.requires_grad and tensor.is_leaf):
-            raise WrongLoss("is a tensor that requires no gradient").at(None)
+            raise WrongLoss("is a tensor that requires no gradient").at()
         with_gradient(tensor)
         self._tensor = tensor
         self._seed: Any = 1.0 if seed is None else adjoint_seed("the loss", seed, shape)
@@ -143,7 +143,7 @@ class KernelLoss(_OnlySeeded):
         """Nothing to do: the kernel computes its result from scratch."""
 
     def value(self) -> float:
-        raise CannotCheck("the loss is a kernel").at(None)
+        raise CannotCheck("the loss is a kernel").at()
 
     def seed(self, entries: Sequence[TapeEntry]) -> None:
         launches = {
@@ -153,16 +153,16 @@ class KernelLoss(_OnlySeeded):
         }
         if any(self._kernel in getattr(entry, "kernels", ()) for entry in entries):
             problem = f"is kernel `{self._kernel.name}`, launched in a checkpointed loop"
-            raise WrongLoss(problem).at(None)
+            raise WrongLoss(problem).at()
         if len(launches) != 1:
-            raise LossNotLaunched(self._kernel.name, len(launches)).at(None)
+            raise LossNotLaunched(self._kernel.name, len(launches)).at()
         (entry,) = launches.values()
         returns = entry.specialisation.returns
         is_number = len(returns) == 1 and not returns[0].element_shape
         has_float = any(kind.dtype.is_float for kind in returns)
         if not has_float or not (is_number or self._seed is not None):
             problem = f"is kernel `{self._kernel.name}`, which does not return a float"
-            raise WrongLoss(problem).at(None)
+            raise WrongLoss(problem).at()
         entry.seed_result(self._seed)
 
 
@@ -177,11 +177,9 @@ class OuterLoss(_OnlySeeded, ABC):
     def __init__(self, arrays: Sequence[Any]) -> None:
         for each in arrays:
             if not isinstance(each, Tensor) or each.companion is not Companion.PRIMAL:
-                raise WrongLoss(f"is of a {type(each).__name__}, not of fields or ndarrays").at(
-                    None
-                )
+                raise WrongLoss(f"is of a {type(each).__name__}, not of fields or ndarrays").at()
             if not each.has_grad():
-                raise WrongLoss(f"is of {each.describe()}, which has no gradient").at(None)
+                raise WrongLoss(f"is of {each.describe()}, which has no gradient").at()
         self._arrays = list(arrays)
         self.number = math.nan
 
@@ -219,7 +217,7 @@ def make_losses(loss: Any, seed: Any = None) -> list[Loss]:
         return [_make_loss(loss, seed)]
     seeds = [None] * len(loss) if seed is None else list(seed)
     if len(seeds) != len(loss):
-        raise WrongAdjointSeed(f"{len(loss)} losses", f"its length is {len(seeds)}").at(None)
+        raise WrongAdjointSeed(f"{len(loss)} losses", f"its length is {len(seeds)}").at()
     return [each for pair in zip(loss, seeds, strict=True) for each in make_losses(*pair)]
 
 
@@ -232,8 +230,8 @@ def _make_loss(loss: Any, seed: Any) -> Loss:
         return KernelLoss(loss, seed)
     if isinstance(loss, OuterLoss):
         if seed is not None:
-            raise WrongAdjointSeed("a loss of another library", "scale the loss itself").at(None)
+            raise WrongAdjointSeed("a loss of another library", "scale the loss itself").at()
         return loss
     if is_torch(type(loss)):
         return TensorLoss(loss, seed)
-    raise WrongLoss(f"cannot be a {type(loss).__name__}").at(None)
+    raise WrongLoss(f"cannot be a {type(loss).__name__}").at()

@@ -56,4 +56,4 @@ class UntrackedWrites:
             OctantsRuntimeError: it was written, untracked, since it became known.
         """
         if self._versions.get(memory.key, memory.version) != memory.version:
-            raise UntrackedChange(memory.name).at(None)
+            raise UntrackedChange(memory.name).at()

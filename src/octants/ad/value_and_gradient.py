@@ -43,7 +43,7 @@ class LossFunction:
         losses = [shapes[k] for k in found]
         if len(losses) != 1 or losses[0].size != 1 or losses[0].dtype.kind != "f":
             given = ", ".join(f"{each.dtype}{list(each.shape)}" for each in losses) or "nothing"
-            raise WrongOutput(function.name, "the loss", f"is one float, not {given}").at(None)
+            raise WrongOutput(function.name, "the loss", f"is one float, not {given}").at()
         return found[0]
 
     def unflatten(self, vector: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def differentiated(
     chosen = (by,) if isinstance(by, str) else tuple(by)
     for name in chosen:
         if name not in made.inputs:
-            raise WrongOutput(made.name, name, "is in `by`, and is no argument").at(None)
+            raise WrongOutput(made.name, name, "is in `by`, and is no argument").at()
     return made, chosen
 
 

@@ -93,7 +93,7 @@ def _length(name: str, given: Any, types: Any) -> int:
 
 def _refuse(name: str, wanted: str, given: Any) -> NoReturn:
     text = given.describe() if isinstance(given, Tensor) else f"a `{type(given).__name__}`"
-    raise WrongAlgorithmArray(name, wanted, text).at(None)
+    raise WrongAlgorithmArray(name, wanted, text).at()
 
 
 def _like(array: Tensor) -> Any:

@@ -93,7 +93,7 @@ def install() -> None:
     if is_installed():
         return
     if _NAME in sys.modules:
-        raise QuadrantsIsImported(_origin(sys.modules[_NAME])).at(None)
+        raise QuadrantsIsImported(_origin(sys.modules[_NAME])).at()
     sys.meta_path.insert(0, QuadrantsFinder())
 
 

@@ -153,7 +153,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def require_alive(self) -> None:
         """An error if the array was made before the last `init`, or destroyed."""
         if self._end is not None:
-            raise self._end(self.describe()).at(None)
+            raise self._end(self.describe()).at()
 
     @internal
     def retire(self, reason: Callable[[str], UserError] = UsedAfterReset) -> None:
@@ -214,7 +214,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def host_indices(self) -> range:
         """The indices of the only axis; an error if there is not exactly one."""
         if len(self.shape) != 1:
-            raise NotIterable(self.describe(), len(self.shape)).at(None)
+            raise NotIterable(self.describe(), len(self.shape)).at()
         first = self.offset[0] if self.offset else 0
         return range(first, first + self.shape[0])
 
@@ -227,7 +227,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """
         shape = (*self.shape, *self.element_shape)
         if math.prod(shape) != 1:
-            raise NotOneNumber(self.describe(), str(shape)).at(None)
+            raise NotOneNumber(self.describe(), str(shape)).at()
         return self.to_numpy().item()
 
     def __float__(self) -> float:
@@ -275,7 +275,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Store converted values: every write of the host goes through here."""
         window = self.window()
         if self.is_read_only:
-            raise ReadOnly(self.describe()).at(None)
+            raise ReadOnly(self.describe()).at()
         host_access_events.before_write(self, region, source)
         window.write(values, region)
         self.note_write(region)
@@ -288,7 +288,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             return (key,)
         given = () if key is None else key if isinstance(key, tuple) else _listed(key)
         if len(given) != rank:
-            raise WrongNumberOfIndices(self.describe(), rank, describe(key)).at(None)
+            raise WrongNumberOfIndices(self.describe(), rank, describe(key)).at()
         first = self.offset or (0,) * rank
         return tuple(
             self._position(axis, item, first[axis], extents[axis])
@@ -305,10 +305,10 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         try:
             number = operator.index(item)
         except TypeError:
-            raise WrongIndex(self.describe(), describe(item)).at(None) from None
+            raise WrongIndex(self.describe(), describe(item)).at() from None
         if not first <= number < first + extent:
             last = first + extent - 1
-            raise IndexOutOfRange(self.describe(), number, axis, first, last).at(None)
+            raise IndexOutOfRange(self.describe(), number, axis, first, last).at()
         return number - first
 
     # -- whole arrays ---------------------------------------------------------------------------
@@ -361,9 +361,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         what = f"sharing {self.describe()}"
         if view is None:
             problem = dlpack_export.SPLIT if window.part() is None else dlpack_export.ELSEWHERE
-            raise CannotShare(what, problem).at(None)
+            raise CannotShare(what, problem).at()
         if dtype is not None and resolve(dtype) is not self.dtype:
-            raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at(None)
+            raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at()
         self.note_export()
         return view
 
@@ -389,7 +389,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         what = f"from_numpy() of {self.describe()}"
         if not isinstance(arr, np.ndarray):
             advice = "use `numpy.asarray(...)`, or `from_torch` for a tensor"
-            raise WrongArray(what, describe(arr), "a numpy array", advice).at(None)
+            raise WrongArray(what, describe(arr), "a numpy array", advice).at()
         self._copy_in(what, arr)
 
     def _copy_in(self, what: str, values: Array, source: Any = None) -> None:
@@ -413,7 +413,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             return
         if not isinstance(other, Tensor):
             what, advice = f"copy_from() of {self.describe()}", "use `from_numpy` or `from_torch`"
-            raise WrongArray(what, describe(other), "a field or an ndarray", advice).at(None)
+            raise WrongArray(what, describe(other), "a field or an ndarray", advice).at()
         window, own = other.window(), self.window()
         host_access_events.before_read(other)
         if other.dtype is self.dtype and window.stands_like(own) and not self._is_sparse:
@@ -542,7 +542,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         return Tensor.to_numpy(self, dtype, copy=copy is not False)
 
     def __reduce_ex__(self, _: Any) -> Any:
-        raise CannotCopy(self.describe()).at(None)
+        raise CannotCopy(self.describe()).at()
 
     def __str__(self) -> str:
         if self._end is not None:
@@ -649,4 +649,4 @@ def wrap(impl: Any) -> Tensor:
 def require_kind(what: str, value: Any, kind: type, needed: str) -> None:
     """An error if a value is not an instance of ``kind``, which ``needed`` describes."""
     if not isinstance(value, kind):
-        raise WrongArray(what, describe(value), needed).at(None)
+        raise WrongArray(what, describe(value), needed).at()

@@ -42,9 +42,7 @@ def axes(*numbers: int) -> Axes:
     """
     for number in numbers:
         if not is_integer(number) or not 0 <= number < len(LETTERS):
-            raise WrongAxes(f"there is no axis {describe(number)}: they are numbered 0 to 11").at(
-                None
-            )
+            raise WrongAxes(f"there is no axis {describe(number)}: they are numbered 0 to 11").at()
     return tuple(Axis(int(number)) for number in numbers)
 
 
@@ -52,9 +50,9 @@ def check_axes(given: Any) -> Axes:
     """The axes of a block, from an axis or a sequence of them."""
     found = (given,) if isinstance(given, Axis) else given
     if not isinstance(found, (tuple, list)) or not all(isinstance(axis, Axis) for axis in found):
-        raise WrongAxes(f"{describe(given)} is not an axis of a field, nor several").at(None)
+        raise WrongAxes(f"{describe(given)} is not an axis of a field, nor several").at()
     if len(set(found)) != len(found):
-        raise WrongAxes(f"the axes {list(found)} of a block must differ").at(None)
+        raise WrongAxes(f"the axes {list(found)} of a block must differ").at()
     return tuple(found)
 
 
@@ -64,7 +62,7 @@ def check_dimensions(what: str, found: Axes, dimensions: Any) -> tuple[int, ...]
     if len(extents) == 1:
         extents *= len(found)
     if len(extents) != len(found):
-        raise WrongAxes(f"{what}: {len(found)} axes, but {len(extents)} extents are given").at(None)
+        raise WrongAxes(f"{what}: {len(found)} axes, but {len(extents)} extents are given").at()
     return extents
 
 
@@ -72,7 +70,7 @@ def check_shape(what: str, shape: Any, least: int = 1) -> tuple[int, ...]:
     """A shape as a tuple of integers; a single integer is a shape of one axis."""
     extents = _integers(shape)
     if extents is None or any(extent < least for extent in extents):
-        raise WrongExtents(what, describe(shape), least).at(None)
+        raise WrongExtents(what, describe(shape), least).at()
     check_extents(what, extents)
     return extents
 
@@ -90,7 +88,7 @@ def check_extents(what: str, extents: Sequence[int], first: Sequence[int] | None
     for extent, start in zip(extents, starts, strict=True):
         if start + extent > MOST or start < -MOST - 1:
             given = f"{extent} elements" + (f" from index {start}" if start else "")
-            raise ExtentTooLarge(what, given).at(None)
+            raise ExtentTooLarge(what, given).at()
 
 
 def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:
@@ -101,11 +99,9 @@ def check_offset(what: str, offset: Any, rank: int) -> tuple[int, ...] | None:
     if numbers is None:
         raise WrongArrayOption(
             what, "offset", f"is a tuple of integers, not {describe(offset)}"
-        ).at(None)
+        ).at()
     if len(numbers) != rank:
-        raise WrongArrayOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at(
-            None
-        )
+        raise WrongArrayOption(what, "offset", f"has {len(numbers)} numbers for {rank} axes").at()
     return numbers
 
 

@@ -58,7 +58,7 @@ class BitpackedFields:
         """
         if self._words.place_nodes:
             problem = "it is placed already, and takes no more fields"
-            raise WrongPacking("BitpackedFields", problem, "place its fields first").at(None)
+            raise WrongPacking("BitpackedFields", problem, "place its fields first").at()
         given = [field for each in fields for field in _quantised("BitpackedFields", each)]
         if shared_exponent:
             _check_shared([field.quant_type for field in given for _ in range(_count(field))])
@@ -67,7 +67,7 @@ class BitpackedFields:
         if used > self._bits:
             problem = f"{used} bits are needed, and the word has {self._bits}"
             advice = "use `max_num_bits=64`, fewer bits, or another word for some of the fields"
-            raise WrongPacking("BitpackedFields", problem, advice).at(None)
+            raise WrongPacking("BitpackedFields", problem, advice).at()
         for field in given:
             field.reserve()
             first = len(self._slots)
@@ -121,12 +121,12 @@ class QuantArray:
         given = [field for each in fields for field in _quantised("quant_array", each)]
         if len(given) != 1 or self._is_used:
             advice = "give each field a `quant_array` of its own, or use `qd.BitpackedFields`"
-            raise WrongPacking("quant_array", "it takes one field", advice).at(None)
+            raise WrongPacking("quant_array", "it takes one field", advice).at()
         (field,) = given
         if field.element_shape or isinstance(field.quant_type, QuantFloat):
             what = "vectors" if field.element_shape else "floats"
             advice = "use `qd.BitpackedFields`"
-            raise WrongPacking("quant_array", f"it takes no field of {what}", advice).at(None)
+            raise WrongPacking("quant_array", f"it takes no field of {what}", advice).at()
         self._check_size(field.quant_type)
         field.reserve()
         words = ScalarField(_word_type(self._bits))
@@ -146,7 +146,7 @@ class QuantArray:
             )
             most = self._bits // kind.bits
             advice = f"a word holds {most}: put the rest into axes of `dense` blocks around it"
-            raise WrongPacking("quant_array", problem, advice).at(None)
+            raise WrongPacking("quant_array", problem, advice).at()
 
     def _word_slots(self, words: ScalarField, packing: Packing) -> WordSlots:
         outer = self._block.all_axes()
@@ -162,7 +162,7 @@ class QuantArray:
 def _check_bits(what: str, given: Any) -> int:
     if given not in (8, 16, 32, 64):
         problem = f"a word has 8, 16, 32 or 64 bits, not {describe(given)}"
-        raise WrongPacking(what, problem, "choose one of these as `max_num_bits`").at(None)
+        raise WrongPacking(what, problem, "choose one of these as `max_num_bits`").at()
     return int(given)
 
 
@@ -181,9 +181,9 @@ def _quantised(what: str, given: Any) -> Iterator[QuantField]:
     elif hasattr(given, "place_nodes"):
         problem = f"the {given.describe()} is not quantised"
         advice = "place it in the block itself; only types of `qd.types.quant` share words"
-        raise WrongPacking(what, problem, advice).at(None)
+        raise WrongPacking(what, problem, advice).at()
     else:
-        raise CannotPlace(describe(given)).at(None)
+        raise CannotPlace(describe(given)).at()
 
 
 def _count(field: QuantField) -> int:
@@ -198,9 +198,9 @@ def _check_shared(kinds: Sequence[QuantType]) -> None:
     floats = [kind for kind in kinds if isinstance(kind, QuantFloat)]
     advice = "give it two or more numbers of `qd.types.quant.float` with the same `exp`"
     if len(floats) < len(kinds):
-        raise WrongPacking("shared_exponent", "only floats have exponents", advice).at(None)
+        raise WrongPacking("shared_exponent", "only floats have exponents", advice).at()
     if len(floats) < 2:
-        raise WrongPacking("shared_exponent", "one number shares with no other", advice).at(None)
+        raise WrongPacking("shared_exponent", "one number shares with no other", advice).at()
     if len({kind.exponent for kind in floats}) > 1:
         problem = "the exponents have different numbers of bits"
-        raise WrongPacking("shared_exponent", problem, advice).at(None)
+        raise WrongPacking("shared_exponent", problem, advice).at()

@@ -23,6 +23,6 @@ def refuses_assignment(cls: C) -> C:
 
 def _setter(name: str) -> Any:
     def refuse(_: Any, __: Any) -> NoReturn:
-        raise GradientAssigned(name).at(None)
+        raise GradientAssigned(name).at()
 
     return refuse

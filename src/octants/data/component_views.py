@@ -61,7 +61,7 @@ class ComponentField:
             problem = (
                 f"of shape {self.shape} cannot be written from an array of shape {given.shape}"
             )
-            raise WrongArrayOption(self.field.describe(), "component", problem).at(None)
+            raise WrongArrayOption(self.field.describe(), "component", problem).at()
         for index in np.ndindex(self.shape):
             self[index] = given[index].item()
 
@@ -79,5 +79,5 @@ def check_component(field: Any, indices: tuple[int, ...]) -> tuple[int, ...]:
     fits = len(given) == len(shape) and all(map(is_integer, given))
     if not fits or not all(0 <= k < extent for k, extent in zip(given, shape, strict=True)):
         problem = f"of an element of shape {shape} cannot be {indices}"
-        raise WrongArrayOption(field.describe(), "component", problem).at(None)
+        raise WrongArrayOption(field.describe(), "component", problem).at()
     return tuple(int(k) for k in given)

@@ -35,7 +35,7 @@ def capsule(
     target = dl_device or device.dlpack_device
     is_elsewhere = target != device.dlpack_device
     if is_elsewhere and (copy is False or target != _CPU):
-        raise CannotShare(what, f"it is not on device {target}", "leave out `dl_device`").at(None)
+        raise CannotShare(what, f"it is not on device {target}", "leave out `dl_device`").at()
     is_out_of_reach = not device.shares_memory and device.dlpack_device == _CPU
     if is_elsewhere or (is_out_of_reach and copy):
         values, owner = window.read(), None
@@ -57,14 +57,14 @@ def capsule(
         (values, owner),
     )
     if part.is_read_only and not max_version:
-        raise CannotShare(what, "it is read-only, which a capsule of old cannot say", "").at(None)
+        raise CannotShare(what, "it is read-only, which a capsule of old cannot say", "").at()
     return dlpack.export_capsule(part, versioned=bool(max_version), flags=dlpack.IS_COPY * is_copy)
 
 
 def _copied(window: HostWindow) -> tuple[np.ndarray[Any, Any], Any]:
     part = window.part()
     if part is None:
-        raise CannotShare("a copy", SPLIT, "use `to_numpy()` or `to_torch()`").at(None)
+        raise CannotShare("a copy", SPLIT, "use `to_numpy()` or `to_torch()`").at()
     saved = window.parts.save(part)
     return (saved, None) if isinstance(saved, np.ndarray) else (saved.part, saved.owner)
 
@@ -72,7 +72,7 @@ def _copied(window: HostWindow) -> tuple[np.ndarray[Any, Any], Any]:
 def _shared(what: str, window: HostWindow, device: Device) -> np.ndarray[Any, Any]:
     part = window.part()
     if part is None:
-        raise CannotShare(what, SPLIT, "use `to_numpy()`").at(None)
+        raise CannotShare(what, SPLIT, "use `to_numpy()`").at()
     if not device.shares_memory and device.dlpack_device == _CPU:
-        raise CannotShare(what, ELSEWHERE, "use `to_numpy()`").at(None)
+        raise CannotShare(what, ELSEWHERE, "use `to_numpy()`").at()
     return part

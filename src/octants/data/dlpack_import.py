@@ -54,13 +54,13 @@ def from_dlpack(
         advice = "elements are numbers, vectors or matrices"
         raise WrongArrayOption(
             _WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice
-        ).at(None)
+        ).at()
     device = _device_of(source)
     part = _import(device, source)
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:
         needed = f"an array of at least {element_dim} axes"
-        raise WrongArray(_WHAT, f"one of shape {part.shape}", needed).at(None)
+        raise WrongArray(_WHAT, f"one of shape {part.shape}", needed).at()
     _check_order(part)
     needed_arrays = needed_companions(needs_grad, needs_dual)
     require_differentiable("ndarray", dtype, needed_arrays)
@@ -83,7 +83,7 @@ def _import(device: Device, source: Any) -> dlpack.DlpackView:
     where = dlpack.device_of(source)
     if where is None or not hasattr(source, "__dlpack__"):
         needed = "an array that offers `__dlpack__`"
-        raise WrongArray(_WHAT, describe(source), needed).at(None)
+        raise WrongArray(_WHAT, describe(source), needed).at()
     if where[0] in (dlpack.CPU[0], dlpack.PINNED) and device.shares_memory:
         values = torch_and_dlpack_conversion.from_dlpack(_WHAT, source)
         address = values.__array_interface__["data"][0]
@@ -96,7 +96,7 @@ def _import(device: Device, source: Any) -> dlpack.DlpackView:
             f"the array is in the memory of {_device_name(where)}, and kernels run on {device!r}"
         )
         advice = "copy it to the memory of the device first, or pass it to a kernel as it is"
-        raise CannotShare(_WHAT, problem, advice).at(None)
+        raise CannotShare(_WHAT, problem, advice).at()
     return part
 
 
@@ -114,7 +114,7 @@ def _dtype(part: dlpack.DlpackView) -> DType:
         pass
     given = "one of a type that the language has not"
     given = given if part.dtype is None else f"one of {part.dtype}"
-    raise WrongArray(_WHAT, given, "an array of numbers", "convert it first").at(None)
+    raise WrongArray(_WHAT, given, "an array of numbers", "convert it first").at()
 
 
 def _check_order(part: dlpack.DlpackView) -> None:
@@ -124,4 +124,4 @@ def _check_order(part: dlpack.DlpackView) -> None:
     if 0 not in part.shape and any(n > 1 and has != needs for n, has, needs in axes):
         problem = f"its elements of shape {part.shape} are not row-major"
         advice = "make it so (`x.contiguous()`), or pass it to a kernel as it is"
-        raise CannotShare(_WHAT, problem, advice).at(None)
+        raise CannotShare(_WHAT, problem, advice).at()

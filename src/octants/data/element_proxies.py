@@ -48,11 +48,11 @@ class ElementMatrix(Matrix):
         what = f"an element of {self._owner.describe()}"
         given = index if isinstance(index, tuple) else (index,)
         if len(given) > self._array.ndim:
-            return WrongNumberOfIndices(what, self._array.ndim, describe(index)).at(None)
+            return WrongNumberOfIndices(what, self._array.ndim, describe(index)).at()
         for axis, (item, extent) in enumerate(zip(given, self.shape, strict=False)):
             if is_integer(item) and not -extent <= item < extent:
-                return IndexOutOfRange(what, int(item), axis, 0, extent - 1).at(None)
-        return WrongIndex(what, describe(index)).at(None)
+                return IndexOutOfRange(what, int(item), axis, 0, extent - 1).at()
+        return WrongIndex(what, describe(index)).at()
 
     def fill(self, val: Any) -> None:
         """Set all elements."""

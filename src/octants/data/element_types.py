@@ -32,7 +32,7 @@ def check_dtype(
             raise TypeError
         return resolve(single), element_shape or ()
     except TypeError:
-        raise WrongDtype(what, f"{describe(dtype)} is not an element type").at(None) from None
+        raise WrongDtype(what, f"{describe(dtype)} is not an element type").at() from None
 
 
 def _single(what: str, dtype: Any) -> Any:
@@ -42,7 +42,7 @@ def _single(what: str, dtype: Any) -> Any:
     kinds = {each for row in dtype for each in (row if isinstance(row, (list, tuple)) else [row])}
     if len(kinds) != 1:
         problem = f"the components of an element have one type, not {describe(dtype)}"
-        raise WrongDtype(what, problem).at(None)
+        raise WrongDtype(what, problem).at()
     return kinds.pop()
 
 
@@ -51,12 +51,10 @@ def check_element_shape(
 ) -> tuple[int, ...]:
     """The shape of an element; ``ndim=1`` makes a vector of a single column."""
     if not all(is_integer(extent) and extent >= 1 for extent in shape):
-        raise WrongElementShape(what, describe(shape)).at(None)
+        raise WrongElementShape(what, describe(shape)).at()
     if ndim is not None and ndim != len(shape):
         if ndim != 1 or len(shape) != 2 or shape[1] != 1:
-            raise WrongArrayOption(what, "ndim", f"cannot be {ndim} for elements of {shape}").at(
-                None
-            )
+            raise WrongArrayOption(what, "ndim", f"cannot be {ndim} for elements of {shape}").at()
         return (int(shape[0]),)
     return tuple(int(extent) for extent in shape)
 
@@ -66,13 +64,13 @@ def check_device(what: str, device: Any) -> None:
     if device is None or (is_integer(device) and device >= 0):
         return
     advice = "it is the number of a GPU, such as 0 or 1, as in `init(device=1)`"
-    raise WrongArrayOption(what, "device", f"cannot be {describe(device)}", advice).at(None)
+    raise WrongArrayOption(what, "device", f"cannot be {describe(device)}", advice).at()
 
 
 def require_differentiable(what: str, dtype: DType, needed: tuple[Companion, ...]) -> None:
     """An error if companions are asked for that the type cannot have."""
     if needed and not dtype.is_float:
-        raise NotDifferentiable(what, dtype.name, _COMPANION_WORDS[needed[0]]).at(None)
+        raise NotDifferentiable(what, dtype.name, _COMPANION_WORDS[needed[0]]).at()
 
 
 def needed_companions(needs_grad: bool, needs_dual: bool) -> tuple[Companion, ...]:

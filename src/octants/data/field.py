@@ -178,7 +178,7 @@ class Field(Tensor[E], FieldHandle):
         """An error if it is too late to place this; `tree.SNode.place` calls this."""
         self.require_alive()
         if self.companion is not PRIMAL and self.primal._layout is not None:
-            raise TreeIsAllocated(f"placing the {self.describe()}").at(None)
+            raise TreeIsAllocated(f"placing the {self.describe()}").at()
 
     def _place_node(self) -> PlaceNode:
         if self.snode is not None:
@@ -186,7 +186,7 @@ class Field(Tensor[E], FieldHandle):
         if self.companion in self.primal.needed:
             return self.primal._place_node()  # will be placed like that when the tree is allocated
         self.require_alive()
-        raise self._missing().at(None)
+        raise self._missing().at()
 
     def _missing(self) -> Any:
         """The error for a field or companion that is used, but placed nowhere."""
@@ -234,7 +234,7 @@ class Field(Tensor[E], FieldHandle):
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself."""
         if self.sparsity is not None:
-            raise sparse_block_errors.SparseMemory(self.describe()).at(None)
+            raise sparse_block_errors.SparseMemory(self.describe()).at()
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Field(Tensor[E], FieldHandle):
         found = self.companion_array(companion)
         if found is None:
             words = COMPANION_WORDS[companion]
-            raise MissingCompanion(self.describe(), *words).at(None)
+            raise MissingCompanion(self.describe(), *words).at()
         return found.window().address
 
     def __repr__(self) -> str:

@@ -68,9 +68,7 @@ def field(
     if hasattr(dtype, "members"):
         if order is not None:
             advice = "build the blocks with `qd.root.dense(...)`"
-            raise WrongArrayOption("field", "order", "is not for fields of structs", advice).at(
-                None
-            )
+            raise WrongArrayOption("field", "order", "is not for fields of structs", advice).at()
         options: dict[str, Any] = {"name": name, "offset": offset, "device": device}
         return dtype.field(shape, needs_grad=needs_grad, needs_dual=needs_dual, **options)
     options = {"order": order, "name": name, "offset": offset, "device": device}
@@ -167,14 +165,14 @@ def _require_no_shape_options(order: Any, offset: Any) -> None:
     for option, value in (("order", order), ("offset", offset)):
         if value is not None:
             advice = "give a shape too, or build the blocks with `qd.root.dense(...)`"
-            raise WrongArrayOption("field", option, "needs a shape", advice).at(None)
+            raise WrongArrayOption("field", option, "needs a shape", advice).at()
 
 
 def require_no_device(what: str, device: Any) -> None:
     """An error if a device is named for a field that a tree gives its memory."""
     if device is not None:
         advice = "give a shape too, or place the field in a `qd.FieldsBuilder(device=...)`"
-        raise WrongArrayOption(what, "device", "needs a shape", advice).at(None)
+        raise WrongArrayOption(what, "device", "needs a shape", advice).at()
 
 
 def _check_order(order: str | None, rank: int) -> tuple[int, ...]:
@@ -185,7 +183,7 @@ def _check_order(order: str | None, rank: int) -> tuple[int, ...]:
     if sorted(str(order)) != sorted(letters):
         problem = f"cannot be {describe(order)} for a shape of {rank} axes"
         advice = f"it has each of the letters {', '.join(letters)} once"
-        raise WrongArrayOption("field", "order", problem, advice).at(None)
+        raise WrongArrayOption("field", "order", problem, advice).at()
     return tuple(letters.index(letter) for letter in order)
 
 
@@ -193,4 +191,4 @@ def check_layout(what: str, layout: Any) -> None:
     """An error if a layout is none."""
     if not isinstance(layout, Layout):
         advice = "it is `qd.Layout.AOS` or `qd.Layout.SOA`"
-        raise WrongArrayOption(what, "layout", f"cannot be {describe(layout)}", advice).at(None)
+        raise WrongArrayOption(what, "layout", f"cannot be {describe(layout)}", advice).at()

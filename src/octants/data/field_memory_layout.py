@@ -85,7 +85,7 @@ class Placement:
             expected = start + sum(k * step for k, step in zip(component, strides, strict=True))
             same = self._layout(node, layout.element_strides) == layout
             if self._offset(node) != expected or not same:
-                raise UnevenComponents(field.describe()).at(None)
+                raise UnevenComponents(field.describe()).at()
         return layout, start
 
     def _offset(self, place_node: SNode) -> int:

@@ -79,11 +79,11 @@ def _full_key(array: Any, key: Any) -> _Key:
     dots = [axis for axis, each in enumerate(given) if each is ...]
     missing = rank - len(given) + len(dots)
     if len(dots) > 1 or missing < 0:
-        raise WrongNumberOfIndices(array.describe(), rank, describe(key)).at(None)
+        raise WrongNumberOfIndices(array.describe(), rank, describe(key)).at()
     first = dots[0] if dots else len(given)
     given = (*given[:first], *[_ALL] * missing, *given[first + len(dots) :])
     if any(array.offset) and any(type(each) is slice and each != _ALL for each in given):
-        raise WrongIndex(array.describe(), "a slice where indices have an offset").at(None)
+        raise WrongIndex(array.describe(), "a slice where indices have an offset").at()
     return tuple(
         each if type(each) is slice else array.position(axis, each)
         for axis, each in enumerate(given)
@@ -106,4 +106,4 @@ def _values(array: Any, value: Any, shape: tuple[int, ...]) -> Array:
     try:
         return np.broadcast_to(given, shape)
     except ValueError:
-        raise WrongArrayShape(what, str(shape), str(given.shape)).at(None) from None
+        raise WrongArrayShape(what, str(shape), str(given.shape)).at() from None

@@ -50,13 +50,13 @@ def convert_scalar(what: str, value: Any, dtype: DType) -> Any:
         return value
     if dtype.is_float:
         if not hasattr(value, "__float__") or np.ndim(value) > 0 or np.iscomplexobj(value):
-            raise WrongValue(what, describe(value), f"a number for {dtype}").at(None)
+            raise WrongValue(what, describe(value), f"a number for {dtype}").at()
         return scalars.convert(float(value), dtype)
     if isinstance(value, (bool, np.bool_)):
         return dtype.numpy.type(value).item()
     is_float = isinstance(value, (float, np.floating))
     if not (is_float or hasattr(value, "__index__")) or np.ndim(value) > 0:
-        raise WrongValue(what, describe(value), f"an integer for {dtype}").at(None)
+        raise WrongValue(what, describe(value), f"an integer for {dtype}").at()
     number = float(value) if is_float else value.__index__()
     found = scalars.convert(number, dtype)
     if found != number and not dtype.is_bool:
@@ -74,7 +74,7 @@ def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...])
     given = _components(what, value, shape)
     if given.shape != shape:
         if not shape or given.shape != (*shape, 1):
-            raise WrongArrayShape(what, str(shape), str(given.shape)).at(None)
+            raise WrongArrayShape(what, str(shape), str(given.shape)).at()
         given = given.reshape(shape)
     if dtype.is_float:
         return convert_array(what, given, dtype)
@@ -88,9 +88,9 @@ def _components(what: str, value: Any, shape: tuple[int, ...]) -> Array:
     try:
         given = np.asarray(value.to_list() if isinstance(value, Matrix) else value)
     except (ValueError, TypeError, RuntimeError):
-        raise WrongValue(what, describe(value), needed).at(None) from None
+        raise WrongValue(what, describe(value), needed).at() from None
     if given.dtype.kind not in "biuf":
-        raise WrongValue(what, describe(value), needed).at(None)
+        raise WrongValue(what, describe(value), needed).at()
     return given
 
 
@@ -98,13 +98,11 @@ def convert_array(what: str, values: Array, dtype: DType) -> Array:
     """An array with the conversions of the language, `scalars.convert_values`."""
     if values.dtype.kind not in "biuf":
         needed = "an array of numbers"
-        raise WrongArray(what, f"one of {values.dtype}", needed, "convert it with `astype`").at(
-            None
-        )
+        raise WrongArray(what, f"one of {values.dtype}", needed, "convert it with `astype`").at()
     return scalars.convert_values(values, dtype)
 
 
 def check_shape(what: str, given: tuple[int, ...], *allowed: tuple[int, ...]) -> None:
     """An error if an array has none of the shapes that fit; the first one is named."""
     if given not in allowed:
-        raise WrongArrayShape(what, str(allowed[0]), str(given)).at(None)
+        raise WrongArrayShape(what, str(allowed[0]), str(given)).at()

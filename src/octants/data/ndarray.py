@@ -165,7 +165,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
             return self._addresses[companion]
         except KeyError:
             self.require_alive()
-            raise MissingCompanion(self.describe(), *COMPANION_WORDS[companion]).at(None) from None
+            raise MissingCompanion(self.describe(), *COMPANION_WORDS[companion]).at() from None
 
     # -- the memory of others -------------------------------------------------------------------
 

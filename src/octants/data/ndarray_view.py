@@ -50,7 +50,7 @@ class BufferView(AnyBufferView):
             _check_range(arr.size, offset, size)
             arr, offset = arr.array, arr.offset + offset
         if not isinstance(arr, NdarrayHandle) or len(arr.shape) != 1:
-            raise WrongArray("BufferView", describe(arr), "an ndarray with one axis").at(None)
+            raise WrongArray("BufferView", describe(arr), "an ndarray with one axis").at()
         self.array: Any = arr
         self.offset: int = operator.index(offset)
         self.size: int = operator.index(size)
@@ -97,7 +97,7 @@ class BufferView(AnyBufferView):
         """The index in the ndarray of an element of the view."""
         number = operator.index(key)
         if not 0 <= number < self.size:
-            raise IndexOutOfRange("BufferView", number, 0, 0, self.size - 1).at(None)
+            raise IndexOutOfRange("BufferView", number, 0, 0, self.size - 1).at()
         return self.offset + number
 
     def fill(self, val: Any) -> None:
@@ -118,7 +118,7 @@ class BufferView(AnyBufferView):
         what = "from_numpy() of a BufferView"
         refuse_masked(what, arr)
         if not isinstance(arr, np.ndarray):
-            raise WrongArray(what, describe(arr), "a numpy array").at(None)
+            raise WrongArray(what, describe(arr), "a numpy array").at()
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))
         given = convert_array(what, arr, self.array.dtype)
         if host_access_events.are_writes_observed():  # tell the tape which elements change
@@ -150,11 +150,11 @@ def bounds_of(extent: int, key: slice) -> tuple[int, int]:
     first, end, step = key.indices(extent)
     if step != 1:
         problem = f"a slice with a step of {step}"
-        raise WrongView(problem, "copy the elements, or use a loop").at(None)
+        raise WrongView(problem, "copy the elements, or use a loop").at()
     return first, max(0, end - first)
 
 
 def _check_range(extent: int, offset: int, size: int) -> None:
     if not 0 <= offset <= offset + size <= extent:
         problem = f"{size} elements from {offset} of an array of {extent}"
-        raise WrongView(problem, "use bounds within the array").at(None)
+        raise WrongView(problem, "use bounds within the array").at()

@@ -85,7 +85,7 @@ class QuantField(Tensor, QuantHandle):
             OctantsRuntimeError: the field is packed already.
         """
         if self._is_reserved:
-            raise PlacedTwice(self.describe()).at(None)
+            raise PlacedTwice(self.describe()).at()
         self._is_reserved = True
 
     def note_word_slots(self, word_slots: WordSlots) -> None:
@@ -95,7 +95,7 @@ class QuantField(Tensor, QuantHandle):
 
     def parts_to_place(self) -> Any:
         """Raise an error: only words are placed in blocks."""
-        raise NotPacked(self.describe(), "cannot be placed in a block by itself").at(None)
+        raise NotPacked(self.describe(), "cannot be placed in a block by itself").at()
 
     @property
     def is_placed(self) -> bool:
@@ -104,9 +104,9 @@ class QuantField(Tensor, QuantHandle):
 
     def _require_word_slots(self) -> WordSlots:
         if self.word_slots is None or not self.is_placed:
-            raise NotPacked(self.describe(), "is used, but not placed").at(None)
+            raise NotPacked(self.describe(), "is used, but not placed").at()
         if self.word_slots.words.sparsity is not None:
-            raise UnsupportedNode("sparse, of quantised fields,", _USE_NARROW).at(None)
+            raise UnsupportedNode("sparse, of quantised fields,", _USE_NARROW).at()
         return self.word_slots
 
     @property
@@ -189,7 +189,7 @@ class QuantField(Tensor, QuantHandle):
     def require_shareable(self) -> None:
         """Raise an error: no memory holds the numbers as such."""
         what = f"sharing the {self.describe()}"
-        raise CannotShare(what, "its numbers are packed in words").at(None)
+        raise CannotShare(what, "its numbers are packed in words").at()
 
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: the words are written."""
@@ -212,7 +212,7 @@ class QuantField(Tensor, QuantHandle):
             advice = "place the field itself: its components follow each other in the word"
             raise WrongArrayOption(
                 self.describe(), "component", "cannot be placed alone", advice
-            ).at(None)
+            ).at()
         component = check_component(self, indices)
         number = int(np.ravel_multi_index(component, self.element_shape))
         name = f"{self.name}[{', '.join(map(str, component))}]"
@@ -363,9 +363,9 @@ def make_quant_field(
     """
     for option, companion in (("needs_grad", "gradient"), ("needs_dual", "dual")):
         if options.pop(option):
-            raise NotDifferentiable("field", str(kind), companion).at(None)
+            raise NotDifferentiable("field", str(kind), companion).at()
     for option, value in {"shape": shape, **options}.items():
         if value is not None:
             advice = "`BitpackedFields` or `quant_array` places it: leave the option out"
-            raise WrongArrayOption("quantised field", option, "cannot be given", advice).at(None)
+            raise WrongArrayOption("quantised field", option, "cannot be given", advice).at()
     return QuantField(kind, element_shape, name)

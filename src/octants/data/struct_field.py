@@ -204,7 +204,7 @@ class StructField(StructHandle, Generic[E]):
             return value
         if set(entries) != set(self.members):
             needed = f"a struct of {self.keys}"
-            raise WrongValue("field of structs", f"one of {list(entries)}", needed).at(None)
+            raise WrongValue("field of structs", f"one of {list(entries)}", needed).at()
         return entries[name]
 
     def _by_member(self, function: Callable[[Member], Any]) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class StructField(StructHandle, Generic[E]):
         """
         if not isinstance(other, StructField):
             given, needed = describe(other), "a field of structs"
-            raise WrongArray("copy_from() of a field of structs", given, needed).at(None)
+            raise WrongArray("copy_from() of a field of structs", given, needed).at()
         self._require_members("copy_from()", other.members)
         for name, member in self.members.items():
             member.copy_from(other.members[name])
@@ -248,7 +248,7 @@ class StructField(StructHandle, Generic[E]):
         if not isinstance(given, Mapping) or set(given) != set(self.members):
             names = f"one of {list(given)}" if isinstance(given, Mapping) else describe(given)
             what = f"{what} of a field of structs"
-            raise WrongArray(what, names, f"a dict with an array for each of {self.keys}").at(None)
+            raise WrongArray(what, names, f"a dict with an array for each of {self.keys}").at()
 
     def __repr__(self) -> str:
         if not self._first().place_nodes:
@@ -306,7 +306,7 @@ def make_struct_field(
     needed = needed_companions(needs_grad, needs_dual)
     extents = None if shape is None else check_shape("struct field", shape)
     if extents is None and offset is not None:
-        raise WrongArrayOption("struct field", "offset", "needs a shape").at(None)
+        raise WrongArrayOption("struct field", "offset", "needs a shape").at()
     check_device("struct field", device)
     if extents is None:
         require_no_device("struct field", device)

@@ -91,9 +91,7 @@ def make_tensor(
     _check_options(options)
     if not isinstance(backend, Backend):
         advice = "it is `qd.Backend.FIELD` or `qd.Backend.NDARRAY`"
-        raise WrongArrayOption("tensor", "backend", f"cannot be {describe(backend)}", advice).at(
-            None
-        )
+        raise WrongArrayOption("tensor", "backend", f"cannot be {describe(backend)}", advice).at()
     extents = check_shape("tensor", shape, least=1 if backend is Backend.FIELD else 0)
     order = _check_permutation(layout, len(extents))
     if backend is Backend.NDARRAY and order == tuple(range(len(extents))):
@@ -109,7 +107,7 @@ def _check_options(options: dict[str, Any]) -> None:
     for name in options:
         if name not in ("needs_grad", "needs_dual", "device"):
             advice = "use `layout=(1, 0)`" if name == "order" else ""
-            raise WrongArrayOption("tensor", name, "is not an option of it", advice).at(None)
+            raise WrongArrayOption("tensor", name, "is not an option of it", advice).at()
 
 
 def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
@@ -119,5 +117,5 @@ def _check_permutation(layout: Any, rank: int) -> tuple[int, ...]:
     if not fits or sorted(layout) != list(range(rank)):
         problem = f"cannot be {describe(layout)} for {rank} axes"
         advice = f"give each of the numbers 0 to {rank - 1} once"
-        raise WrongArrayOption("tensor", "layout", problem, advice).at(None)
+        raise WrongArrayOption("tensor", "layout", problem, advice).at()
     return tuple(int(axis) for axis in layout)

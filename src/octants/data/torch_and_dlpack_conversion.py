@@ -64,13 +64,13 @@ def torch_to_numpy(what: str, tensor: Any) -> Array:
     """The elements of a tensor on any device; memory on the CPU is shared."""
     if not is_torch_tensor(tensor):
         advice = "use `from_numpy` for a numpy array" if isinstance(tensor, np.ndarray) else ""
-        raise WrongArray(what, describe(tensor), "a torch tensor", advice).at(None)
+        raise WrongArray(what, describe(tensor), "a torch tensor", advice).at()
     try:
         values: Array = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError):
         given = f"one of {tensor.dtype}, {tensor.layout}"
         advice = "convert it with `.to(torch.float32)` or `.to_dense()`"
-        raise WrongArray(what, given, "a dense tensor of numbers", advice).at(None) from None
+        raise WrongArray(what, given, "a dense tensor of numbers", advice).at() from None
     return values
 
 
@@ -80,7 +80,7 @@ def import_array(device: Device, what: str, source: Any) -> Saved | None:
     if part is None:
         return None
     if part.dtype is None:
-        raise WrongArray(what, "one of a type that the language has not", "numbers").at(None)
+        raise WrongArray(what, "one of a type that the language has not", "numbers").at()
     elements = view_at(part.address, part.dtype, part.shape, part.strides)
     return Saved(elements, part.owner, device)
 
@@ -89,18 +89,18 @@ def from_dlpack(what: str, source: Any) -> Array:
     """The elements of an array of another library, shared."""
     if not hasattr(source, "__dlpack__"):
         needed = "an array that offers `__dlpack__`"
-        raise WrongArray(what, describe(source), needed).at(None)
+        raise WrongArray(what, describe(source), needed).at()
     if source.__dlpack_device__()[0] not in _OF_THE_HOST:
         given = f"one on device {tuple(source.__dlpack_device__())}"
         needed = "an array in the memory of the CPU, or of the device of `init`"
-        raise WrongArray(what, given, needed, "copy it there first").at(None)
+        raise WrongArray(what, given, needed, "copy it there first").at()
     if is_torch_tensor(source):
         return torch_to_numpy(what, source)
     try:
         values: Array = np.from_dlpack(source)
     except BufferError as error:
         advice = f"copy it: {error}"
-        raise WrongArray(what, describe(source), "memory that DLPack describes", advice).at(
-            None
-        ) from None
+        raise WrongArray(
+            what, describe(source), "memory that DLPack describes", advice
+        ).at() from None
     return values

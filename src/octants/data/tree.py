@@ -140,7 +140,7 @@ class SNode:
         node = SNode(self.tree, self, axes, extents)
         node.kind = kind
         if node.is_sparse and math.prod(node.shape) > MOST_CELLS:
-            raise sparse_block_errors.TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at(None)
+            raise sparse_block_errors.TooManyCells(kind, math.prod(node.shape), MOST_CELLS).at()
         self.children.append(node)
         if node.is_sparse:
             sparse_trees.add(self.tree)
@@ -212,7 +212,7 @@ class SNode:
         Raises:
             OctantsRuntimeError: always.
         """
-        raise UnsupportedNode("hash", _USE_POINTER).at(None)
+        raise UnsupportedNode("hash", _USE_POINTER).at()
 
     def dynamic(self, axis: Any, dimension: Any, chunk_size: int | None = None) -> SNode:
         """A list of up to `dimension` cells in each cell of this block; see `append`.
@@ -226,9 +226,9 @@ class SNode:
             OctantsValueError: there are several axes, or `chunk_size` is not positive.
         """
         if len(check_axes(axis)) != 1:
-            raise WrongArrayOption("dynamic()", "axis", "is a single axis").at(None)
+            raise WrongArrayOption("dynamic()", "axis", "is a single axis").at()
         if chunk_size is not None and chunk_size < 1:
-            raise WrongArrayOption("dynamic()", "chunk_size", "is a positive integer").at(None)
+            raise WrongArrayOption("dynamic()", "chunk_size", "is a positive integer").at()
         return self._add("dynamic", axis, dimension)
 
     def deactivate_all(self) -> None:
@@ -415,14 +415,14 @@ class Tree:
     def require_open(self, what: str) -> None:
         """An error if nothing can be added any more."""
         if self.runtime is not current_runtime.runtime():
-            raise UsedAfterReset(f"tree of this {what}").at(None)
+            raise UsedAfterReset(f"tree of this {what}").at()
         if self.is_allocated:
-            raise TreeIsAllocated(what).at(None)
+            raise TreeIsAllocated(what).at()
 
     def require_final(self, name: str) -> None:
         """Raise an error if a builder is not finalized."""
         if not self.is_finalized:
-            raise NotFinalized(name).at(None)
+            raise NotFinalized(name).at()
 
     def add_needed_companions(self) -> None:
         """Place gradients and duals that ``needs_grad`` requested and no program placed."""
@@ -439,7 +439,7 @@ class Tree:
             OctantsRuntimeError: The tree was destroyed before.
         """
         if self.is_destroyed:
-            raise UsedAfterDestroy("root").at(None)
+            raise UsedAfterDestroy("root").at()
         for _, field in self.root.placed():
             field.retire(UsedAfterDestroy)
             for companion in field.needed:  # which allocating would place
@@ -466,7 +466,7 @@ def _components(given: Iterable[Any]) -> Iterator[Component]:
         elif hasattr(item, "parts_to_place"):
             yield from _components(item.parts_to_place())
         else:
-            raise CannotPlace(describe(item)).at(None)
+            raise CannotPlace(describe(item)).at()
 
 
 def _check_not_placed(components: list[Component]) -> None:
@@ -475,5 +475,5 @@ def _check_not_placed(components: list[Component]) -> None:
         field.require_placeable()
         placed = taken.setdefault(id(field), set(field.place_nodes))
         if component in placed or None in placed or (component is None and placed):
-            raise PlacedTwice(field.describe()).at(None)
+            raise PlacedTwice(field.describe()).at()
         placed.add(component)

@@ -90,20 +90,20 @@ def _check(field: Any) -> None:
     """Errors of a field or companion that is placed, but not as it must be."""
     count = math.prod(field.element_shape)
     if None not in field.place_nodes and len(field.place_nodes) < count:
-        raise MissingComponents(field.describe(), len(field.place_nodes), count).at(None)
+        raise MissingComponents(field.describe(), len(field.place_nodes), count).at()
     if field.companion is Companion.PRIMAL:
         return
     primal, word = field.primal, COMPANION_WORDS[field.companion][0]
     if not primal.place_nodes:
-        raise CompanionWithoutField(primal.describe(), word).at(None)
+        raise CompanionWithoutField(primal.describe(), word).at()
     if field.snode.tree.device is not primal.snode.tree.device:
         devices = [each.snode.tree.device.number for each in (primal, field)]
-        raise CompanionOnOtherDevice(primal.describe(), devices[0], word, devices[1]).at(None)
+        raise CompanionOnOtherDevice(primal.describe(), devices[0], word, devices[1]).at()
     if not _sparse_blocks(field) <= _sparse_blocks(primal):
-        raise sparse_block_errors.SparseCompanion(field.describe()).at(None)
+        raise sparse_block_errors.SparseCompanion(field.describe()).at()
     if (primal.shape, primal.offset) != (field.shape, field.offset):
         shapes = [_shape_in_words(each) for each in (primal, field)]
-        raise WrongCompanionShape(primal.describe(), shapes[0], word, shapes[1]).at(None)
+        raise WrongCompanionShape(primal.describe(), shapes[0], word, shapes[1]).at()
 
 
 def _sparse_blocks(field: Any) -> set[SNode]:

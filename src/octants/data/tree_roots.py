@@ -115,7 +115,7 @@ class FieldsBuilder(Root):
             OctantsRuntimeError: the tree is complete.
         """
         if self._builder_tree.is_finalized:
-            raise BuilderIsFinalized().at(None)
+            raise BuilderIsFinalized().at()
         return self._builder_tree.root
 
     def finalize(self, raise_warning: bool = True) -> Tree:  # noqa: ARG002

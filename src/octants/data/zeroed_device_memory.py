@@ -116,6 +116,6 @@ def _refused(what: str, nbytes: int, refused: MemoryError) -> OctantsError:
     error = OutOfMemory(what, format_bytes(nbytes))
     cause = getattr(refused, "diagnostic", None)
     if cause is None:
-        return error.at(None)
+        return error.at()
     diagnostic = dataclasses.replace(error.diagnostic(), notes=(cause.title, *cause.notes))
     return error.exception(diagnostic)

@@ -98,7 +98,7 @@ def attribute_error(module: str, name: str) -> Exception:
     full = f"{module}.{name}".partition(".")[2]
     advice = ADVICE.get(full) or ADVICE.get(f"{module}.*".partition(".")[2])
     if advice is not None:
-        return AbsentName(full, advice).at(None)
+        return AbsentName(full, advice).at()
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
@@ -106,7 +106,7 @@ def method_error(owner: str, name: str) -> Exception:
     """The error that the ``__getattr__`` of a class raises for a method that it does not have."""
     advice = METHODS.get(f"{owner}.{name}")
     if advice is not None:
-        return AbsentName(f"{owner}.{name}", advice).at(None)
+        return AbsentName(f"{owner}.{name}", advice).at()
     return AttributeError(f"`{owner}` has no attribute {name!r}")
 
 
@@ -127,7 +127,7 @@ class ModuleFinder:
             return ModuleSpec(fullname, loader, is_package=fullname == "octants._snode")
         package, _, name = fullname.partition(".")
         if package == "octants" and name in ADVICE:
-            raise AbsentModule(name, ADVICE[name]).at(None)
+            raise AbsentModule(name, ADVICE[name]).at()
         return None
 
     def create_module(self, spec: ModuleSpec) -> None:

@@ -79,8 +79,8 @@ class UserError:
         title, remedy = self._fill(self.title), self._fill(self.remedy)
         return Diagnostic(self.code, title, (*main, *labels), notes, remedy)
 
-    def at(self, span: Span | None, *labels: Label) -> OctantsError:
-        """The exception, to be raised."""
+    def at(self, span: Span | None = None, *labels: Label) -> OctantsError:
+        """The exception, to be raised; without a span, it is about no line of the source."""
         return self.exception(self.diagnostic(*labels, span=span))
 
     def _fill(self, template: str) -> str:

@@ -27,7 +27,7 @@ def deep_recursion(kernel: str) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise TooDeep(kernel).at(None) from None
+        raise TooDeep(kernel).at() from None
     finally:
         _end()
 

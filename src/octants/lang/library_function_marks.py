@@ -28,7 +28,7 @@ def kernel_only(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def fail(*_: Any, **__: Any) -> Any:
-        raise KernelOnly(function.__name__).at(None)
+        raise KernelOnly(function.__name__).at()
 
     return cast(_Function, fail)
 

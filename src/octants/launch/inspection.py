@@ -70,7 +70,7 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
         OctantsValueError: there is no such mode.
     """
     if mode not in MODES:
-        raise WrongInspection(mode, ", ".join(MODES)).at(None)
+        raise WrongInspection(mode, ", ".join(MODES)).at()
     stages: dict[str, str] = {}
 
     def observe(name: str, module: Module) -> None:

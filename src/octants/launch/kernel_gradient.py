@@ -169,7 +169,7 @@ class Gradient(Generic[P]):
         specialisation = self.kernel.specialisation(arguments)
         arguments = specialisation.complete(arguments)
         if not specialisation.has_gradients and not chosen.argument_gradients:
-            raise NothingHasGradient(self.kernel.name).at(None)
+            raise NothingHasGradient(self.kernel.name).at()
         self.kernel.check_gradient(specialisation)
         merged = specialisation
         if not has_distinct_arrays(specialisation, arguments):

@@ -112,7 +112,7 @@ def _report(specialisation: Specialisation, changes: Sequence[Change]) -> None:
 
 
 def _error(change: Change, kernel: str) -> OctantsError:
-    return OperandChanged(change.array, kernel, change.writer).at(None)
+    return OperandChanged(change.array, kernel, change.writer).at()
 
 
 def _changes(

@@ -118,7 +118,7 @@ class PersistentStorage:
         kernel = specialisation.signature.kernel
         if len(seeds) != len(positions):
             problem = f"its length is {len(seeds)}, but the kernel returns {len(positions)} values"
-            raise WrongAdjointSeed(f"kernel `{kernel}`", problem).at(None)
+            raise WrongAdjointSeed(f"kernel `{kernel}`", problem).at()
         for position, given in zip(positions, seeds, strict=True):
             if (position, ADJOINT) in self.layout.offsets:
                 shape = arrays[position].element_shape
@@ -147,9 +147,9 @@ def adjoint_seed(what: str, given: Any, shape: tuple[int, ...]) -> np.ndarray[An
         values = given.to_numpy() if hasattr(given, "to_numpy") else given
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise WrongAdjointSeed(what, f"a {type(given).__name__} is not a number").at(None) from None
+        raise WrongAdjointSeed(what, f"a {type(given).__name__} is not a number").at() from None
     if numbers.shape not in ((), shape):
-        raise WrongAdjointSeed(what, f"its shape is {numbers.shape}, not {shape}").at(None)
+        raise WrongAdjointSeed(what, f"its shape is {numbers.shape}, not {shape}").at()
     return np.broadcast_to(numbers, shape)
 
 

@@ -31,7 +31,7 @@ def reduce(kernel: Any, names: dict[str, Any]) -> Reduced:
     if _find(module, path) is kernel and not (by_value and module == "__main__"):
         return _find, (module, path)
     if not by_value:
-        raise KernelNotImportable(kernel.name).at(None)
+        raise KernelNotImportable(kernel.name).at()
     file = function.__code__.co_filename
     source = file, tuple(linecache.getlines(file, function.__globals__))
     return _rebuild, (type(kernel), function, names, kernel.wants_graph, *source)

@@ -589,11 +589,11 @@ def _check_fits_graph(
 ) -> None:
     """Refuse arguments and results that ``graph=True`` does not allow."""
     if signature.returns:
-        raise GraphReturns(signature.kernel).at(None)
+        raise GraphReturns(signature.kernel).at()
     for leaf in leaves:
         is_array = not isinstance(leaf.annotation, ScalarType)
         if is_array and kinds[leaf.position, leaf.path] == "staged":
-            raise HostArrayInGraph(signature.kernel, leaf.name).at(None)
+            raise HostArrayInGraph(signature.kernel, leaf.name).at()
 
 
 def _nothing() -> None:
@@ -660,7 +660,7 @@ def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) ->
         source = specialisation.sources[position]
         if isinstance(source, FieldSource) and is_read_only(source.field):
             kernel, name = specialisation.signature.kernel, specialisation.arrays[position].name
-            raise WrongArgument(kernel, name, *_READ_ONLY).at(None)
+            raise WrongArgument(kernel, name, *_READ_ONLY).at()
         if specialisation.arrays[position].space is Space.NDARRAY:
             leaf = specialisation.leaf(position)
             if is_read_only(leaf.value(arguments)):

@@ -38,9 +38,9 @@ class _Queued:
     def require_alive(self) -> None:
         """Check that it was created after the last `init`, and not destroyed."""
         if self._generation != current_runtime.generation():
-            raise EndedQueue(self._what).at(None)
+            raise EndedQueue(self._what).at()
         if self._is_destroyed:
-            raise DestroyedQueue(self._what).at(None)
+            raise DestroyedQueue(self._what).at()
 
 
 @final
@@ -80,7 +80,7 @@ class Stream(_Queued):
     def __init__(self, handle: int | None = None, device: int | None = None) -> None:
         super().__init__(device)
         if handle is not None and not hasattr(handle, "__index__"):
-            raise WrongStream("a handle", type(handle).__name__).at(None)
+            raise WrongStream("a handle", type(handle).__name__).at()
         self._queue = self._device.create_stream(None if handle is None else handle.__index__())
 
     @property
@@ -140,7 +140,7 @@ class Event(_Queued):
         self.require_alive()
         queue = queue_of(qd_stream)
         if qd_stream is not None and qd_stream.device != self.device:
-            raise EventOfOtherDevice(self.device, qd_stream.device).at(None)
+            raise EventOfOtherDevice(self.device, qd_stream.device).at()
         self._point.record(queue)
 
     def wait(self, qd_stream: Stream | None = None) -> None:
@@ -185,7 +185,7 @@ def queue_of(stream: Any) -> Any:
     if stream is None:
         return None
     if not isinstance(stream, Stream):
-        raise WrongStream("`qd_stream`", type(stream).__name__).at(None)
+        raise WrongStream("`qd_stream`", type(stream).__name__).at()
     stream.require_alive()
     return stream._queue
 

@@ -346,7 +346,7 @@ def _check_overlaps(
             continue
         if one in written or other in written:
             names = arrays[one].name, arrays[other].name
-            raise PartialOverlap(specialisation.signature.kernel, *names).at(None)
+            raise PartialOverlap(specialisation.signature.kernel, *names).at()
         aliases[other] = other
 
 

@@ -42,7 +42,7 @@ class LinearOperator:
     ) -> None:
         for given in (matvec_kernel, transpose):
             if given is not None and not callable(given):
-                raise WrongMatrixOperand("LinearOperator", repr(given), "a kernel").at(None)
+                raise WrongMatrixOperand("LinearOperator", repr(given), "a kernel").at()
         self._matvec = matvec_kernel
         self._transpose = transpose
         self._spares: dict[Any, list[Any]] = {}
@@ -54,7 +54,7 @@ class LinearOperator:
             OctantsValueError: the shapes differ.
         """
         if x.shape != Ax.shape:
-            raise WrongOperandShape("matvec", f"shape {x.shape}", f"{Ax.shape}").at(None)
+            raise WrongOperandShape("matvec", f"shape {x.shape}", f"{Ax.shape}").at()
         self._matvec(x, Ax)
 
     @internal
@@ -73,7 +73,7 @@ class LinearOperator:
             OctantsRuntimeError: there is only one kernel.
         """
         if self._transpose is None:
-            raise NoTranspose().at(None)
+            raise NoTranspose().at()
         return LinearOperator(self._transpose, self._matvec)
 
 
@@ -150,7 +150,7 @@ def _solve(
     gradient = getattr(A._matvec, "grad", None)
     if gradient is None:
         wanted = "an operator that is a single kernel"
-        raise WrongMatrixOperand(f"the gradient of {name}", "this function", wanted).at(None)
+        raise WrongMatrixOperand(f"the gradient of {name}", "this function", wanted).at()
     result = []
 
     def compute() -> None:
@@ -189,12 +189,12 @@ def _check(name: str, b: Any, x: Any) -> None:
     for each in (b, x):
         if not isinstance(each, Tensor) or each.dtype not in (f32, f64):
             wanted = "fields or ndarrays of f32 or f64"
-            raise WrongMatrixOperand(name, f"{type(each).__name__}", wanted).at(None)
+            raise WrongMatrixOperand(name, f"{type(each).__name__}", wanted).at()
     if b.dtype is not x.dtype:
         wanted = f"arrays of one dtype, not of {x.dtype} and {b.dtype}"
-        raise WrongMatrixOperand(name, f"b of {b.dtype}", wanted).at(None)
+        raise WrongMatrixOperand(name, f"b of {b.dtype}", wanted).at()
     if b.shape != x.shape or b.element_shape != x.element_shape:
-        raise WrongOperandShape(name, f"b of shape {b.shape}", f"x of {x.shape}").at(None)
+        raise WrongOperandShape(name, f"b of shape {b.shape}", f"x of {x.shape}").at()
 
 
 # -- the methods ----------------------------------------------------------------------------------

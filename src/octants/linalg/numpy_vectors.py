@@ -31,11 +31,9 @@ def vector_of(operation: str, given: Any, dtype: DType, length: int) -> Any:
     values = given.to_numpy() if isinstance(given, Tensor) else given
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
         wanted = "a field, an ndarray or a numpy array of numbers"
-        raise WrongMatrixOperand(operation, type(given).__name__, wanted).at(None)
+        raise WrongMatrixOperand(operation, type(given).__name__, wanted).at()
     if values.shape != (length,):
-        raise WrongOperandShape(operation, f"a length of {length}", f"shape {values.shape}").at(
-            None
-        )
+        raise WrongOperandShape(operation, f"a length of {length}", f"shape {values.shape}").at()
     return values.astype(dtype.numpy, copy=False)
 
 
@@ -43,7 +41,7 @@ def refuse_tangents(name: str) -> None:
     """An error in forward mode, where tangents would be lost."""
     recorder = driver.state.own_recorder
     if recorder is not None and not isinstance(recorder, Tape) and not recorder.paused:
-        raise NoTangents(name).at(None)
+        raise NoTangents(name).at()
 
 
 def recorded(

@@ -45,7 +45,7 @@ class SparseSolver:
         ):
             if given not in choices:
                 texts = ", ".join(f'"{each}"' for each in choices)
-                raise WrongMatrixOption("SparseSolver", name, repr(given), texts).at(None)
+                raise WrongMatrixOption("SparseSolver", name, repr(given), texts).at()
         self.solver_type = solver_type
         self.ordering = ordering
         self._matrix: SparseMatrix | None = None
@@ -63,7 +63,7 @@ class SparseSolver:
         """
         if sparse_matrix.n != sparse_matrix.m:
             shape = f"{sparse_matrix.shape}"
-            raise WrongOperandShape("SparseSolver", "a square matrix", f"shape {shape}").at(None)
+            raise WrongOperandShape("SparseSolver", "a square matrix", f"shape {shape}").at()
 
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
         """Compute the factors of a matrix; see `info`."""
@@ -102,9 +102,9 @@ class SparseSolver:
         """
         matrix, factors = self._matrix, self._factors
         if matrix is None:
-            raise NotFactorized("no matrix was given").at(None)
+            raise NotFactorized("no matrix was given").at()
         if factors is None:
-            raise NotFactorized(f"the matrix has no {self.solver_type} factors").at(None)
+            raise NotFactorized(f"the matrix has no {self.solver_type} factors").at()
         product = _of_entries if self.solver_type == "LU" else _of_lower_entries
         values = vector_of("SparseSolver.solve", b, matrix.dtype, matrix.n).astype(np.float64)
         found = factors.solve(values)

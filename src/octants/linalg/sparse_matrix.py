@@ -26,7 +26,7 @@ def check_dtype(what: str, given: Any) -> DType:
     """A type of values; `OctantsValueError` for others than f32 and f64."""
     found = resolve(given)
     if found not in (f32, f64):
-        raise WrongMatrixOption(what, "dtype", str(found), "f32, f64").at(None)
+        raise WrongMatrixOption(what, "dtype", str(found), "f32, f64").at()
     return found
 
 
@@ -34,7 +34,7 @@ def check_format(what: str, given: str) -> str:
     """A storage format; `OctantsValueError` for an unknown one."""
     if given not in _FORMATS:
         choices = ", ".join(f'"{name}"' for name in _FORMATS)
-        raise WrongMatrixOption(what, "storage_format", repr(given), choices).at(None)
+        raise WrongMatrixOption(what, "storage_format", repr(given), choices).at()
     return given
 
 
@@ -115,7 +115,7 @@ class SparseMatrix:
         entries = ndarray.to_numpy()
         if entries.ndim < 1 or entries.shape[-1] != 3:
             operation = "build_from_ndarray"
-            raise WrongOperandShape(operation, "vectors of three", f"{entries.shape}").at(None)
+            raise WrongOperandShape(operation, "vectors of three", f"{entries.shape}").at()
         rows, columns, values = entries.reshape(-1, 3).T
         self.set_entries(rows.astype(np.int64), columns.astype(np.int64), values)
 
@@ -132,7 +132,7 @@ class SparseMatrix:
     def _checked(self, index: tuple[int, int]) -> tuple[int, int]:
         row, column = index
         if not (0 <= row < self.n and 0 <= column < self.m):
-            raise EntryOutOfRange(row, column, str(self.shape)).at(None)
+            raise EntryOutOfRange(row, column, str(self.shape)).at()
         return row, column
 
     # -- arithmetic -----------------------------------------------------------------------------
@@ -143,9 +143,9 @@ class SparseMatrix:
     def _operand(self, operation: str, other: Any) -> Any:
         """The matrix of scipy's of an operand of the same shape."""
         if not isinstance(other, SparseMatrix):
-            raise WrongMatrixOperand(operation, repr(other), "a SparseMatrix").at(None)
+            raise WrongMatrixOperand(operation, repr(other), "a SparseMatrix").at()
         if other.shape != self.shape:
-            raise WrongOperandShape(operation, f"shape {self.shape}", f"{other.shape}").at(None)
+            raise WrongOperandShape(operation, f"shape {self.shape}", f"{other.shape}").at()
         return other.scipy
 
     def __add__(self, other: SparseMatrix) -> SparseMatrix:
@@ -176,7 +176,7 @@ class SparseMatrix:
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, SparseMatrix):
             if other.n != self.m:
-                raise WrongOperandShape("A @ B", f"shape {self.shape}", f"{other.shape}").at(None)
+                raise WrongOperandShape("A @ B", f"shape {self.shape}", f"{other.shape}").at()
             return self._like(self.scipy @ other.scipy)
         if isinstance(other, Ndarray):
             return self._product(other)

@@ -62,9 +62,7 @@ class SparseMatrixBuilder:
         self.storage_format = check_format("SparseMatrixBuilder", storage_format)
         for name, extent in (("num_rows", self.num_rows), ("num_cols", self.num_cols)):
             if extent < 1:
-                raise WrongMatrixOption("SparseMatrixBuilder", name, str(extent), "1, 2, ...").at(
-                    None
-                )
+                raise WrongMatrixOption("SparseMatrixBuilder", name, str(extent), "1, 2, ...").at()
         self.rows = ndarray(i32, max_num_triplets, device=device)
         self.columns = ndarray(i32, max_num_triplets, device=device)
         self.values = ndarray(self.dtype, max_num_triplets, needs_grad=needs_grad, device=device)
@@ -95,7 +93,7 @@ class SparseMatrixBuilder:
         outside = (rows < 0) | (rows >= shape[0]) | (columns < 0) | (columns >= shape[1])
         if outside.any():
             first = int(np.argmax(outside))
-            raise EntryOutOfRange(int(rows[first]), int(columns[first]), str(shape)).at(None)
+            raise EntryOutOfRange(int(rows[first]), int(columns[first]), str(shape)).at()
         found = SparseMatrix(*shape, dtype=kind, storage_format=self.storage_format)
         found.set_entries(rows, columns, values)
         if self.values.has_grad():
@@ -106,7 +104,7 @@ class SparseMatrixBuilder:
         """The rows, columns and values that were added since the last `build`."""
         count = self.count[0]
         if count > self.max_num_triplets:
-            raise TooManyEntries(count, self.max_num_triplets).at(None)
+            raise TooManyEntries(count, self.max_num_triplets).at()
         rows, columns, values = (
             each.to_numpy()[:count] for each in (self.rows, self.columns, self.values)
         )

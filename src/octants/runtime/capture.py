@@ -155,7 +155,7 @@ class Capture:
     def refuse(self, what: str, advice: str) -> NoReturn:
         """End the capture with an error about ``what`` cannot be captured, with advice."""
         self.end()
-        self.failure = NotInAGraph(what, advice).at(None)
+        self.failure = NotInAGraph(what, advice).at()
         raise self.failure
 
     def use(self, device: Any) -> None:

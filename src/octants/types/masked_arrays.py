@@ -22,4 +22,4 @@ def is_masked_type(kind: type) -> bool:
 def refuse_masked(what: str, value: Any) -> None:
     """Raise an error if a value is a masked array."""
     if is_masked(value):
-        raise MaskedArrayGiven(what).at(None)
+        raise MaskedArrayGiven(what).at()

@@ -19,7 +19,7 @@ _KINDS = {"U": "text", "S": "bytes", "c": "complex numbers"}
 
 def fail(what: str, problem: str) -> NoReturn:
     """Raise the error of a vector, matrix or struct on the host."""
-    raise WrongHostValue(what, problem).at(None)
+    raise WrongHostValue(what, problem).at()
 
 
 def to_array(what: str, elements: Any, dt: Any) -> Array:

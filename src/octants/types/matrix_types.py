@@ -49,7 +49,7 @@ class MatrixType:
             OctantsTypeError: the type was made without one.
         """
         if self._dtype is None:
-            raise self.missing_element_type().at(None)
+            raise self.missing_element_type().at()
         return resolve(self._dtype)
 
     @internal
@@ -85,7 +85,7 @@ class MatrixType:
         if len(numbers) == 1:
             numbers = numbers * count
         if len(numbers) != count:
-            raise WrongHostValue(str(self), f"needs {count} numbers, not {len(numbers)}").at(None)
+            raise WrongHostValue(str(self), f"needs {count} numbers, not {len(numbers)}").at()
         cls = Vector if self.ndim == 1 else Matrix
         array = np.array(numbers).reshape(self.element_shape)
         return cls(array, self._dtype)
@@ -175,7 +175,7 @@ def flatten(elements: Any) -> list[Any]:
 
 def _extent(extent: Any) -> int:
     if not hasattr(extent, "__index__") or isinstance(extent, bool) or extent < 1:
-        raise WrongHostValue("vector or matrix type", f"an extent cannot be {extent!r}").at(None)
+        raise WrongHostValue("vector or matrix type", f"an extent cannot be {extent!r}").at()
     return int(extent)
 
 

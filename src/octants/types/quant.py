@@ -29,7 +29,7 @@ def int(  # noqa: A001
     count = _bits("quant.int", "bits", bits, 1, 64)
     dtype = _dtype("quant.int", compute, _integer(count, signed))
     if not dtype.is_integer:
-        raise WrongQuantType("quant.int", f"`compute` is an integer type, not {dtype}").at(None)
+        raise WrongQuantType("quant.int", f"`compute` is an integer type, not {dtype}").at()
     return QuantInt(count, bool(signed), dtype)
 
 
@@ -55,11 +55,11 @@ def fixed(
     count = _bits("quant.fixed", "bits", bits, 1, 53)
     dtype = _dtype("quant.fixed", compute, f32)
     if dtype not in (f32, f64):
-        raise WrongQuantType("quant.fixed", f"`compute` is f32 or f64, not {dtype}").at(None)
+        raise WrongQuantType("quant.fixed", f"`compute` is f32 or f64, not {dtype}").at()
     step = max_value / 2 ** (count - bool(signed)) if scale is None else scale
     if not (step > 0 and math.isfinite(step) and math.isfinite(dtype(1 / dtype(step)))):
         problem = f"the numbers cannot be multiples of {step}"
-        raise WrongQuantType("quant.fixed", problem).at(None)
+        raise WrongQuantType("quant.fixed", problem).at()
     return QuantFixed(count, bool(signed), dtype, builtins.float(step))
 
 
@@ -85,7 +85,7 @@ def float(  # noqa: A001
     fraction = _bits("quant.float", "frac", frac, 1 + sign, 23 + sign)
     dtype = _dtype("quant.float", compute, f32)
     if dtype is not f32:
-        raise WrongQuantType("quant.float", f"`compute` is f32, not {dtype}").at(None)
+        raise WrongQuantType("quant.float", f"`compute` is f32, not {dtype}").at()
     return QuantFloat(exponent + fraction, sign, dtype, exponent, fraction - sign)
 
 
@@ -93,7 +93,7 @@ def _bits(what: str, name: str, given: Any, low: builtins.int, high: builtins.in
     is_integer = hasattr(given, "__index__") and not isinstance(given, bool)
     if not is_integer or not low <= given <= high:
         problem = f"`{name}` is an integer from {low} to {high}, not {given!r}"
-        raise WrongQuantType(what, problem).at(None)
+        raise WrongQuantType(what, problem).at()
     return builtins.int(given)
 
 
@@ -103,7 +103,7 @@ def _dtype(what: str, given: Any, default: DType) -> DType:
     try:
         return resolve(given)
     except TypeError:
-        raise WrongQuantType(what, f"`compute` is a scalar type, not {given!r}").at(None) from None
+        raise WrongQuantType(what, f"`compute` is a scalar type, not {given!r}").at() from None
 
 
 def _integer(bits: builtins.int, signed: bool) -> DType:

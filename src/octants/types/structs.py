@@ -163,7 +163,7 @@ class StructType:
         self.methods = {**own, **(methods or {})}
         self.name = name
         if not self.members:
-            raise WrongHostValue(name, "a struct has at least one member").at(None)
+            raise WrongHostValue(name, "a struct has at least one member").at()
 
     @internal
     def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class StructType:
         }
 
     def _fail(self, problem: str) -> None:
-        raise NotAMember(self.name, problem, ", ".join(self.members)).at(None)
+        raise NotAMember(self.name, problem, ", ".join(self.members)).at()
 
     def __call__(self, *args: Any, **named: Any) -> Struct:
         """A value on the host."""
@@ -231,7 +231,7 @@ class StructType:
         except (TypeError, ValueError):
             kind = self.members[name]
             problem = f"the member `{name}` of type {kind} cannot have the default {value!r}"
-            raise WrongHostValue(self.name, problem).at(None) from None
+            raise WrongHostValue(self.name, problem).at() from None
 
     @internal
     def with_members(self, members: dict[str, Any]) -> StructType:
@@ -244,9 +244,7 @@ class StructType:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """The class that a class with this base inherits from."""
         if self.python_class is None:
-            raise WrongHostValue(self.name, "a struct type without a class cannot be a base").at(
-                None
-            )
+            raise WrongHostValue(self.name, "a struct type without a class cannot be a base").at()
         return (self.python_class,)
 
     def __getattr__(self, name: str) -> Any:
@@ -336,7 +334,7 @@ else:
 
 def _member_type(struct_name: str, member: str, kind: Any) -> Any:
     if isinstance(kind, MatrixType) and not kind.has_dtype:
-        raise kind.missing_element_type().at(None)
+        raise kind.missing_element_type().at()
     if isinstance(kind, (MatrixType, StructType)):
         return kind
     try:
@@ -346,7 +344,7 @@ def _member_type(struct_name: str, member: str, kind: Any) -> Any:
             f"member `{member}` cannot be of {kind!r}; members are numbers, vectors, matrices and"
             " structs. A struct of arrays is a Python dataclass"
         )
-        raise WrongHostValue(struct_name, problem).at(None) from None
+        raise WrongHostValue(struct_name, problem).at() from None
 
 
 def convert_member(value: Any, kind: Any) -> Any:

@@ -186,7 +186,7 @@ def start(**facts: Any) -> HipDevice:
 @case
 def missing_hip() -> None:
     def find(symbol: str, types: Any) -> Any:
-        raise errors.MissingHip("libamdhip64.so.6: cannot open shared object file").at(None)
+        raise errors.MissingHip("libamdhip64.so.6: cannot open shared object file").at()
 
     HipLibrary(find, WAVES)
 

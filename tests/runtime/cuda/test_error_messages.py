@@ -32,7 +32,7 @@ def start(**facts: Any) -> CudaDevice:
 @case
 def missing_driver() -> None:
     def find(symbol: str) -> Any:
-        raise errors.MissingDriver("libcuda.so.1: cannot open shared object file").at(None)
+        raise errors.MissingDriver("libcuda.so.1: cannot open shared object file").at()
 
     Library(find)
 
@@ -94,7 +94,7 @@ def no_memory_on_the_gpu() -> None:
 
 @case
 def memory_of_another_gpu() -> None:
-    raise errors.OtherDevice("argument `x` of kernel `step`", "GPU 1", "GPU 0 (Fake GPU)").at(None)
+    raise errors.OtherDevice("argument `x` of kernel `step`", "GPU 1", "GPU 0 (Fake GPU)").at()
 
 
 @case

@@ -74,7 +74,7 @@ class Signature:
         return tuple(found.values())
 
     def _wrong(self, problem: str) -> Exception:
-        return WrongCall(self.kernel, problem, self.text).at(None)
+        return WrongCall(self.kernel, problem, self.text).at()
 
 
 def bind_arguments(

@@ -83,7 +83,7 @@ class Leaf:
         return self.error(problem, advice)
 
     def error(self, problem: str, advice: str = "") -> OctantsError:
-        return WrongArgument(self.kernel, self.name, problem, advice).at(None)
+        return WrongArgument(self.kernel, self.name, problem, advice).at()
 
 
 def leaves_of(

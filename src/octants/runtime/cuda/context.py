@@ -136,7 +136,7 @@ class Context:
     def status(self, name: str, *arguments: Any) -> int:
         """The status that a function of the driver returns."""
         if self.lost is not None:
-            raise self.lost.at(None)
+            raise self.lost.at()
         status: int = getattr(self.library, name)(*arguments)
         return status
 
@@ -172,7 +172,7 @@ class Context:
             self.lost = DeviceLost(name, text, suspects(self.launched))
         library = self.library
         error = self.lost or CallFailed(library.api, library.spelled(function), name, text)
-        return error.at(None)
+        return error.at()
 
     def active(self) -> _Active:
         """Make the context current in this thread for a ``with`` block."""
@@ -194,7 +194,7 @@ class Context:
 
     def _wait(self, name: str, handle: int) -> None:
         if self.lost is not None:
-            raise self.lost.at(None)
+            raise self.lost.at()
         query = getattr(self.library, name)
         start = time.perf_counter()
         while (status := query(handle)) == cuda.NOT_READY:
@@ -273,7 +273,7 @@ class _Active:
     def _make_current(self) -> None:
         context = self._context
         if context.lost is not None:
-            raise context.lost.at(None)
+            raise context.lost.at()
         current = context.current.handle.value  # as `is_current` has read it
         if current != context.handle:
             is_pushed = not context.replaces(current)
@@ -321,12 +321,12 @@ def _check_number(library: Library, ordinal: int) -> None:
     status = library.started()
     if status:
         problem = f"{library.text_of(status)} ({library.name_of(status)})"
-        raise library.missing_device(problem).at(None)
+        raise library.missing_device(problem).at()
     count = _count(library)
     if count == 0:
-        raise library.missing_device("the driver reports none").at(None)
+        raise library.missing_device("the driver reports none").at()
     if not 0 <= ordinal < count:
-        raise NoSuchDevice(ordinal, count).at(None)
+        raise NoSuchDevice(ordinal, count).at()
 
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()

@@ -218,7 +218,7 @@ class CudaDevice(LaunchContext):
         if ordinal is None and found.address:
             ordinal = self.context.ordinal_of(found.address)
         if ordinal not in (None, self.context.ordinal):
-            raise OtherDevice(what, f"GPU {ordinal}", repr(self)).at(None)
+            raise OtherDevice(what, f"GPU {ordinal}", repr(self)).at()
         if found.stream is not None:
             self.wait_for_foreign(found.stream)
         return found
@@ -253,7 +253,7 @@ class CudaDevice(LaunchContext):
         """The address of a torch tensor, by a fast path if torch uses the default stream."""
         ordinal: int = tensor.get_device()
         if ordinal != self.context.ordinal:
-            raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at(None)
+            raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at()
         self.replays.is_shared = True
         handle, streams = torch_stream(ordinal), self.streams
         if handle or streams.is_busy:

@@ -339,7 +339,7 @@ class Library:
         """Check that the driver is new enough."""
         if self.driver_version < MINIMUM_DRIVER:
             has, needs = (_in_words(each) for each in (self.driver_version, MINIMUM_DRIVER))
-            raise OldDriver(has, needs).at(None)
+            raise OldDriver(has, needs).at()
 
     def spelled(self, function: str) -> str:
         """The name that a function of `SIGNATURES` has in this library."""
@@ -359,7 +359,7 @@ class Library:
         capability = attribute(ATTRIBUTE_MAJOR), attribute(ATTRIBUTE_MINOR)
         if capability < MINIMUM_CAPABILITY:
             has, needs = (".".join(map(str, v)) for v in (capability, MINIMUM_CAPABILITY))
-            raise OldDevice(name, has, needs).at(None)
+            raise OldDevice(name, has, needs).at()
         return GpuModel(capability)
 
     def begin(self) -> None:
@@ -417,13 +417,13 @@ def open_library() -> Library:
     try:
         library = ctypes.CDLL(name)
     except OSError as error:
-        raise MissingDriver(str(error)).at(None) from None
+        raise MissingDriver(str(error)).at() from None
 
     def find(symbol: str) -> Callable[..., int]:
         try:
             function = library[symbol]
         except AttributeError:
-            raise MissingDriver(f"{name} has no function `{symbol}`").at(None) from None
+            raise MissingDriver(f"{name} has no function `{symbol}`").at() from None
         function.restype = c_int
         if symbol not in _UNCHECKED:
             function.argtypes = SIGNATURES[symbol]

@@ -63,7 +63,7 @@ class Stream:
     def handle(self) -> int:
         """CUDA's handle; 0 is the default stream."""
         if self._is_destroyed:
-            raise DestroyedQueue("stream").at(None)
+            raise DestroyedQueue("stream").at()
         return self._handle
 
     @property
@@ -131,7 +131,7 @@ class Event:
     def handle(self) -> int:
         """CUDA's handle."""
         if self._is_destroyed:
-            raise DestroyedQueue("event").at(None)
+            raise DestroyedQueue("event").at()
         return self._handle
 
     def record(self, stream: Stream | None = None) -> None:
@@ -250,7 +250,7 @@ class Streams:
         if handle not in (None, THREAD_STREAM):
             ordinal = self.context.ordinal_of_stream(handle)
             if ordinal != self.context.ordinal:
-                raise OtherStream(f"GPU {ordinal}", repr(self.context)).at(None)
+                raise OtherStream(f"GPU {ordinal}", repr(self.context)).at()
         stream = Stream(self, handle)
         self._others.add(weakref.ref(stream, self._others.discard))
         return stream
@@ -372,7 +372,7 @@ class Streams:
         if self._settle is not None:
             self._settle()
         if self.is_one_of_several and _thread.streams not in (None, self):
-            raise OtherStream(repr(_thread.streams.context), repr(self.context)).at(None)
+            raise OtherStream(repr(_thread.streams.context), repr(self.context)).at()
         return self.ready()
 
     def queue(self) -> Transfers:

@@ -45,7 +45,7 @@ class SubmissionContext:
     def check(self) -> None:
         """Raise the error of a lost device, an `OctantsRuntimeError`."""
         if self.lost is not None:
-            raise self.lost.at(None)
+            raise self.lost.at()
 
 
 _contexts: weakref.WeakSet[SubmissionContext] = weakref.WeakSet()

@@ -128,7 +128,7 @@ class DeviceRecordBuffers:
         kernel, self._trusted = self._trusted, ""
         if kernel and self.read_failures()[1]:
             self._is_clean = False
-            raise UntrackedWrite(f"kernel `{kernel}`").at(None)
+            raise UntrackedWrite(f"kernel `{kernel}`").at()
 
     def read_failures(self) -> tuple[int, int]:
         """Wait for the launch, and read its failure report, which is zero again afterwards.

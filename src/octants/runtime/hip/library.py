@@ -199,7 +199,7 @@ class HipLibrary(Library):
 
     def check_version(self) -> None:
         if self.driver_version < MINIMUM_VERSION:
-            raise OldHip(_in_words(self.driver_version), _in_words(MINIMUM_VERSION)).at(None)
+            raise OldHip(_in_words(self.driver_version), _in_words(MINIMUM_VERSION)).at()
 
     def spelled(self, function: str) -> str:
         return FUNCTIONS.get(function, (function.replace("cu", "hip", 1),))[0]
@@ -209,14 +209,12 @@ class HipLibrary(Library):
         status = self._properties(properties, device)
         if status:
             function = "hipGetDevicePropertiesR0600"
-            raise CallFailed(self.api, function, self.name_of(status), self.text_of(status)).at(
-                None
-            )
+            raise CallFailed(self.api, function, self.name_of(status), self.text_of(status)).at()
         described = ctypes.string_at(ctypes.addressof(properties) + PROCESSOR_OFFSET).decode()
         processor = described.partition(":")[0]
         if processor not in self._waves:
             known = ", ".join(sorted(self._waves))
-            raise UnsupportedProcessor(name, processor, known).at(None)
+            raise UnsupportedProcessor(name, processor, known).at()
         return GpuModel(processor=processor, wave=self._waves[processor])
 
     # -- functions of CUDA with other arguments ---------------------------------------------------
@@ -255,13 +253,13 @@ def open_library(waves: Mapping[str, int]) -> HipLibrary:
         except OSError as error:
             problem = problem or str(error)
     if library is None:
-        raise MissingHip(problem).at(None)
+        raise MissingHip(problem).at()
 
     def find(symbol: str, types: tuple[Any, ...]) -> Callable[..., int]:
         try:
             function = library[symbol]
         except AttributeError:
-            raise MissingHip(f"{library._name} has no function `{symbol}`").at(None) from None
+            raise MissingHip(f"{library._name} has no function `{symbol}`").at() from None
         function.restype, function.argtypes = c_int, types
         return function
 

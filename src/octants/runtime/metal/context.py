@@ -28,11 +28,11 @@ class Hardware:
         self.library = functions
         self.handle = functions.system.default_device()
         if not self.handle:
-            raise MissingMetal("there is no GPU").at(None)
+            raise MissingMetal("there is no GPU").at()
         with functions.pool():
             self.name = functions.text(functions.name(self.handle))
         if not functions.supportsFamily_(self.handle, _APPLE_7):
-            raise MissingMetal(f"`{self.name}` is no GPU of Apple silicon").at(None)
+            raise MissingMetal(f"`{self.name}` is no GPU of Apple silicon").at()
         has_sums = functions.supportsFamily_(self.handle, _METAL_3)
         self.features = frozenset((_FEATURES + ",add32" * has_sums).split(","))
         self.memory_bytes = int(functions.recommendedMaxWorkingSetSize(self.handle))

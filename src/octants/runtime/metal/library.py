@@ -207,11 +207,11 @@ def _method(send: Any, selector: c_void_p) -> Callable[..., Any]:
 def library() -> Library:
     """Metal; `OctantsRuntimeError` where there is none."""
     if platform.system() != "Darwin":
-        raise MissingMetal("it is a part of macOS only").at(None)
+        raise MissingMetal("it is a part of macOS only").at()
     try:
         system = MacSystem()
     except (OSError, AttributeError) as error:
-        raise MissingMetal(str(error)).at(None) from None
+        raise MissingMetal(str(error)).at() from None
     return check_version(Library(system))
 
 
@@ -219,5 +219,5 @@ def check_version(found: Library) -> Library:
     """A library of a system that is new enough; `OctantsRuntimeError` for others."""
     if found.system.version < OLDEST:
         version = ".".join(map(str, found.system.version))
-        raise MissingMetal(f"macOS {version} has no Metal 3.2").at(None)
+        raise MissingMetal(f"macOS {version} has no Metal 3.2").at()
     return found

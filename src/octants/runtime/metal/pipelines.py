@@ -109,14 +109,14 @@ class MetalPipelines(pipeline_cache.CachedPipelines):
         most, threads = self._library.maxTotalThreadsPerThreadgroup(handle), dispatch.block or 1
         if threads > most:
             name = self._artifact.kernel or self._artifact.name
-            raise TooManyThreads(name, threads, int(most)).at(None)
+            raise TooManyThreads(name, threads, int(most)).at()
         width = self._library.threadExecutionWidth(handle)
         if dispatch.lanes not in (0, width):
             problem = f"subgroups have {width} threads, not {dispatch.lanes}"
-            raise MetalFailed("threadExecutionWidth", problem).at(None)
+            raise MetalFailed("threadExecutionWidth", problem).at()
 
     def _fail(self, method: str, error: c_void_p) -> int:
-        raise MetalFailed(method, self._library.describe(error.value)).at(None)
+        raise MetalFailed(method, self._library.describe(error.value)).at()
 
 
 def _release(context: Context, handles: list[int]) -> None:

@@ -87,7 +87,7 @@ class Context(SubmissionContext):
         create = hardware.functions.vkCreateDevice
         status = create(hardware.handle, byref(info), None, byref(handle))
         if status != SUCCESS or handle.value is None:
-            raise VulkanFailed("vkCreateDevice", f"status {status}").at(None)
+            raise VulkanFailed("vkCreateDevice", f"status {status}").at()
         del others  # alive until here
         return handle.value
 
@@ -108,13 +108,13 @@ class Context(SubmissionContext):
         """The error for a lost device."""
         if self.lost is None:
             self.lost = DeviceLost(self.hardware.name, suspects(self.launched))
-        return self.lost.at(None)
+        return self.lost.at()
 
     def fail(self, function: str, status: int) -> Exception:
         """The error for queued work that the driver failed to run; the device is lost with it."""
         if self.lost is None:
             self.lost = VulkanFailed(function, f"status {status}")
-        return self.lost.at(None)
+        return self.lost.at()
 
     def retire(self, function: str, handles: Iterable[int]) -> None:
         """Register a function that destroys an object once no submission uses it.
@@ -192,5 +192,5 @@ class Context(SubmissionContext):
             if status == SUCCESS:
                 break
             if status != TIMEOUT:
-                raise VulkanFailed("vkWaitSemaphores", f"status {status}").at(None)
+                raise VulkanFailed("vkWaitSemaphores", f"status {status}").at()
         self._waits.append(order)

@@ -149,4 +149,4 @@ class VulkanDevice(BatchedDevice):
             self.hardware.validation.report()
         if self._cut_word[0]:
             self._cut_word[0] = 0
-            raise LoopCut(self.hardware.name).at(None)
+            raise LoopCut(self.hardware.name).at()

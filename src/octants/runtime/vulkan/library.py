@@ -89,7 +89,7 @@ def loader() -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError as error:
             problem = problem or str(error)
-    raise MissingVulkan(problem).at(None)
+    raise MissingVulkan(problem).at()
 
 
 class Functions:
@@ -108,7 +108,7 @@ class Functions:
         for name, (result, *arguments) in table.items():
             address = find(name.encode())
             if not address:
-                raise VulkanFailed(name, "the driver does not have it").at(None)
+                raise VulkanFailed(name, "the driver does not have it").at()
             function = ctypes.CFUNCTYPE(result, *arguments)(address)
             is_checked = result is c_int32
             setattr(self, name, checked(name, function, lose) if is_checked else function)
@@ -161,7 +161,7 @@ def checked(
         if status < 0 and status not in OUT_OF_MEMORY:
             if status == DEVICE_LOST and lose is not None:
                 raise lose()
-            raise VulkanFailed(name, _STATUS.get(status, f"status {status}")).at(None)
+            raise VulkanFailed(name, _STATUS.get(status, f"status {status}")).at()
         return status
 
     return call

@@ -111,7 +111,7 @@ class Hardware:
         left = frozenset(filter(None, names.split(",")))
         if self.has_version and not left <= self._known_features:
             wanted = f"some of {', '.join(sorted(self._known_features))}, with commas between them"
-            raise WrongOption("vulkan_without", wanted, repr(names)).at(None)
+            raise WrongOption("vulkan_without", wanted, repr(names)).at()
         fewer = copy.copy(self)
         fewer.features = self.features - left
         if "masks" in self.features & left:
@@ -179,7 +179,7 @@ class Hardware:
         if not self.has_version:
             missing = ["Vulkan 1.2"]
         if missing:
-            raise UnfitVulkanDevice(self.name, ", ".join(missing)).at(None)
+            raise UnfitVulkanDevice(self.name, ", ".join(missing)).at()
 
     @property
     def target(self) -> Target:
@@ -212,7 +212,7 @@ class Hardware:
             found.sort(key=lambda number: families[number].flags & _GRAPHICS)
         if found:
             return found[0]
-        raise UnfitVulkanDevice(self.name, "a queue for compute").at(None)
+        raise UnfitVulkanDevice(self.name, "a queue for compute").at()
 
     def _has_lanes(self) -> bool:
         found = self._subgroups
@@ -324,7 +324,7 @@ def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
     found = [Hardware(functions, handle, validation) for handle in _handles(functions, instance)]
     if not found:
         reason = "; that of a GPU may lack the right to open it, in /dev/dri on Linux"
-        raise NoVulkanDevice(f"no driver offers one{_chosen()}{reason}").at(None)
+        raise NoVulkanDevice(f"no driver offers one{_chosen()}{reason}").at()
     return tuple(sorted(found, key=lambda each: (bool(_missing(each)), each.rank)))
 
 
@@ -358,9 +358,9 @@ def _make_instance(validation: Validation | None) -> int:
     try:
         status = create(byref(info), None, byref(instance))
     except OctantsError as error:  # a loader without drivers
-        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at(None) from error
+        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at() from error
     if status != SUCCESS or not instance.value:
-        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at(None)
+        raise NoVulkanDevice(f"no driver can be loaded{_chosen()}").at()
     return instance.value
 
 
@@ -396,7 +396,7 @@ def choose(number: int | None, without: str = "", is_checked: bool = False) -> H
     found = all_hardware(is_checked)
     if number is not None and not 0 <= number < len(found):
         names = ", ".join(f"{k}: {each.name}" for k, each in enumerate(found))
-        raise NoSuchVulkanDevice(number, names).at(None)
+        raise NoSuchVulkanDevice(number, names).at()
     hardware = found[number or 0].leaving(without)
     hardware.check()
     return hardware

@@ -77,7 +77,7 @@ class Pipeline(pipeline_cache.CachedPipelines):
         if status in OUT_OF_MEMORY:
             raise OctantsMemoryError(f"the driver has no memory left to compile `{name}`")
         if status != SUCCESS:
-            raise VulkanFailed("vkCreateComputePipelines", f"status {status}").at(None)
+            raise VulkanFailed("vkCreateComputePipelines", f"status {status}").at()
         self._handles.append(handle.value)
         return handle_argument(handle.value)
 

@@ -67,7 +67,7 @@ class Validation:
         while self._messages:
             severity, text = self._messages.popleft()
             if severity >= _ERROR:
-                first = first or ValidationFailed(text).at(None)
+                first = first or ValidationFailed(text).at()
             else:
                 warnings.warn(f"Vulkan: {text}", OctantsWarning, levels_to_the_user())
         if first is not None:

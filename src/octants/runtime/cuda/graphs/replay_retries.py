@@ -135,7 +135,7 @@ class Replays:
         with self._lock:
             if self._proved and self._read()[0]:
                 self._clear_number()
-                raise UntrackedWrite("a graph").at(None)
+                raise UntrackedWrite("a graph").at()
 
     def _read(self) -> tuple[int, int]:
         """The node that ran out of space for records, or 0; how many unchecked replays began."""
@@ -156,7 +156,7 @@ class Replays:
             return
         self._clear_number()
         if begun < 1:
-            raise UntrackedWrite("a graph").at(None)
+            raise UntrackedWrite("a graph").at()
         self._resume(replays[begun - 1 :], number)
         self._streams.wait()
 
@@ -174,6 +174,4 @@ class Replays:
                 replay.repeat()
         except OctantsMemoryError as error:
             cause = error.diagnostic
-            raise GraphOutOfRecordMemory(cause.title if cause else str(error), left).at(
-                None
-            ) from error
+            raise GraphOutOfRecordMemory(cause.title if cause else str(error), left).at() from error
