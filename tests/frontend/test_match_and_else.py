@@ -233,6 +233,67 @@ def test_the_subject_is_evaluated_once() -> None:
     assert (run(), x[None]) == (2, 1)
 
 
+def test_the_base_of_an_attribute_is_evaluated_once() -> None:
+    struct = qd.types.struct(kind=qd.i32)
+    x, y = struct.field(shape=4), qd.field(qd.i32, ())
+
+    @qd.func
+    def make(kind: qd.i32):
+        y[None] += 10
+        return struct(kind=kind)
+
+    @qd.kernel
+    def run() -> qd.i32:
+        r = 0
+        match x[qd.atomic_add(y[None], 1)].kind:
+            case 5 | 6:
+                r = 1
+            case 0:
+                r = 2
+        match make(3).kind:
+            case 1:
+                r += 10
+            case 2 | 3:
+                r += 20
+        return r
+
+    assert (run(), y[None]) == (22, 11)
+
+
+def guard_that_assigns_the_subject(n: int) -> int:
+    k, r = n, 0
+    match k:
+        case 1 if (k := 5) > 9:
+            r = 1
+        case 5:
+            r = 2
+        case _:
+            r = 3
+    return r
+
+
+def test_a_guard_may_assign_the_subject() -> None:
+    kernel = qd.kernel(guard_that_assigns_the_subject)
+    assert [kernel(n) for n in range(7)] == [3, 3, 3, 3, 3, 2, 3]
+
+    @qd.func
+    def increment(n: qd.template()):
+        n += 1
+        return n > 100
+
+    @qd.kernel
+    def run(k: qd.i32) -> qd.i32:
+        r, n = 0, k
+        match n:
+            case 1 if increment(n):
+                r = 1
+            case 2:
+                r = 2
+        return 10 * n + r
+
+    assert [run(k) for k in range(4)] == [0, 20, 22, 30]
+
+
 def test_gradients_go_through_both() -> None:
     x = qd.field(qd.f32, 3, needs_grad=True)
     y = qd.field(qd.f32, (), needs_grad=True)

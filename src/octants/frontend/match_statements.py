@@ -29,7 +29,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.AST]:
         """Return the statements that replace one ``match``."""
         self.generic_visit(node)
-        subject, before = _evaluated_once(node.subject)
+        subject, before = _evaluated_once(node.subject, _changes_names(node.cases))
         rest: list[ast.stmt] = []
         for case in reversed(node.cases):
             test = _test(subject, case.pattern)
@@ -48,13 +48,26 @@ _ALWAYS = ast.Constant(True)
 """The test of ``_``."""
 
 
-def _evaluated_once(subject: ast.expr) -> tuple[ast.expr, list[ast.stmt]]:
+def _changes_names(cases: list[ast.match_case]) -> bool:
+    """Whether a guard may assign variables: by `:=`, or in a function that it calls."""
+    guards = [case.guard for case in cases if case.guard is not None]
+    nodes = (node for guard in guards for node in ast.walk(guard))
+    return any(isinstance(node, (ast.Call, ast.NamedExpr)) for node in nodes)
+
+
+def _evaluated_once(subject: ast.expr, changes: bool) -> tuple[ast.expr, list[ast.stmt]]:
     """An expression that may be repeated, and what is to be executed before it.
 
-    A call of `static` is repeated: a variable would hold its value as one of run time.
+    A call of `static` is repeated: a variable would hold its value as one of run time. So are names
+    and attributes of names, which may be strings, unless a guard may change variables.
     """
     is_static = isinstance(subject, ast.Call) and ast.unparse(subject.func).endswith("static")
-    if is_static or isinstance(subject, (ast.Name, ast.Attribute, ast.Constant)):
+    base = subject
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    if is_static or isinstance(subject, ast.Constant):
+        return subject, []
+    if isinstance(base, ast.Name) and not changes:
         return subject, []
     name = f"the subject of `match` in line {subject.lineno}, column {subject.col_offset}"
     assignment = ast.Assign([_placed(ast.Name(name, ast.Store()), subject)], subject)
