@@ -194,7 +194,26 @@ def assigned_in_part(x: Array, y: Array):
         y[i] = a[0] + a[1]
 
 
+def read_in_the_else_of_the_loop(x: Array, y: Array):
+    a = 7.0
+    for i in range(SIZE):
+        a = x[i]
+        y[i] = a
+    else:
+        y[0] = a
+
+
+def only_assigned_and_read_in_the_else(x: Array, y: Array):
+    a = 7.0
+    for i in range(SIZE):
+        a = x[i]
+    else:
+        y[0] = a
+
+
 PARALLEL = {
+    read_in_the_else_of_the_loop: 0,
+    only_assigned_and_read_in_the_else: 0,
     assigned_first: 2,
     assigned_in_each_branch_that_reads: 1,
     index_of_an_inner_loop: 1,
