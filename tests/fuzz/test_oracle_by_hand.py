@@ -469,3 +469,20 @@ def k():
 """
     result = outcome(source, {"q": [[0.0, 0.0], [0.0, 1.1], [1.6, 0.0]]})
     assert result.primal["q"].value.tolist() == [[5, 0], [3, 1], [2, 14]]
+
+
+def test_the_counter_of_a_range_is_an_i32_or_an_i64() -> None:
+    source = """
+n = qd.field(qd.u64, shape=(3,))
+m = qd.field(qd.u8, shape=(3,))
+y = qd.field(FP, shape=(3,))
+@qd.kernel
+def k():
+    for i in range(3):
+        for j in range(n[i]):
+            y[i] = ~j
+        for j in range(m[i], m[i] + 1):
+            y[i] += j - 300
+"""
+    result = outcome(source, {"n": [1, 2, 3], "m": [5, 6, 7], "y": [0.0] * 3})
+    assert result.primal["y"].value.tolist() == [-296, -296, -296]

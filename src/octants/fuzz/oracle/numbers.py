@@ -173,8 +173,9 @@ def real(dtype: Type, value: float, parents: Sequence[Parent], slack: float = 0.
         slack += 2.0
     if slack > 0.0:
         error += slack * roundoff * abs(value)
-    if literal:
-        error += roundoff * abs(value)
+    if literal:  # in double precision, neither it nor its operands are rounded
+        terms = (abs(partial * operand.value) for operand, partial, _ in parents)
+        error += roundoff * (abs(value) + sum(terms))
     result = Num(dtype, rounded(dtype, value), error)
     result.literal = literal
     if tangent or tangent_error:

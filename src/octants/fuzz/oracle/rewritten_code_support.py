@@ -10,7 +10,7 @@ from typing import Any
 from octants.fuzz.oracle import arrays, matrices
 from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast
-from octants.fuzz.oracle.numbers import I32, U1, Num, Type, convert, lift, promote
+from octants.fuzz.oracle.numbers import I32, I64, U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.races import RaceWatch
 from octants.fuzz.oracle.state import STATE, IllDefined
@@ -226,15 +226,13 @@ def accumulate(types: Scope, name: str, fn: str, before: Any, value: Any) -> Any
 
 
 class Range:
-    """``range`` on typed integers; the counter has the type of the bounds."""
+    """``range`` on typed integers; the counter is an i32, or an i64 if a bound has a wider type."""
 
     def __init__(self, *bounds: Any) -> None:
         numbers = [lift(bound) for bound in bounds]
         if any(number.type.is_float for number in numbers):
             raise IllDefined("a float as a bound")
-        self.type = numbers[0].type
-        for number in numbers[1:]:
-            self.type = promote(self.type, number.type)
+        self.type = I64 if any(number.type.high > I32.high for number in numbers) else I32
         self.range = range(*(number.value for number in numbers))
         is_wide = self.type.high > I32.high
         self.first = 0 if is_wide or self.range.step != 1 else self.range.start
