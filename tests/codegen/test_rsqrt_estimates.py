@@ -47,18 +47,28 @@ def targets() -> dict[str, Target]:
 TARGETS = pytest.mark.parametrize("target", targets().values(), ids=targets())
 
 
-@functools.cache
-def root(target: Target, simd: Any, dtype: DType = f32, fast_math: bool = True) -> Any:
-    """rsqrt of arrays, in so many lanes; ``"serial"`` is a loop in a single work item."""
+def roots(simd: Any, dtype: DType = f32, plus: float = 0.0) -> Module:
+    """A kernel that computes rsqrt of arrays and a number."""
     x, y = ndarray("x", dtype), ndarray("y", dtype)
 
     def body(build: Any, i: Any) -> None:
-        build.store(y, [i], build.unary("rsqrt", build.load(x, [i])))
+        number = build.load(x, [i])
+        if plus:
+            number = build.binary("add", number, build.constant(plus, dtype))
+        build.store(y, [i], build.unary("rsqrt", number))
 
     task = parallel("all", lambda build: (build.index(0), build.shape(x, 0)), body)
     task.options["simd"] = simd
-    module = Module("root", [x, y], tasks=[task])
-    kernel = Compiled(module, CpuDevice(max_threads=1), target, fast_math=fast_math)
+    return Module("root", [x, y], tasks=[task])
+
+
+@functools.cache
+def root(
+    target: Target, simd: Any, dtype: DType = f32, fast_math: bool = True, plus: float = 0.0
+) -> Any:
+    """rsqrt of arrays and a number, in so many lanes."""
+    module, device = roots(simd, dtype, plus), CpuDevice(max_threads=1)
+    kernel = Compiled(module, device, target, fast_math=fast_math)
 
     def run(values: Any) -> Any:
         result = np.empty_like(values)
@@ -103,6 +113,22 @@ def test_special_values(target: Target, simd: Any) -> None:
 def test_lanes_have_the_bits_of_one_number(target: Target, simd: int) -> None:
     x = numbers()
     assert np.array_equal(bits(root(target, simd)(x)), bits(root(target, False)(x)))
+
+
+@TARGETS
+@pytest.mark.parametrize("simd", [False, 4, 8, 32])
+def test_normal_numbers_have_the_same_bits_without_a_slow_path(target: Target, simd: Any) -> None:
+    x = np.concatenate([numbers(), np.array([-1.0, -2.0], np.float32)])
+    with np.errstate(all="ignore"):
+        sums = x + np.float32(1.0)
+    assert np.isinf(sums).any() and np.isnan(sums).any() and (sums == 0).any() and (sums < 0).any()
+    found, wanted = root(target, simd, plus=1.0)(x), root(target, False)(sums)
+    assert np.array_equal(bits(found), bits(wanted))
+    text = cpu.llvm_text(roots(simd, plus=1.0), target, fast_math=True)
+    assert "fdiv" not in text
+    slow = cpu.llvm_text(roots(simd), target, fast_math=True)
+    estimate = estimate_of(target)
+    assert estimate is not None and ("fdiv" in slow) == (not estimate.total)
 
 
 @TARGETS

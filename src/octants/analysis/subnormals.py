@@ -9,7 +9,7 @@ as that.
 from __future__ import annotations
 
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Value
+from octants.ir.core import Block, Operation, Task, Value
 from octants.types.scalars import f32
 
 _SUMMAND = 2.0**-64
@@ -28,6 +28,13 @@ def normal_numbers(block: Block) -> set[Value]:
         if len(op.results) == 1 and op.results[0].type is f32:
             known.visit(op, op.results[0])
     return known.normal
+
+
+def normal_roots(task: Task) -> set[Value]:
+    """The results of 1 / sqrt(x) of f32 in a task's body where x is never subnormal."""
+    roots = [op for op in task.body.walk() if isinstance(op, ops.Unary) and op.fn == "rsqrt"]
+    normal = normal_numbers(task.body) if roots else set()
+    return {op.result for op in roots if op.x in normal}
 
 
 class _Known:

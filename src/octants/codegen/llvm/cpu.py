@@ -16,6 +16,7 @@ from octants.analysis.cost_model import UNINTERRUPTED
 from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions
+from octants.analysis.subnormals import normal_roots
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
@@ -38,7 +39,7 @@ from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer
 from octants.codegen.recording_facts import pushes_in_reserve, recorded_loops, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
-from octants.ir.core import Module, Task
+from octants.ir.core import Module, Task, Value
 from octants.ir.random_draws import has_draws
 from octants.target import NEVER, Target
 
@@ -239,7 +240,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         return
     f = FunctionText(kernel, machine, TABLE, position)
     f.chains, f.restartable = find_chains(task.body), restartable(task.body)
-    f.reserved = pushes_in_reserve(task.body)
+    f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)
     f.start("start")
     privatised_sums.begin(f, kernel.sums[position])
     local_arrays.begin(f, task)
@@ -266,6 +267,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     if facts is None:
         facts = Uniformity(task.body, () if choice.rows is None else choice.rows.numbers)
 
+    roots = _normal_roots(kernel, task)
     groups = find_grouped(task, kernel.sums[position], facts, choice.lanes, kernel.module.noalias)
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
@@ -273,7 +275,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
-        f.update_groups = groups
+        f.update_groups, f.normal_roots = groups, roots
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])
         local_arrays.begin(f, task, choice.lanes)
@@ -289,6 +291,11 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     else:
         write(name, name + _REST, overhangs=False)
         write(name + _REST, "", overhangs=True)
+
+
+def _normal_roots(kernel: KernelText, task: Task) -> set[Value]:
+    """Return the roots of a task that are estimated without a slow path."""
+    return normal_roots(task) if kernel.text.fast_math else set()
 
 
 def _write_combines(kernel: KernelText, machine: Machine, position: int, name: str) -> None:

@@ -131,6 +131,7 @@ class FunctionText:
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
         self.chains = Chains()
+        self.normal_roots: set[Value] = set()  # see `analysis.subnormals.normal_roots`
         self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `codegen.per_thread_reductions`
         self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`

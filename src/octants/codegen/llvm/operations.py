@@ -24,6 +24,7 @@ TABLE: HandlerTable = {
     Deliver: per_thread_reductions.deliver,
     **operations.TABLE,
     arithmetic.LibraryCall: math_functions.call_by_name,
+    ops.Unary: rsqrt_estimates.unary,
     ops.Select: lookup_tables.select,
     ops.For: control_flow.for_,
     ops.While: outlined_arithmetic.once(control_flow.while_),

@@ -5,16 +5,19 @@ copies of an operation have the same result. With t = x r and e = 1 - t r a bett
 is r + r e / 2, with twice as many right digits, or r + r (e / 2 + 3 e**2 / 8), with three times as
 many. For zero, infinity, NaN and negative numbers t is not below infinity: there the unrefined
 estimate is the result. If it is not valid for subnormal numbers either, a division takes its place
-in all these cases.
+in all these cases, unless no number is subnormal: then e is 1 wherever it would be NaN, which makes
+zero and infinity of infinity and zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate
 from octants.codegen.llvm.llvmlite_driver import is_x64
 from octants.codegen.llvm.types_and_literals import float_literal
+from octants.ir import ops
 from octants.lazy_dataclass import dataclass
 from octants.target import Target
 
@@ -27,10 +30,21 @@ _INFINITY = float_literal(float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class ReciprocalRoot:
-    """1 / sqrt of an f32 operand; the handler table has its writer."""
+    """1 / sqrt of an f32 operand, which may be `normal`: the handler table has its writer."""
 
     operand: str
     estimate: RootEstimate
+    normal: bool = False
+
+
+def unary(f: FunctionText, op: ops.Unary) -> None:
+    """Write a unary function. A root of a number that is never subnormal has no slow path."""
+    estimate = f.machine.reciprocal_root
+    if estimate is None or estimate.total or op.result not in f.normal_roots:
+        arithmetic.unary(f, op)
+    else:
+        root = ReciprocalRoot(f.use(op.x), estimate, normal=True)
+        f.bind(op.result, f.table[ReciprocalRoot](f, root))
 
 
 def estimate_of(target: Target) -> RootEstimate | None:
@@ -73,16 +87,20 @@ def _plain(f: FunctionText, name: str, lanes: int, x: str) -> str:
 def refined(f: FunctionText, op: ReciprocalRoot, rough: str) -> tuple[str, str]:
     """Return the root from its estimate, and whether it is valid: see the module's docstring."""
     bits = op.estimate.bits
-    product, better = _step(f, op.operand, rough, bits)
+    product, better = _step(f, op, rough, bits)
     if 3 * bits < 24 + 2:
-        _, better = _step(f, op.operand, better, 3 * bits)
+        _, better = _step(f, op, better, 3 * bits)
+    if op.normal:
+        return better, "true"
     return better, f.apply("fcmp olt", "float", product, _INFINITY)
 
 
-def _step(f: FunctionText, x: str, r: str, bits: int) -> tuple[str, str]:
+def _step(f: FunctionText, op: ReciprocalRoot, r: str, bits: int) -> tuple[str, str]:
     """Return x r and a better root than r; two terms suffice if r has half of the bits."""
-    product = f.apply("fmul", "float", x, r)
+    product = f.apply("fmul", "float", op.operand, r)
     error = _fma(f, f.apply("fneg", "float", product), r, _ONE)
+    if op.normal:
+        error = f.choose(f.apply("fcmp olt", "float", error, _ONE), "float", error, _ONE)
     if 2 * bits >= 24 + 2:
         return product, _fma(f, f.apply("fmul", "float", r, _HALF), error, r)
     series = _fma(f, error, float_literal(0.375), _HALF)
@@ -106,6 +124,8 @@ def root_of_one(f: FunctionText, op: ReciprocalRoot) -> str:
     wide = f.assign(f"insertelement {vector} zeroinitializer, float {x}, i32 0")
     rough = f.assign(f"extractelement {vector} {op.estimate.write(f, SHORTEST, wide)}, i32 0")
     better, is_usual = refined(f, op, rough)
+    if op.normal:
+        return better
     if op.estimate.total:
         return f.choose(is_usual, "float", better, rough)
     return unless_slow(f, better, is_usual, lambda: quotient(f, x))

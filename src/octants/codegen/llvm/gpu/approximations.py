@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from octants.analysis.subnormals import normal_numbers
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function_text import ThreadText
@@ -18,7 +17,6 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
-from octants.ir.core import Task, Value
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
 from octants.mathlib.sine_series import computed
@@ -99,13 +97,6 @@ def unary(f: FunctionText, op: ops.Unary) -> None:
         f.bind(op.result, f.gpu.normal_root(f, f.use(op.x)))
     else:
         arithmetic.unary(f, op)
-
-
-def normal_roots(task: Task) -> set[Value]:
-    """Return the results of 1 / sqrt(x) of f32 in a task's body where x is never subnormal."""
-    roots = [op for op in task.body.walk() if isinstance(op, ops.Unary) and op.fn == "rsqrt"]
-    normal = normal_numbers(task.body) if roots else set()
-    return {op.result for op in roots if op.x in normal}
 
 
 def normal_root(f: FunctionText, x: str) -> str:

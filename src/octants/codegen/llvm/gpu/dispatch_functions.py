@@ -10,6 +10,7 @@ from octants import abi
 from octants.analysis.concurrent_tasks import concurrent_groups
 from octants.analysis.cost_model import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
+from octants.analysis.subnormals import normal_roots
 from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Artifact, Dispatch
 from octants.codegen import block_shared_copies, cooperation, sorted_work_items
@@ -153,7 +154,7 @@ class _Writer:
         f.interleaved_loops = vector_loads.interleaved_loops(task)
         f.holding = held_loads.find_holding(task)
         if self._machine.normal_root and f.text.fast_math:
-            f.normal_roots = approximations.normal_roots(task)
+            f.normal_roots = normal_roots(task)
         if task.is_parallel and not task.options.get("fixed_order"):
             if self._machine.shares_updates:
                 f.shared_updates = find_shared(task.body)

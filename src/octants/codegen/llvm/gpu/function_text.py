@@ -50,7 +50,6 @@ class ThreadText(FunctionText):
         self.all_registers = False  # whether each thread may use as many as there are
         self.loaded: dict[Operation, str] = {}  # see `vector_loads`
         self.holding: set[Operation] = set()  # see `held_loads`
-        self.normal_roots: set[Value] = set()  # see `approximations.normal_roots`
         super().__init__(kernel, machine, table, task)
 
     @cached_property

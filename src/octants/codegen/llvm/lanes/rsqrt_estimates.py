@@ -13,6 +13,8 @@ def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
         return rsqrt_estimates.root_of_one(f, op)
     rough = _estimated(f, op)
     better, is_usual = rsqrt_estimates.refined(f, op, rough)
+    if op.normal:
+        return better
     if op.estimate.total:
         return f.choose(is_usual, "float", better, rough)
     all_usual = f.assign(f"icmp eq i{f.lanes} {f.bits(is_usual)}, -1")
