@@ -58,7 +58,7 @@ def test_functions_are_generated_once_for_each_specialisation(generated: list[st
     for _ in range(5):
         for array in arrays:
             double(array)
-    assert sorted(generated) == ["entry"] * 3 + ["launch"] * 3
+    assert sorted(generated) == ["entry"] * 3 + ["launch"] * 3 + ["recognise"] * 3
 
 
 def test_arguments_in_turn_find_their_own_code() -> None:

@@ -34,8 +34,8 @@ from octants.launch.kernel_gradient import Gradient
 from octants.launch.race_checks import launch_with_race_check
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.warm_call import WarmCall, make_entry
-from octants.launch.warm_gradient import Recogniser, WarmGradients, recogniser_of
+from octants.launch.warm_call import Recogniser, WarmCall, make_entry, recogniser_of
+from octants.launch.warm_gradient import WarmGradients
 from octants.runtime.arguments.kernel_signatures import is_in_class, is_method, read_signature
 from octants.runtime.arguments.parameters import make_key_function
 from octants.timeline import COMPILE, span

@@ -11,45 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from octants import driver
-from octants.functions_from_text import define
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.specialisation import Specialisation
-from octants.launch.specialisation_guards import GONE
-from octants.runtime.arguments.argument_recognition import UNKNOWN, Recognition, same_conditions
+from octants.launch.warm_call import recognising
+from octants.runtime.arguments.argument_recognition import same_conditions
 
 if TYPE_CHECKING:
     from octants.launch.derivative_variants import BareReverse
 else:
     BareReverse = Any
 
-Recogniser = Callable[..., bool]
-"""A function of the arguments: whether they are recognised."""
 WarmGradient = Callable[..., Any]
 """A function of the arguments: their `Reversal`, or `LAUNCHED` if it is plain; None for others."""
 LAUNCHED = object()
 _MOST = 8
 
-_SOURCE = """
-def recognise({arguments}):
-    try:
-        return state.generation == {generation}{conditions}
-    except problems:
-        return False
-"""
-_GRADIENT_SOURCE = """
-def gradient({arguments}):
-    try:
-        known = state.generation == {generation}{conditions}
-    except problems:
-        known = False
-    if not known:
-        return None
-    {launch}
-    return result
-"""
-_CHECK = "operands.check(({arguments}))"
-_LAUNCH = "launch(state.seed, specialisation.number, 0, {arguments})"
+_CHECK = "operands.check(({arguments}{hidden}))"
+_LAUNCH = "launch(state.seed, specialisation.number, 0, {arguments}{hidden})"
 
 
 class Reversal(NamedTuple):
@@ -94,62 +72,15 @@ class WarmGradients:
         self.known = [each for each in self.known if each[2] is not ended]
 
 
-def recogniser_of(specialisation: Specialisation, generation: int) -> Recogniser:
-    """A function that recognises the arguments of a specialisation that has an entry."""
-    recognition: Recognition | None = specialisation.recognition
-    assert recognition is not None
-    return make_recogniser(specialisation, generation, recognition.conditions, recognition.scope)
-
-
-def make_recogniser(
-    specialisation: Specialisation, generation: int, conditions: list[str], scope: dict[str, Any]
-) -> Recogniser:
-    """Generate a function that checks conditions on the arguments, and the guard on Python's
-    values.
-    """
-    parts, inside = _parts(specialisation, generation, conditions, scope)
-    recognise: Recogniser = define("recognise", _SOURCE.format(**parts), inside)
-    return recognise
-
-
-def _parts(
-    specialisation: Specialisation, generation: int, conditions: list[str], scope: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parts of a text with conditions on the arguments, and the names in it."""
-    terms, names = specialisation.guard
-    given = specialisation.count - len(specialisation.hidden)
-    parts = {
-        "arguments": "".join(f"a{k}, " for k in range(given)),
-        "generation": generation,
-        "conditions": "".join(f" and {each}" for each in (*conditions, *terms)),
-    }
-    problems = (*UNKNOWN, *GONE)
-    return parts, {**scope, **names, "state": driver.state, "problems": problems}
-
-
 def _make_gradient(
     reversal: Reversal, generation: int, conditions: list[str], scope: dict[str, Any]
 ) -> WarmGradient:
     """Generate the gradient of arguments that conditions recognise."""
-    specialisation, program = reversal.specialisation, reversal.reverse.program
-    parts, inside = _parts(specialisation, generation, conditions, scope)
-    hidden = "".join(f"{each.name}, " for each in specialisation.hidden)
     lines: list[str] = []
     result: object = reversal
     if reversal.is_plain:
         lines, result = [_LAUNCH] if reversal.trusts else [_CHECK, _LAUNCH], LAUNCHED
-    launch = "\n    ".join(lines).format(arguments=parts["arguments"] + hidden)
-
-    def first_launch(*given: Any) -> None:
-        inside["launch"] = program.launch
-        program.launch(*given)
-
-    inside |= {
-        "result": result,
-        "operands": reversal.operands,
-        "specialisation": specialisation,
-        "launch": first_launch,
-    }
-    source = _GRADIENT_SOURCE.format(**parts, launch=launch)
-    gradient: WarmGradient = define("gradient", source, inside)
-    return gradient
+    body = "\n    ".join(["if not known:\n        return None", *lines, "return result"])
+    inside = {**scope, "result": result, "operands": reversal.operands}
+    own, code = reversal.specialisation, reversal.reverse.program
+    return recognising("gradient", own, generation, conditions, inside, body, code)
