@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import driver, options
+from octants import driver
 from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients
 from octants.ad.lost_gradient_warnings import GradientEnds
@@ -30,7 +30,7 @@ from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases, tangent_program
-from octants.launch.race_checks import check_before_gradient
+from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
 from octants.types.specialisation_signature import FieldHandle
@@ -170,21 +170,10 @@ class FwdMode:
         try:
             merged = merge_aliases(specialisation, aliases)
             program = tangent_program(merged)
-        except OctantsError:
-            if not specialisation.hidden:
-                raise
-            return self.launch(*with_constants(specialisation, arguments))
+        except OctantsError as error:
+            return self.launch(*with_constants(specialisation, arguments, error))
         number = specialisation.number = next(driver.state.numbers)
-        chosen = options.current()
-        if chosen.on_overwrite != "trust":
-            check_before_gradient(
-                merged,
-                number,
-                arguments,
-                always=chosen.in_debug_mode,
-                effects=True,
-                companion=TANGENT,
-            )
+        check_before_tangents(merged, number, arguments, TANGENT)
         results = program.launch(driver.state.seed, number, 0, *arguments)
         return specialisation.wrap(results) if results else None
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from octants import driver, options
+from octants import driver
 from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.tape import Tape
 from octants.ad.untracked_writes import UntrackedWrites
@@ -24,7 +24,7 @@ from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases
-from octants.launch.race_checks import check_before_gradient
+from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
 from octants.launch.tangent_kernels import with_tangents
 from octants.launch.taped_memory import (
@@ -148,15 +148,13 @@ class Tangents:
         merged = merge_aliases(specialisation, equals_of(specialisation, memories))
         try:
             clone = with_tangents(merged, tuple(chosen), self._directions)
-        except OctantsError:
-            if not specialisation.hidden:
-                raise
-            return self.launch(*with_constants(specialisation, arguments))
+        except OctantsError as error:
+            return self.launch(*with_constants(specialisation, arguments, error))
         given = (*arguments, *chosen.values())
         if self.tape is not None:
             return self.tape.launch(clone, given)
         number = specialisation.number = next(driver.state.numbers)
-        self._check_races(merged, number, arguments)
+        check_before_tangents(merged, number, arguments, Companion.PRIMAL)
         results = clone.launch(driver.state.seed, number, 0, *given)
         return clone.wrap(results) if results else None
 
@@ -164,21 +162,6 @@ class Tangents:
         if self.tape is not None:
             return self.tape.launch(specialisation, arguments)
         return specialisation.run(arguments)
-
-    def _check_races(
-        self, specialisation: Specialisation, number: int, arguments: tuple[Any, ...]
-    ) -> None:
-        """Raise an error if the tangents depend on which work item is first."""
-        chosen = options.current()
-        if chosen.on_overwrite != "trust":
-            check_before_gradient(
-                specialisation,
-                number,
-                arguments,
-                always=chosen.in_debug_mode,
-                effects=True,
-                companion=Companion.PRIMAL,
-            )
 
     def _tangents(
         self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]

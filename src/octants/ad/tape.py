@@ -37,13 +37,7 @@ from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion
 from octants.cached_property import cached_property
 from octants.data.array_base import Tensor
-from octants.data.host_access_events import (
-    HostWrite,
-    forget_shares,
-    forget_writes,
-    observe_shares,
-    observe_writes,
-)
+from octants.data.host_access_events import HostWrite, forget, observe_shares, observe_writes
 from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
@@ -324,8 +318,7 @@ class Tape:
         if driver.state.recorder is self:
             driver.state.recorder = None
         if self._observes:
-            forget_writes(self.before_write)
-            forget_shares(self.before_share)
+            forget(self.before_write, self.before_share)
             self._observes = False
 
     @shortens_tracebacks
@@ -451,10 +444,8 @@ class Tape:
         specialisation = given if is_own else differentiable(given, memories)
         try:
             plan = self._plan(specialisation)
-        except OctantsError:
-            if not given.hidden:
-                raise
-            return self.launch(*with_constants(given, arguments))
+        except OctantsError as error:
+            return self.launch(*with_constants(given, arguments, error))
         if (
             self._is_simple
             and specialisation is given
@@ -509,7 +500,7 @@ class Tape:
         """Raise an error if the derivative of a launch depends on which work item is first."""
         always = self.validation or options.current().in_debug_mode
         if always or self.on_overwrite != "trust":
-            check_before_gradient(specialisation, number, arguments, always=always, effects=True)
+            check_before_gradient(specialisation, number, arguments, always=always)
         if self.validation:
             validate_launch(specialisation, number, arguments)
 
@@ -1027,7 +1018,7 @@ class Tape:
                 self._entries.pop().reverse(self._ledger)
         finally:
             driver.state.recorder = None
-            forget_writes(guard.before_write)
+            forget(guard.before_write)
             guard.end()
             self._ledger.finish()
             self._entries.clear()

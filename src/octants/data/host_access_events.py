@@ -86,16 +86,6 @@ def forget(*ended: Callable[[Any], None]) -> None:
         _read_observers.pop(observer, None)
 
 
-def forget_writes(observer: Callable[[HostWrite], None]) -> None:
-    """End the observation of writes alone; nothing happens if there is none."""
-    _write_observers.pop(observer, None)
-
-
-def forget_shares(observer: Callable[[Any], None]) -> None:
-    """End the observation of arrays that others are to see; nothing happens if there is none."""
-    _share_observers.pop(observer, None)
-
-
 def observe_ends(observer: Callable[[], None]) -> None:
     """Call ``observer`` when arrays have lost their memory within a runtime.
 

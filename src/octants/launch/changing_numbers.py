@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from octants.diagnostics.exceptions import OctantsError
 from octants.launch.specialisation import NumberRead, Specialisation
 from octants.types.compile_time_reads import ReadKey
 
@@ -34,16 +35,21 @@ def varying_reads(variants: Iterable[Specialisation]) -> frozenset[ReadKey]:
 
 
 def with_constants(
-    specialisation: Specialisation, arguments: tuple[Any, ...]
+    specialisation: Specialisation, arguments: tuple[Any, ...], error: OctantsError
 ) -> tuple[Specialisation, tuple[Any, ...]]:
-    """Compile a kernel for the present values of its hidden arguments.
+    """Compile a kernel that has no derivative for the present values of its hidden arguments.
 
     With a hidden argument, code also contains branches that its value excludes, one of which may
     have no derivative. From now on, the kernel has such numbers compiled in.
 
     Returns:
         The new specialisation, and the arguments of a launch of it.
+
+    Raises:
+        OctantsError: the given one, if there are no hidden arguments.
     """
+    if not specialisation.hidden:
+        raise error
     given = arguments[: len(arguments) - len(specialisation.hidden)]
     found: Specialisation = specialisation.kernel.compile_in(specialisation, given)
     return found, given

@@ -150,11 +150,9 @@ class Gradient(Generic[P]):
         arguments = import_arguments(kernel.leaves, arguments)
         try:
             reversal = self._reversal(arguments)
-        except OctantsError:
+        except OctantsError as error:
             specialisation = kernel.specialisation(arguments)
-            if not specialisation.hidden:
-                raise
-            found, given = with_constants(specialisation, specialisation.complete(arguments))
+            found, given = with_constants(specialisation, specialisation.complete(arguments), error)
             found.number = specialisation.number
             return self._launch(given[len(self._first) :], {})
         if not reversal.trusts:

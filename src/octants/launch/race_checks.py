@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import driver
+from octants import driver, options
 from octants.backends.table import backend_of
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsAssertionError, OctantsError, OctantsWarning
@@ -213,7 +213,7 @@ def check_before_gradient(
     arguments: Sequence[Any],
     *,
     always: bool,
-    effects: bool,
+    effects: bool = True,
     companion: Companion = Companion.ADJOINT,
 ) -> None:
     """Check a launch for races that affect its derivative, ``always`` or at times.
@@ -237,6 +237,20 @@ def check_before_gradient(
         race = check.find(specialisation, driver.state.seed, number, arguments)
         if race is not None:
             raise race.error()
+
+
+def check_before_tangents(
+    specialisation: Specialisation, number: int, arguments: Sequence[Any], companion: Companion
+) -> None:
+    """Check a launch in forward mode like `check_before_gradient`, as `init` says.
+
+    Raises:
+        OctantsAssertionError: there is a race.
+    """
+    chosen = options.current()
+    if chosen.on_overwrite != "trust":
+        always = chosen.in_debug_mode
+        check_before_gradient(specialisation, number, arguments, always=always, companion=companion)
 
 
 def validate_launch(specialisation: Specialisation, number: int, arguments: Sequence[Any]) -> None:
