@@ -73,10 +73,10 @@ def rewritten(module: Module) -> tuple[Module, int]:
     return result, sum(array.space is Space.LOCAL for array in result.arrays)
 
 
-def results(module: Module) -> list[Any]:
+def results(module: Module, width: int = 16) -> list[Any]:
     """Of whole numbers, whose sums are exact."""
     rng = np.random.default_rng(0)
-    shapes = (4, 16), (4, 16), (8, 16)
+    shapes = (4, width), (4, width), (8, width)
     x, p, w = (rng.integers(-99, 99, shape).astype(np.float32) for shape in shapes)
     arrays = {("x", Companion.ADJOINT): x, "p": p, "w": w, "n": np.array([6, 0, 0, 0], np.int32)}
     run(module, arrays)
@@ -97,6 +97,31 @@ def test_rows(name: str) -> None:
     result, count = rewritten(module)
     assert count == 1
     for one, other in zip(results(module), results(result), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_narrow_counter_whose_range_is_wider_than_its_numbers() -> None:
+    """There are 200 numbers from -100 to 100, more than an i8 can count from zero."""
+    text = KERNEL.format(
+        rows="constant<6>()", first=-100, last="constant<100>()", body="", behind=""
+    )
+    text = text.replace("16) ((0, 1, 0, 64)", "200) ((0, 1, 0, 800)")
+    text = text.replace("%5: i32", "%5: i8").replace("%6: i32", "%6: i8")
+    start = text.index("    for(%5, %6)")
+    body = """\
+    for(%5, %6) { (%10: i8):
+      %20: i32 = cast(%10)
+      %21: i32 = constant<100>()
+      %22: i32 = binary<add>(%20, %21)
+      %11: f32 = load<@w, primal>(%9, %22)
+      %12: f32 = load<@x, adjoint>(%2, %22)
+      %13: f32 = binary<add>(%12, %11)
+      store<@x, adjoint>(%13, %2, %22)
+"""
+    module = parse(text[:start] + body + text[text.index("      yield()", start) :])
+    result, count = rewritten(module)
+    assert count == 1
+    for one, other in zip(results(module, 200), results(result, 200), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

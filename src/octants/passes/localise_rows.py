@@ -392,7 +392,7 @@ class _Rewriter:
     def _position(self, builder: Builder, row: _Row, counter: Value) -> Value:
         """The position of an iteration's element in the row."""
         first = builder.constant(self._constants[row.loop.lower], counter.type)
-        return builder.cast(builder.binary("sub", counter, first), i32)
+        return builder.binary("sub", builder.cast(counter, i32), builder.cast(first, i32))
 
 
 class _IndexSlices:
