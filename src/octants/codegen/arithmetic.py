@@ -94,6 +94,16 @@ def select(f: FunctionEmitter, op: ops.Select) -> None:
     f.bind(op.result, f.code.choose(f.use(op.condition), register(op.result.type), *choices))
 
 
+def extract(f: FunctionEmitter, op: ops.Extract) -> None:
+    """Choose a component by selects."""
+    index, dtype = f.use(op.index), op.index.type
+    found, *others = (f.use(value) for value in op.components)
+    for number, other in enumerate(others, start=1):
+        is_it = f.code.compare("eq", dtype, index, f.code.constant(number, dtype))
+        found = f.code.choose(is_it, register(op.result.type), other, found)
+    f.bind(op.result, found)
+
+
 # -- conversions --------------------------------------------------------------------------------
 
 
@@ -165,6 +175,7 @@ TABLE: dict[type[Any], Callable[[Any, Any], Any]] = {
     ops.Compare: binary,
     ops.Fma: fma,
     ops.Select: select,
+    ops.Extract: extract,
     ops.Cast: cast,
     ops.FloatToInt: float_to_int,
     ops.Bitcast: bitcast,

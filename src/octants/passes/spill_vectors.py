@@ -13,8 +13,8 @@ An access then takes the same time however long the vector is. `analysis.vector_
 which vectors share an array. This pass walks the task in order and tracks which value each element
 holds: before an access it stores the components that differ, and a component that is used by itself
 is loaded where it was made. A vector that is accessed only once after its components were computed
-stays in registers, and so do vectors of constants, and those that would take too much memory: they
-are accessed by selects.
+stays in registers, as do those that would take too much memory: they are accessed by selects.
+Reads of vectors of constants stay as they are: code generation makes tables of these.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ Contents = dict[VectorGroup, list[Value | None]]
 
 
 def spill_vectors(module: Module, most_bytes: int) -> None:
-    """Give arrays to the vectors of all tasks, in place; no `Extract` and `Insert` are left.
+    """Give arrays to the vectors of all tasks, in place.
 
+    No `Insert` is left, and no `Extract` but from constants.
     The arrays of a work item take up to ``most_bytes``; lanes take as many times that.
     """
     for task in module.tasks:
@@ -166,7 +167,7 @@ class _Spiller:
     def _pays(self, storage: VectorGroup) -> bool:
         """Whether a vector is accessed more than once after its components were computed.
 
-        One of constants needs no memory: code generation makes a table of its selects.
+        One of constants needs no memory.
         """
         constants = self._vectors.constants
         if all(constants.issuperset(op.components) for op in storage.accesses):
@@ -263,6 +264,10 @@ class _Spiller:
             value is known for value, known in zip(op.components, contents[storage], strict=True)
         )
         reads = isinstance(op, ops.Extract) and is_there
+        constants = self._vectors.constants
+        if isinstance(op, ops.Extract) and constants.issuperset(op.components):
+            out.pieces.append(op)
+            return
         if storage not in self._arrays or not (self._writes or reads):
             self._select(op, out)
             return

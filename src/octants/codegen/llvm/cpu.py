@@ -33,7 +33,6 @@ from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
-from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.types_and_literals import identifier
 from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer
 from octants.codegen.recording_facts import pushes_in_reserve, recorded_loops, restartable
@@ -239,7 +238,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     if choice.lanes and not choice.fewest:
         return
     f = FunctionText(kernel, machine, TABLE, position)
-    f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+    f.restartable = restartable(task.body)
     f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)
     f.start("start")
     privatised_sums.begin(f, kernel.sums[position])
@@ -263,7 +262,7 @@ LLVM aligns it only if it knows in advance that it must.
 def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """Write a function for all items, or one for whole tiles and one for the rest."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
-    facts, chains = choice.facts, find_chains(task.body)
+    facts = choice.facts
     if facts is None:
         facts = Uniformity(task.body, () if choice.rows is None else choice.rows.numbers)
 
@@ -272,7 +271,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
-        f.chains, f.overhangs, f.rows = chains, overhangs, choice.rows
+        f.overhangs, f.rows = overhangs, choice.rows
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = {value for op in task.body.walk() for value in op.operands}
         f.update_groups, f.normal_roots = groups, roots

@@ -17,7 +17,6 @@ from octants.codegen.function_emitter import RecordBuffer
 from octants.codegen.instruction_writer import Code
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.module_text import KernelText
-from octants.codegen.llvm.selects_to_lookup_tables import Chains
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, i64
@@ -130,7 +129,6 @@ class FunctionText:
         self.is_open = True  # whether the current block has not ended
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
-        self.chains = Chains()
         self.normal_roots: set[Value] = set()  # see `analysis.subnormals.normal_roots`
         self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `codegen.per_thread_reductions`
@@ -345,14 +343,10 @@ class FunctionText:
 
     def block(self, block: Block) -> list[str]:
         """Write the operations of a block, and return the operands that it yields."""
-        table, filled = self.table, self.chains.filled
+        table = self.table
         outer, self.is_outside_loops = self.is_outside_loops, block in self.outside_loops
-        for each in filled.get(block, ()):
-            table[type(each)](self, each)
         for op in block.ops:
             table[type(op)](self, op)
-            for each in filled.get(op, ()):
-                table[type(each)](self, each)
         self.is_outside_loops = outer
         return [self._names[value] for value in block.yielded]
 

@@ -13,11 +13,9 @@ from octants.codegen.llvm import (
     worker_atomics,
 )
 from octants.codegen.llvm.function_text import HandlerTable
-from octants.codegen.llvm.selects_to_lookup_tables import Table
 from octants.ir import ops
 
 TABLE: HandlerTable = {
-    Table: lookup_tables.fill,
     math_functions.MathCall: math_functions.call_scalar,
     rsqrt_estimates.ReciprocalRoot: rsqrt_estimates.root_of_one,
     Collect: per_thread_reductions.collect,
@@ -25,7 +23,7 @@ TABLE: HandlerTable = {
     **operations.TABLE,
     arithmetic.LibraryCall: math_functions.call_by_name,
     ops.Unary: rsqrt_estimates.unary,
-    ops.Select: lookup_tables.select,
+    ops.Extract: lookup_tables.extract,
     ops.For: control_flow.for_,
     ops.While: outlined_arithmetic.once(control_flow.while_),
     ops.If: outlined_arithmetic.once(control_flow.if_),

@@ -23,7 +23,6 @@ from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_ite
 from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
 from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
-from octants.codegen.llvm.selects_to_lookup_tables import find_chains
 from octants.codegen.llvm.types_and_literals import identifier
 from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
@@ -147,7 +146,7 @@ class _Writer:
             device_bounds=bounds == _DEVICE,
             block_size=block,
         )
-        f.chains, f.restartable = find_chains(task.body), restartable(task.body)
+        f.restartable = restartable(task.body)
         f.reserved |= reserved_pushes(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, _SORTING * (key is not None))
         f.all_registers = task.options.get(ALL_REGISTERS, False)

@@ -18,7 +18,6 @@ from octants.codegen.llvm.lanes import (
 )
 from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
-from octants.codegen.llvm.selects_to_lookup_tables import Table
 from octants.ir import ops
 
 _SAME = (*arithmetic.TABLE, arithmetic.LibraryCall, ops.Yield, ops.Shape)
@@ -28,10 +27,9 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     ReciprocalRoot: rsqrt_estimates.reciprocal_root,
     ops.Binary: control_flow.binary,
     ops.Cast: control_flow.cast,
-    Table: lookup_tables.fill,
     Collect: atomics.collect,
     Deliver: atomics.deliver,
-    ops.Select: lookup_tables.select,
+    ops.Extract: lookup_tables.extract,
     ops.For: control_flow.for_,
     ops.While: outlined_arithmetic.once(control_flow.while_),
     ops.If: outlined_arithmetic.once(control_flow.if_),

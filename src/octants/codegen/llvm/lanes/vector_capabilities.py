@@ -10,7 +10,7 @@ _FEATURES = (("+avx512vl", 16), ("+avx2", 8), ("+neon", 4))
 """Target features, and the 32-bit lanes of their vectors."""
 
 OPERATIONS = (
-    *("constant", "unary", "binary", "fma", "compare", "select", "cast", "bitcast"),
+    *("constant", "unary", "binary", "fma", "compare", "select", "cast", "bitcast", "extract"),
     *("float_to_int", "call", "random", "random_stream", "launch_constant", "shape"),
     *("for", "while", "if", "yield"),
     *("load", "store", "atomic", "compare_exchange"),

@@ -1,4 +1,4 @@
-"""Long vectors that are read by a run-time index: tables in place of chains of selects."""
+"""Long vectors that are read by a run-time index; those of constants are tables."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.codegen.llvm import selects_to_lookup_tables
-from octants.ir import ops
-from octants.ir.parser import parse
 
 LENGTHS = (9, 10, 33, 100)
 OTHER_TYPES = (qd.f32, qd.f16, qd.i8, qd.u64, qd.u1)
@@ -127,48 +124,6 @@ def test_the_gradient_through_a_table() -> None:
 
     differences = [(value(k, 1e-6) - value(k, -1e-6)) / 2e-6 for k in range(n)]
     assert np.allclose(gradient, differences, rtol=1e-7, atol=1e-8)
-
-
-HEAD = """
-kernel @k
-array @x: f64, 1, ndarray, () [primal]
-serial @k_0 {
-  %0: i32 = constant<0>()
-  %n: i32 = constant<9>()
-"""
-
-
-def module_of(length: int, inside: str = "", used_twice: bool = False) -> Any:
-    """A loop that reads a vector of so many loaded elements."""
-    lines = [f"  %i{k}: i32 = constant<{k}>()" for k in range(length)]
-    lines += [f"  %v{k}: f64 = load<@x, primal>(%i{k})" for k in range(length)]
-    lines += ["  for(%0, %n) { (%j: i32):", inside]
-    for k in range(1, length):
-        before = f"%s{k - 1}" if k > 1 else "%v0"
-        lines.append(f"    %c{k}: u1 = compare<eq>(%j, %i{k})")
-        lines.append(f"    %s{k}: f64 = select(%c{k}, %v{k}, {before})")
-    lines.append(f"    store<@x, primal>(%s{length - 1}, %j)")
-    if used_twice:
-        lines.append(f"    store<@x, primal>(%s{length // 2}, %j)")
-    return parse(HEAD + "\n".join(lines) + "\n    yield()\n  }\n  yield()\n}\n")
-
-
-def test_the_table_is_filled_before_the_loop() -> None:
-    body = module_of(20).tasks[0].body
-    found = selects_to_lookup_tables.find_chains(body)
-    (place,) = found.filled
-    assert place is next(op for op in reversed(body.ops) if isinstance(op, ops.Load))
-    assert sum(read is not None for read in found.reads.values()) == 1
-    assert len(found.reads) == 19
-
-
-def test_what_stays_a_chain() -> None:
-    assert not selects_to_lookup_tables.find_chains(
-        module_of(selects_to_lookup_tables.LONG).tasks[0].body
-    ).reads
-    halves = selects_to_lookup_tables.find_chains(module_of(20, used_twice=True).tasks[0].body)
-    assert len(halves.reads) == 19  # two chains: what is used twice is an end
-    assert sum(read is not None for read in halves.reads.values()) == 2
 
 
 @pytest.mark.parametrize("simd", ["never", "always"])
