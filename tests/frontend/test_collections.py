@@ -290,3 +290,91 @@ def test_hexadecimal_floats(capfd: pytest.CaptureFixture[str]) -> None:
     run(1.1, 1.5)
     qd.sync()
     assert capfd.readouterr().out == "0x1.19999ap+0 0x1.8p+0 -0x1.8p+0 inf\n"
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def test_a_list_changes_while_the_kernel_is_compiled() -> None:
+    def of(n: int) -> int:
+        values = []
+        for i in range(3):
+            values.append(i * n)
+        values.insert(0, 7)
+        values.extend((n, 2))
+        last = values.pop()
+        values.reverse()
+        second = values.pop(1)
+        digits = 0
+        for value in values:
+            digits = digits * 10 + value
+        values.clear()
+        values.append(n)
+        return digits * 1000 + last * 100 + second * 10 + len(values)
+
+    @qd.kernel
+    def run(n: qd.i32) -> qd.i32:
+        values = []
+        for i in qd.static(range(3)):
+            values.append(i * n)
+        values.insert(0, 7)
+        values.extend((n, 2))
+        last = values.pop()
+        values.reverse()
+        second = values.pop(1)
+        digits = 0
+        for value in values:
+            digits = digits * 10 + value
+        values.clear()
+        values.append(n)
+        return digits * 1000 + last * 100 + second * 10 + len(values)
+
+    assert [run(2), run(3)] == [of(2), of(3)]
+
+
+def test_a_list_collects_values_of_a_parallel_loop_with_a_gradient() -> None:
+    x = qd.field(qd.f32, 3, needs_grad=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def run() -> None:
+        for i in x:
+            terms = []
+            for j in qd.static(range(3)):
+                terms.append(x[j] * (j + 1))
+            loss[None] += terms[0] * terms[1] + terms[2] * i
+
+    x.from_numpy(np.array([1, 2, 3], np.float32))
+    with qd.ad.Tape(loss):
+        run()
+    assert loss[None] == 39
+    np.testing.assert_array_equal(x.grad.to_numpy(), [12, 6, 9])
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+PAIRS = [(a, b) for a in (1, 2) for b in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_tuples_compare_by_their_items(pair: tuple[int, int]) -> None:
+    def compare(a: int, b: int) -> int:
+        t, u = (a, 2), (2, b)
+        flags = (t == u, t != u, t < u, t <= u, t > u, t >= u, (a, b) in ((1, 1), (2, 3)))
+        more = ((a, (b, 1)) == (2, (3, 1)), (a,) == (a, b), (a,) < (a, b), [a, b] == [b, a])
+        bits = 0
+        for flag in flags + more:
+            bits = 2 * bits + int(flag)
+        return bits
+
+    @qd.kernel
+    def run(a: qd.i32, b: qd.i32) -> qd.i32:
+        t, u = (a, 2), (2, b)
+        flags = (t == u, t != u, t < u, t <= u, t > u, t >= u, (a, b) in ((1, 1), (2, 3)))
+        more = ((a, (b, 1)) == (2, (3, 1)), (a,) == (a, b), (a,) < (a, b), [a, b] == [b, a])
+        bits = 0
+        for flag in flags + more:
+            bits = 2 * bits + int(flag)
+        return bits
+
+    assert run(*pair) == compare(*pair)

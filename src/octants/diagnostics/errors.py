@@ -664,6 +664,18 @@ class PythonFunction(UserError):
     way_out: str = "decorate it with `@qd.func`"
 
 
+class ListChanges(UserError):
+    """A method changes a list of a kernel where the list's length would depend on run time."""
+
+    name: str
+    where: str
+    code = "OCT146"
+    exception = OctantsTypeError
+    title = "`{name}` cannot change a list {where}"
+    label = "called here"
+    remedy = "a list changes while the kernel is compiled: use a `qd.Vector` or an array"
+
+
 class KernelInKernel(UserError):
     """A kernel calls a kernel."""
 

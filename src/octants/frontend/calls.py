@@ -26,6 +26,7 @@ from octants.frontend import (
     functions,
     host_functions,
     language_calls,
+    local_lists,
     matrices,
     name_resolution,
     ndarray_views,
@@ -238,6 +239,8 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(block, node.attr, base)
     if node.attr == "subview" and is_view(view := context.load(base)):
         return _Method(view, node.attr, base)
+    if local_lists.is_changing(base, node.attr):
+        return _Method(base.variable.value, node.attr, base)
     found = name_resolution.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)
@@ -283,6 +286,8 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
     args, named = arguments(context, node)
     if type(method.owner) is dict:
         return _call_dict(context, node, method, args, named)
+    if type(method.owner) is list:
+        return local_lists.call(context, node, method.reference.variable, method.name, args, named)
     if method.name == "parent":
         return sparse_functions.parent(context, node, method.owner, [*args, *named.values()])
     if is_view(method.owner):
@@ -390,7 +395,8 @@ def _call_python(
         return _make_struct(context, node, function, args, named)
     if function in CONTAINERS:
         args = [_as_sequence(context, arg, node) for arg in args]
-    elif any(map(is_run_time, values)):
+    elif any(map(is_run_time, values)) or is_run_time(getattr(function, "__self__", None)):
+        _check_owner(context, function, node)
         args = [_known(context, arg, function, node) for arg in args]
         named = {name: _known(context, arg, function, node) for name, arg in named.items()}
     args = [_callable(context, arg, node) for arg in args]
@@ -454,6 +460,13 @@ def _way_out(name: str, function: Any) -> str:
     if name.startswith("math.") or hasattr(library, name):
         return f"use `qd.{name}`"
     return "call it outside of the kernel, or write a `@qd.func` that computes it"
+
+
+def _check_owner(context: Context, function: Any, node: ast.Call) -> None:
+    """Refuse methods of tuples and lists that compare items known at run time only."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, (tuple, list)) and is_run_time(owner) and function.__name__ != "copy":
+        context.fail(PythonFunction(function.__name__, "compare the items in a loop"), node)
 
 
 def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:

@@ -10,12 +10,14 @@ from typing import Any
 from octants.diagnostics.errors import (
     IdentityOfRunTimeValue,
     NoMembership,
+    NotCompileTime,
     SidesDiffer,
 )
 from octants.frontend import arithmetic, compile_time_evaluation, flattening, struct_operators
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.control_flow_joins import Join
 from octants.frontend.expression_values import (
+    FormattedString,
     MatrixValue,
     StructValue,
     describe,
@@ -302,7 +304,47 @@ def compare(context: Context, op: ast.cmpop, left: Any, right: Any, node: ast.AS
         if left is None or right is None:
             return isinstance(op, ast.NotEq)
         return arithmetic.compare(context, symbol, left, right)
+    if is_run_time((left, right)) and any(
+        isinstance(left, kind) and isinstance(right, kind) for kind in (tuple, list)
+    ):
+        return _of_sequences(context, op, left, right, node)
+    if isinstance(left, FormattedString) or isinstance(right, FormattedString):
+        context.fail(NotCompileTime("a string that is compared"), node)
     return compile_time_evaluation.operate(context, node, function, left, right)
+
+
+def _of_sequences(
+    context: Context, op: ast.cmpop, left: list[Any], right: list[Any], node: ast.AST
+) -> Value | bool:
+    """A comparison of two tuples, or of two lists: the first items that differ decide."""
+    is_equality = isinstance(op, (ast.Eq, ast.NotEq))
+    if is_equality and len(left) != len(right):
+        return isinstance(op, ast.NotEq)
+    length = COMPARISONS[type(op)][1](len(left), len(right))
+    result: Value | bool = isinstance(op, ast.Eq) if is_equality else length
+    for a, b in reversed(list(zip(left, right, strict=False))):
+        if not isinstance(op, ast.NotEq):
+            same = truth(context, compare(context, ast.Eq(), a, b, node), node)
+            result = _logical(context, "and", same, result)
+        if not isinstance(op, ast.Eq):
+            strict = _STRICT.get(type(op), type(op))()
+            differ = truth(context, compare(context, strict, a, b, node), node)
+            result = _logical(context, "or", differ, result)
+    return result
+
+
+_STRICT: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.LtE: ast.Lt, ast.GtE: ast.Gt}
+
+
+def _logical(context: Context, fn: str, a: Value | bool, b: Value | bool) -> Value | bool:
+    """``a and b``, ``a or b`` of truth values that have been evaluated."""
+    if isinstance(a, bool):
+        a, b = b, a
+    if isinstance(b, bool):
+        return a if b is (fn == "and") else b
+    assert isinstance(a, Value)
+    result: Value = context.builder.binary(fn, a, b)
+    return result
 
 
 def _is_computed(value: Any) -> bool:
@@ -328,10 +370,7 @@ def _membership(context: Context, left: Any, right: Any, node: ast.AST) -> Any:
     result: Any = False
     for item in compile_time_evaluation.iterate(context, right, node):
         same = truth(context, compare(context, ast.Eq(), left, item, node))
-        if isinstance(same, bool):
-            result = True if same else result
-        elif result is not True:
-            result = same if result is False else context.builder.binary("or", result, same)
+        result = _logical(context, "or", result, same)
     return result
 
 

@@ -1,0 +1,56 @@
+"""Methods that change a Python list which a kernel made: ``values.append(x[i])``.
+
+The list changes while the kernel is compiled, so its length is a constant: neither a loop nor a
+condition at run time may stand between where the list is made and where it is changed.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from octants.diagnostics.errors import ListChanges
+from octants.frontend import compile_time_evaluation
+from octants.frontend.context import Context
+from octants.frontend.expression_values import Variable, VariableReference
+
+CHANGING = frozenset(("append", "clear", "extend", "insert", "pop", "reverse"))
+
+
+def is_changing(reference: Any, name: str) -> bool:
+    """Whether a method of what is referred to changes a list that is the value of a variable."""
+    is_variable = isinstance(reference, VariableReference) and not reference.path
+    return is_variable and name in CHANGING and type(reference.variable.value) is list
+
+
+def call(
+    context: Context,
+    node: ast.Call,
+    variable: Variable,
+    name: str,
+    args: list[Any],
+    named: dict[str, Any],
+) -> Any:
+    """Give a variable the changed list; the result is that of the method."""
+    before = variable.value
+    if not context.scopes.is_claimed(variable):
+        context.fail(ListChanges(name, "where a loop or a condition decides how often"), node)
+    held = [each for frame in context.scopes.frames for each in frame.variables.values()]
+    if any(each is not variable and _holds(each.value, before) for each in held):
+        context.fail(ListChanges(name, "while another variable holds the same list"), node)
+    if name in ("insert", "pop") and args:
+        args[0] = compile_time_evaluation.static_value(context, args[0], node, "a position")
+    if name == "extend":
+        args = [compile_time_evaluation.iterate(context, arg, node) for arg in args]
+    changed = list(before)
+    result = compile_time_evaluation.call(context, node, getattr(changed, name), *args, **named)
+    context.scopes.assign(variable, changed)
+    return result
+
+
+def _holds(value: Any, items: list[Any]) -> bool:
+    if type(value) is dict:
+        value = [*value.values()]
+    return value is items or (
+        isinstance(value, (tuple, list)) and any(_holds(item, items) for item in value)
+    )
