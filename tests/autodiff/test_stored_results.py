@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.codegen.on_emulated_gpu import emulated_gpu
 
 H, ITEMS, STEPS = 12, 5, 4
 
@@ -98,11 +99,37 @@ def scalars(w: Any, x: Any, y: Any, n: Any) -> Any:
     return kernel
 
 
-PROGRAMS = [recurrence, gates, layers, scalars]
+def rows(w: Any, x: Any, y: Any, n: Any) -> Any:
+    """The rows of a step change one vector, of which the sweep needs only some sums."""
+
+    @qd.kernel
+    def kernel():
+        for m in y:
+            h = qd.Vector.zero(qd.f64, H)
+            for j in range(H):
+                h[j] = x[m, j]
+            c = h
+            for t in range(STEPS):
+                o = qd.Vector.zero(qd.f64, H)
+                for i in range(H):
+                    keep, new, give = 0.5, 0.0, 1.0
+                    for j in range(H - n[i % ITEMS]):
+                        keep += w[i, j] * h[j]
+                        new += w[j, i] * c[j]
+                        give += w[j, t] * h[(i + j) % H]
+                    c[i] = c[i] / (1.0 + qd.exp(-keep)) + qd.tanh(new)
+                    o[i] = qd.sin(c[i]) * qd.sin(give)
+                h = o
+            y[m] = h.dot(c)
+
+    return kernel
+
+
+PROGRAMS = [recurrence, gates, layers, scalars, rows]
 
 
 def made(program: Any, **options: Any) -> tuple[Any, ...]:
-    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level="error", **options)
+    qd.init(**{"arch": qd.cpu, **options}, default_fp=qd.f64, log_level="error")
     w = qd.field(qd.f64, (H, H), needs_grad=True)
     x = qd.field(qd.f64, (ITEMS, H), needs_grad=True)
     y = qd.field(qd.f64, ITEMS, needs_grad=True)
@@ -161,6 +188,22 @@ def test_the_reverse_repeats_no_sum_that_is_stored() -> None:
     assert merged is not None
     assert f"unary<tanh>({merged[1]})" not in text
     assert f"binary<mul>({merged[1]}, {merged[1]})" in text
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_results_are_recorded_near_the_work_item(program: Any) -> None:
+    """On a GPU, a loop of few iterations records them beside what it carries."""
+    expected = gradients(program, ad_stack_nests="replay", simd=False)
+    with emulated_gpu():
+        found = gradients(program, arch=qd.cuda)
+        text = made(program, arch=qd.cuda)[0].inspect(mode="reverse").stages["reverse"]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+    if program is rows:
+        slots = [line.count("f64") for line in text.splitlines() if "record_pop" in line]
+        assert slots == [2 * H, H + 3]
+        # Sums are computed where the rows are recorded; derivatives by the vectors read it again.
+        assert text.count("load<@w, primal>") == 9
 
 
 def test_loops_of_few_operations_run_again() -> None:

@@ -241,7 +241,10 @@ class LoopIterations:
             self._backward.replay.stores.pop_frame(op, number, results, frames)
         else:
             record, base = remainder or (sweep.records.of(op), sweep.values[op, "base"])
-            sweep.records.pop(record, base, number, results)
+            inner = sweep.plan.recorded_results(op)
+            popped = [Value(value.type, value.name) for value in inner]
+            sweep.records.pop(record, base, number, [*results, *popped])
+            sweep.values.bind_all(inner, popped)
         sweep.values.bind_all(carried, at_iteration(sweep, op, iteration, results))
 
 

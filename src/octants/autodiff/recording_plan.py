@@ -11,13 +11,19 @@ replay of the iteration, or late, when its turn to be reversed comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
 from octants.analysis.serial_sums import unread_sums
 from octants.autodiff import records_in_registers
-from octants.autodiff.stored_nests import IN_CACHE, LoopUses, StoredNests, find_stored_nests
+from octants.autodiff.stored_nests import (
+    IN_CACHE,
+    LoopUses,
+    StoredNests,
+    find_inner_results,
+    find_stored_nests,
+)
 from octants.ir import ops
 from octants.ir.cooperative_tasks import first_cooperative
 from octants.ir.core import Block, Operation, Value
@@ -32,6 +38,9 @@ MAX_BLOCK_AROUND_LOOPS = 64
 
 AROUND_LOOPS = 4
 """How many times the usual bytes such a loop takes if it needs no blocks then."""
+
+AROUND_RESULTS = 8
+"""The same for a loop that also records the results of loops in it."""
 
 WHOLE = 2
 """How many times the bytes of a checkpoint those of the records of a block may take that are all in
@@ -61,7 +70,8 @@ class RecordingPlan:
     those whose blocks code generation unrolls. `single` maps each `for` of fixed-length blocks to
     the number of iterations up to which it has no blocks: they are recorded one by one. The
     `late` loops are run and recorded when they are reversed, by the code that runs blocks again:
-    nothing needs their results before.
+    nothing needs their results before. `results` maps loops with local records to the loops in
+    them whose results are recorded, too.
     """
 
     partitions: int = 1
@@ -73,6 +83,15 @@ class RecordingPlan:
     unrolled: frozenset[Operation] = frozenset()
     single: Mapping[Operation, int] = field(default_factory=dict)
     late: frozenset[Operation] = frozenset()
+    results: Mapping[Operation, Collection[ops.For]] = field(default_factory=dict)
+
+    def recorded_results(self, op: Operation) -> list[Value]:
+        """The results of loops in a loop that its record holds besides what it carries."""
+        return [value for inner in self.results.get(op, ()) for value in inner.results]
+
+    def has_recorded_results(self, op: Operation) -> bool:
+        """Whether the loop around a loop records its results."""
+        return any(op in inner for inner in self.results.values())
 
     @property
     def is_whole(self) -> bool:
@@ -116,9 +135,9 @@ def loops_with_frames(
 
 def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     """Plan how loops are recorded; `_late` decides when they are run."""
-    strides = uses.strides
     if machine.local_record_bytes:
-        return _plan_local(body, strides, machine)
+        return _plan_local(body, uses, machine)
+    strides = uses.strides
     nests = StoredNests()
     if machine.nests != REPLAY:
         nests = find_stored_nests(body, uses, 0 if machine.nests == STORE else IN_CACHE)
@@ -134,22 +153,27 @@ def _plan_records(body: Block, uses: LoopUses, machine: Capabilities) -> Recordi
     return RecordingPlan(partitions, in_blocks=found, nests=nests)
 
 
-def _plan_local(
-    body: Block, strides: Mapping[Operation, int], machine: Capabilities
-) -> RecordingPlan:
+def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> RecordingPlan:
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
-    constants = ops.constants_in(body)
+    constants, strides = ops.constants_in(body), uses.strides
+    results = dict[Operation, Collection[ops.For]]()
+    for op, inner in find_inner_results(body, uses).items():
+        stride = strides.get(op, 0) + sum(v.type.size for each in inner for v in each.results)
+        most = min(MAX_BLOCK_AROUND_LOOPS, AROUND_RESULTS * machine.local_record_bytes // stride)
+        if _surely_fits(op, most, constants):
+            results[op], strides[op] = inner, stride
     local: dict[Operation, int] = {}
     in_blocks, fixed_length, unrolled = set[Operation](), set[Operation](), set[Operation]()
     single: dict[Operation, int] = {}
     left = records_in_registers.MAX_WORK_IN_TASK
     for op, stride in strides.items():
         length = records_in_registers.unrolled_iterations(op, stride, left)
-        is_unrolled = bool(length)
+        is_unrolled = bool(length) and op not in results
         if not is_unrolled:
             most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
             length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
-            whole = min(most, AROUND_LOOPS * machine.local_record_bytes // stride)
+            times = AROUND_RESULTS if op in results else AROUND_LOOPS
+            whole = min(most, times * machine.local_record_bytes // stride)
             if _has_loops(op) and _surely_fits(op, whole, constants):
                 length = max(length, whole)
         if isinstance(op, ops.For) and WHOLE * _checkpoint_bytes(op) >= length * stride:
@@ -178,6 +202,7 @@ def _plan_local(
         frozenset(fixed_length),
         frozenset(unrolled),
         single,
+        results=results,
     )
 
 

@@ -69,6 +69,7 @@ class Records:
     def _slots(self, op: ForOrWhile) -> list[DType]:
         """The types of the slots in the record of an iteration."""
         slots = [value.type for value in op.inits]
+        slots += [value.type for value in self._plan.recorded_results(op)]
         if self._plan.nests.has_frames(op):
             slots += self._plan.nests.exports(op.body).values()
         return slots

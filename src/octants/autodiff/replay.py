@@ -51,6 +51,8 @@ class Replay:
             sweep.builder.location = op.location
             if isinstance(op, ops.If):
                 self.branches.record(op, stack)
+            elif sweep.plan.has_recorded_results(op):
+                self._pass_recorded(op, stack)
             elif op in sweep.plan.nests.around:
                 assert isinstance(op, (ops.For, ops.While))
                 self.stores.record_unless_stored(op, sweep.loops[op], stack)
@@ -67,3 +69,10 @@ class Replay:
             self.sweep.replays.setdefault(op, []).extend(results)
         if stack.is_first:
             high_water.reserve(op, self.sweep.values, self.sweep.records)
+
+    def _pass_recorded(self, op: Operation, stack: RecordStack) -> None:
+        """Note the facts of a loop whose results have been read back: it has no record."""
+        assert isinstance(op, ops.For)
+        values = self.sweep.values
+        count = self.sweep.builder.trips(*values.mapped(op.operands[:2]))
+        values.note(op, base=stack.position, count=count, end=stack.position)

@@ -118,9 +118,13 @@ class StoredLoops:
         sweep, records = self._sweep, self._sweep.records
         builder, record = sweep.builder, records.of(op)
         if not self._nests.has_frames(op):
-            records.push(record, base, number, args)
+            results = sweep.plan.recorded_results(op)
+            if not results:
+                records.push(record, base, number, args)
             with sweep.within(op):
                 sweep.emit_block(op.body)
+            if results:
+                records.push(record, base, number, [*args, *sweep.values.mapped(results)])
             return []
         top, stored_end = frames
         one = builder.constant(1, i64)

@@ -134,6 +134,24 @@ def find_stored_nests(body: Block, uses: LoopUses, most: int) -> StoredNests:
     return StoredNests(finder.found, most, varying)
 
 
+def find_inner_results(body: Block, uses: LoopUses) -> dict[Operation, list[ops.For]]:
+    """Find the loops whose results are better recorded than replayed, by the loops around them.
+
+    They record nothing themselves, and the sweep that records the loop around them runs them.
+    """
+    costs, strides = Costs(body, _TRIPS), uses.strides
+    found = dict[Operation, list[ops.For]]()
+    for op in body.walk():
+        if not isinstance(op, (ops.For, ops.While)):
+            continue
+        for inner in op.body.ops:
+            if isinstance(inner, ops.For) and inner in uses.saving and inner not in strides:
+                needed = uses.replayed.get(inner, 0)
+                if needed and costs.of_operation(inner) >= needed * _WORTH_STORING:
+                    found.setdefault(op, []).append(inner)
+    return found
+
+
 class _Finder:
     def __init__(self, body: Block, uses: LoopUses) -> None:
         self.found: dict[Operation, Operation] = {}
