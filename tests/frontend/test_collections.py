@@ -351,6 +351,30 @@ def test_a_list_collects_values_of_a_parallel_loop_with_a_gradient() -> None:
     np.testing.assert_array_equal(x.grad.to_numpy(), [12, 6, 9])
 
 
+def test_tuples_and_lists_are_assigned_at_another_length() -> None:
+    @qd.kernel
+    def run(n: qd.i32) -> qd.i32:
+        pair = (n, 2)
+        triple = pair
+        triple += (3,)
+        items = [1]
+        for i in qd.static(range(3)):
+            items = items + [n * i]  # noqa: RUF005
+        return triple[2] + len(triple) * 10 + len(pair) * 100 + items[3] * 1000
+
+    assert run(4) == 8233
+
+    @qd.kernel
+    def at_run_time(n: qd.i32) -> qd.i32:
+        pair = (n, 2)
+        if n > 2:
+            pair += (3,)
+        return len(pair)
+
+    with pytest.raises(qd.OctantsTypeError, match="OCT130"):
+        at_run_time(3)
+
+
 # -- comparisons -----------------------------------------------------------------------------------
 
 PAIRS = [(a, b) for a in (1, 2) for b in (1, 2, 3)]

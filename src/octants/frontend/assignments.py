@@ -99,7 +99,7 @@ def assign_name(context: Context, name: str, value: Any, node: ast.AST) -> None:
     variable = context.scopes.frame.variables.get(name)
     if variable is not None and references.is_reference(variable.value):
         store(context, variable.value, value, node)
-    elif variable is None or _is_rebindable(context, variable):
+    elif variable is None or _is_rebindable(context, variable, value):
         if isinstance(value, list) and context.scopes.frame.source.changes_parts(name):
             value = _as_vector(context, value)
         if type(value) is dict and context.scopes.frame.source.changes_parts(name):
@@ -125,19 +125,23 @@ def _as_vector(context: Context, items: list[Any]) -> Any:
     return context.value(items) if len(set(_types_of(context, numbers))) == 1 else items
 
 
-def _is_rebindable(context: Context, variable: Variable) -> bool:
+def _is_rebindable(context: Context, variable: Variable, value: Any) -> bool:
     """Whether an assignment may give a variable another type.
 
-    It may if the variable holds a Python object, or was first assigned by an earlier iteration of
-    an unrolled loop, and no run-time condition or loop stands between that and here. The index of
-    an unrolled loop that has ended is no more than a name.
+    It may if the variable holds a Python object or a tuple or list of another length, or was first
+    assigned by an earlier iteration of an unrolled loop, and no run-time condition or loop stands
+    between that and here. The index of an unrolled loop that has ended is no more than a name.
     """
     if variable.is_past_index:
         return True
     if not context.scopes.is_claimed(variable):
         return False
-    holds_object = flattening.has_object(variable.value) and not variable.in_memory
-    return variable.is_loose or holds_object
+    held = variable.value
+    holds_object = flattening.has_object(held) and not variable.in_memory
+    is_resized = (
+        isinstance(held, (tuple, list)) and type(held) is type(value) and len(held) != len(value)
+    )
+    return variable.is_loose or holds_object or is_resized
 
 
 def initial(context: Context, value: Any, node: ast.AST) -> Any:
@@ -168,7 +172,7 @@ def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.
     if dtype is None or not (dtype.is_float and is_number(given)):
         given = initial(context, given, node)
     new = as_kind(context, kind, given, name, node)
-    if variable is None or _is_rebindable(context, variable):
+    if variable is None or _is_rebindable(context, variable, new):
         context.scopes.declare(name, new)
         return
     is_reference = references.is_reference(variable.value)

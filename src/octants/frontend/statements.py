@@ -219,7 +219,10 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
         context.atomic(fn, reference, value, node)
         return True
     result = binary_operation(context, node.op, context.load(reference), value, node)
-    assignments.store(context, reference, result, node)
+    if isinstance(node.target, ast.Name) and isinstance(result, (tuple, list)):
+        assignments.assign_name(context, node.target.id, result, node)
+    else:
+        assignments.store(context, reference, result, node)
     return True
 
 
