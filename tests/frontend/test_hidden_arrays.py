@@ -45,6 +45,14 @@ FINE = [
     ("y = a",),
     ("loss: qd.f32 = a",),
     ("x = x[0]", "y = x + 1"),
+    (
+        "s = 0.0",
+        "for i in range(3):",
+        "    s += x[i]",
+        "s = 1.0",
+        "for i in range(3):",
+        "    s += 1.0",
+    ),
 ]
 
 

@@ -35,7 +35,8 @@ def check(context: Context, target: ast.expr, value: Any) -> None:
     frame = context.scopes.frame
     variable = frame.variables.get(target.id)
     found = frame.python_name(target.id) if variable is None else variable.value
-    rank = _rank(found)
+    in_memory = variable is not None and variable.in_memory  # a number, which no array is
+    rank = None if in_memory else _rank(found)
     if rank is None or target.id in read_names(frame.source.tree.body):
         return
     value = context.load(value)
