@@ -51,12 +51,6 @@ class Emulated(Gpu):
     def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
         return condition
 
-    votes = True
-
-    def any_here(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
-        """Another lane has more iterations, always: so lanes wait as long as they may."""
-        return "true"
-
     def fence(self, f: ThreadText, scope: str) -> None:  # noqa: ARG002
         f.emit("fence acq_rel")
 

@@ -65,8 +65,6 @@ class Code(ABC):
     """Whether memory that a block's threads share has addresses; else it is an array of words."""
     legal: Legal
     """The operations that have instructions, or are functions of `mathlib`."""
-    votes = False
-    """Whether it is a `ThreadCode` with `any_here`."""
     has_narrow_offsets = False
     """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
     has_wide_elements = False
@@ -341,10 +339,6 @@ class ThreadCode(Code):
     def any_lane(self, condition: Operand) -> Operand:
         """Return whether the condition holds in any thread of the subgroup; all arrive here."""
         return self.compare("ne", u64, self.ballot(condition), self.constant(0, u64))
-
-    def any_here(self, condition: Operand) -> Operand:
-        """Return whether the condition holds in any thread of the subgroup that arrives here."""
-        raise NotImplementedError
 
     @abstractmethod
     def all_at(self, address: Pointer) -> Operand:

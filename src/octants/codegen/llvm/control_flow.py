@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from octants.codegen import record_buffer_access
 from octants.codegen.llvm.function_text import FunctionText, Phi
 from octants.ir import ops
@@ -27,7 +25,6 @@ def iterate(
     inits: list[str],
     *,
     hint: str = "",
-    write: Callable[[FunctionText, ops.For], list[str]] | None = None,
     downwards: bool = False,
 ) -> list[str]:
     """Write some iterations of a loop, from the values carried into them.
@@ -41,7 +38,6 @@ def iterate(
         upper: The counter to stop before.
         inits: The operands carried in.
         hint: Metadata of the branch back.
-        write: Writes an iteration and returns what it yields, if not `write_iteration`.
         downwards: Count the iterations that are left, of a loop from 0: addresses that depend on
             them step by a constant. LLVM does not see that of ``upper - counter`` where it unrolls.
 
@@ -61,7 +57,7 @@ def iterate(
     phis = open_phis(f, op.body.args, [upper if downwards else lower, *inits], preheader)
     if downwards:
         f.bind(op.body.args[0], f.apply("sub nsw", register, upper, phis[0].name))
-    values = (write or write_iteration)(f, op)
+    values = write_iteration(f, op)
     if f.kernel.costs.polls_each_iteration(op.body):
         f.machine.poll(f)
     step = "nsw" if counter_type.is_signed else "nuw"

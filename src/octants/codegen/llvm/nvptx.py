@@ -138,14 +138,6 @@ class Nvptx(Gpu):
         bits = f.convert("ptrtoint", "ptr", address, "i64")
         return mask, f.assign(f"call i32 {match}(i32 {mask}, i64 {bits})")
 
-    votes = True
-
-    def any_here(self, f: ThreadText, condition: str) -> str:
-        active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
-        mask = f.assign(f"call i32 {active}()")
-        name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
-        return f.assign(f"call i1 {name}(i32 {mask}, i1 {condition})")
-
     def any_lane(self, f: ThreadText, condition: str) -> str:
         name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
         return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")

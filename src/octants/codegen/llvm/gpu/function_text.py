@@ -167,13 +167,6 @@ class GpuMachine(Machine):
     def any_lane(self, f: ThreadText, condition: str) -> str:
         """Return whether a condition (i1) holds in any thread of the subgroup."""
 
-    votes = False
-    """Whether there is `any_here`."""
-
-    def any_here(self, f: ThreadText, condition: str) -> str:
-        """Return whether a condition (i1) holds in any arriving thread of the subgroup."""
-        raise NotImplementedError
-
     @abstractmethod
     def is_first_lane(self, f: ThreadText) -> str:
         """Return whether this is the first thread of its subgroup, i1."""

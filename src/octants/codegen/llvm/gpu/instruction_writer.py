@@ -22,7 +22,6 @@ class GpuCode(LlvmCode, ThreadCode):
         self._thread, self._gpu = f, f.gpu
         self.subgroup = f.gpu.subgroup
         self.gathers = f.gpu.has_blocks
-        self.votes = f.gpu.votes
         self._shared: dict[Any, str] = {}
 
     # -- other threads --------------------------------------------------------------------------
@@ -54,9 +53,6 @@ class GpuCode(LlvmCode, ThreadCode):
 
     def any_lane(self, condition: str) -> str:
         return self._gpu.any_lane(self._thread, condition)
-
-    def any_here(self, condition: str) -> str:
-        return self._gpu.any_here(self._thread, condition)
 
     def all_at(self, address: Pointer) -> str:
         return self._gpu.all_at(self._thread, address)

@@ -31,7 +31,7 @@ from octants.analysis.speculated_iterations import (
     polynomial_iterations,
     surely_small,
 )
-from octants.codegen import aligned_loops, arithmetic
+from octants.codegen import arithmetic
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.types_and_literals import float_literal
@@ -45,12 +45,9 @@ _EXACT = 1 << 24
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """Write a loop as it is, in chunks, or with its lanes aligned."""
+    """Write a loop as it is, or in chunks."""
     lower, upper, inits = _bounds(f, op)
-    if aligned_loops.is_aligned(f, op):
-        first = aligned_loops.start(f.code, lower, upper)
-        results = control_flow.iterate(f, op, first, upper, inits, write=aligned_loops.iteration)
-    elif is_worth_it(f, op):
+    if is_worth_it(f, op):
         results = _in_chunks(f, op)
     else:
         hint, downwards = control_flow.hint(f, op), control_flow.counts_what_is_left(op, lower)
