@@ -65,6 +65,8 @@ class Code(ABC):
     """Whether memory that a block's threads share has addresses; else it is an array of words."""
     legal: Legal
     """The operations that have instructions, or are functions of `mathlib`."""
+    loads_four_words = False
+    """Whether it is a `ThreadCode` with `load_four_words`, and that pays."""
     has_narrow_offsets = False
     """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
     has_wide_elements = False
@@ -96,6 +98,11 @@ class Code(ABC):
     def index(self, fn: str, a: Operand, b: Operand, *, signed: bool = False) -> Operand:  # noqa: ARG002
         """An `add` or `mul` of i64 that does not wrap; nothing is negative, unless ``signed``."""
         return self.apply(fn, i64, a, b)
+
+    def later(self, counter: Operand, dtype: DType, iterations: int) -> Operand:
+        """Return the counter of a loop so many iterations later, which does not wrap."""
+        further = self.constant(iterations, dtype)
+        return self.apply("add", dtype, counter, further) if iterations else counter
 
     @abstractmethod
     def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
@@ -168,11 +175,13 @@ class Code(ABC):
         test: Callable[[], Operand],
         body: Callable[[], object],
         is_left: Callable[[], Operand] | None = None,
+        *,
+        unrolls: bool = True,
     ) -> None:
         """Write a loop that runs while ``test``, computed before each iteration, is true.
 
         ``is_left`` computes the exit test again behind the loop, in a form that the driver cannot
-        merge with ``test``.
+        merge with ``test``. Unless it ``unrolls``, a compiler should not write several iterations.
         """
 
     @abstractmethod
@@ -296,12 +305,13 @@ class ThreadCode(Code):
     """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """
 
-    loads_four_words = False
-    """Whether `load_four_words` is there, and pays."""
-
-    def load_four_words(self, address: Pointer) -> list[Operand]:
-        """Load four u32 from an address that is a multiple of 16."""
+    def load_four_words(self, address: Pointer, of: ArrayRef) -> list[Operand]:
+        """Load four u32 of an array from an address that is a multiple of 16."""
         raise NotImplementedError
+
+    def address_number(self, address: Pointer) -> Operand:
+        """Return an address as a u64."""
+        return address
 
     def elements_in_memory(self, count: int) -> int:
         """Return how many elements an array of a work item should have to be in memory."""

@@ -8,6 +8,7 @@ from octants.codegen.instruction_writer import Pointer, ThreadCode
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.types_and_literals import REGISTER
+from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, u32
 
 
@@ -15,6 +16,7 @@ class GpuCode(LlvmCode, ThreadCode):
     """A function of a thread."""
 
     has_graphs = True
+    loads_four_words = True
     masks = False
 
     def __init__(self, f: ThreadText) -> None:
@@ -23,6 +25,16 @@ class GpuCode(LlvmCode, ThreadCode):
         self.subgroup = f.gpu.subgroup
         self.gathers = f.gpu.has_blocks
         self._shared: dict[Any, str] = {}
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def load_four_words(self, address: Pointer, of: ArrayRef) -> list[str]:
+        loaded = f"load <4 x i32>, ptr {address}, align 16{self._metadata(of)}"
+        words = self._thread.assign(loaded)
+        return [self._thread.assign(f"extractelement <4 x i32> {words}, i32 {k}") for k in range(4)]
+
+    def address_number(self, address: Pointer) -> str:
+        return self._thread.convert("ptrtoint", "ptr", str(address), "i64")
 
     # -- other threads --------------------------------------------------------------------------
 
