@@ -99,6 +99,8 @@ class Off:
         found.adjoint_multiples = [
             {name: k * each for name, each in gradient.items()} for k in factors
         ]
+        error = float(self.part == "argument")
+        found.arguments = [[each.value + error for each in one] for one in outcome.arguments]
         return [found]
 
 
@@ -111,6 +113,11 @@ class Off:
         ("hessian", "second", "check hessian, second derivative: x"),
         ("directions", "multiples", "check directions, run 0 1/-2.0 tangent: x"),
         ("directions", "adjoint multiples", "check directions, run 0 1/0.5 gradient: x"),
+        (
+            "arguments",
+            "argument",
+            "check arguments, run 1 gradient of argument 0 of launch 0: [0]",
+        ),
         ("fields", "gradient", "check fields, run 1 tape gradient: x"),
     ],
 )

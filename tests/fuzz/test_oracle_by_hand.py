@@ -290,11 +290,59 @@ def test_a_race_on_a_local_of_the_kernel_is_noticed() -> None:
 def k():
     s = 0.0
     for i in range(3):
+        y[i] = s
         s = x[i]
-    y[0] = s
 """)
     with pytest.raises(IllDefined, match="race"):
         outcome(source, CONTENTS)
+
+
+def test_a_local_of_the_kernel_that_iterations_assign_first_keeps_the_last_number() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    s = 0.0
+    for i in range(3):
+        s = x[i]
+        s *= x[i]
+        y[i] = s
+    else:
+        y[0] = s
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [1, 1, 1]})
+    assert result.primal["y"].value.tolist() == [9, 4, 9]
+    assert result.gradient["x"].value.tolist() == [0, 4, 12]
+
+
+def test_match_and_assignments_in_its_guards() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in range(3):
+        a = i
+        match a:
+            case 1 if (a := 5) > x[i]:
+                y[i] = a * x[i]
+            case 0 | 5:
+                y[i] = x[i] * x[i]
+            case _:
+                y[i] = -x[i]
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [1, 1, 1]})
+    assert result.primal["y"].value.tolist() == [1, 10, -3]
+    assert result.gradient["x"].value.tolist() == [2, 5, -1]
+
+
+def test_arguments_have_gradients() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k(a: FP, n: qd.i32, v: qd.types.vector(2, FP)):
+    for i in range(n):
+        y[i] += a * a * x[i] + v[0] * v[1]
+""")
+    program = make(source, CONTENTS, [("k", (3.0, 2, [5.0, 7.0])), ("k", (1.0, 3, [1.0, 2.0]))])
+    (a, v), (b, w) = run(program).arguments
+    assert [each.value.tolist() for each in (a, v, b, w)] == [[18], [14, 10], [12], [6, 3]]
 
 
 def test_endless_programs_end() -> None:

@@ -50,7 +50,8 @@ WANTED = {
         copy of a struct; struct from its members; struct with members left out;
         func gives a struct; load of a struct; struct local; assignment of a struct;
         store of a struct; call of a method; struct passed to a func; early return from a method""",
-    "objects": """data_oriented class; kernel of two objects; dataclass of arrays as an argument""",
+    "objects": """an attribute changes between launches; data_oriented class;
+        kernel of two objects; dataclass of arrays as an argument""",
     "types": """array of i8; array of u16; array of u64; array of f16; bit_cast; local of i16;
         local of u64; local of f16; atomic_add of integers; atomic_sub of integers;
         atomic_min of integers; atomic_max of integers; atomic_mul of integers;
@@ -75,6 +76,10 @@ WANTED = {
     "nests": """nest: factor; nest: eliminate; nest: substitute; nest: wavefront; nest: sort;
         nest: multiply; nest: repeated; nest: while; nest: a local matrix; nest: a local vector;
         nest: rows; nest: rows: product; nest: rows: sum; nest: rows: store""",
+    "rows": """nest: rows: product; nest: rows: sum; nest: rows: store""",
+    "matches": """match; match of a float; match: or; match: guard; private variable;
+        match: a guard assigns the subject; private variable read after its loop;
+        private variable read in the else of its loop""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

@@ -103,7 +103,8 @@ def is_read_after(name: str, statement: ast.stmt, statements: list[ast.stmt]) ->
     for position, each in enumerate(statements):
         rest = statements[position + 1 :]
         if each is statement:
-            return any(is_read_first(name, x) for x in (getattr(each, "orelse", ()), rest))
+            in_else = isinstance(each, ast.For) and is_read_first(name, each.orelse)
+            return in_else or is_read_first(name, rest)
         if isinstance(each, (ast.If, ast.With)):
             branches = [each.body, each.orelse] if isinstance(each, ast.If) else [each.body]
             for branch in branches:

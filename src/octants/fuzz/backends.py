@@ -75,6 +75,7 @@ class Actual:
     errors: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
     beside: Actual | None = None
+    arguments: list[list[FloatArray]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -363,11 +364,20 @@ class Session:
         """A tape over all launches, whose loss may be what the kernel returns."""
         self._reset()
         kernel = resolve(self.module, self.program.kernels[0])
-        with self.qd.ad.Tape(loss=kernel if has_loss else None, **given):
+        with self.qd.ad.Tape(loss=kernel if has_loss else None, **given) as tape:
             self._launches()
             after = {name: _read(array) for name, array in self.arrays.items()}
             self._seed()
+        if given.get("argument_gradients"):
+            actual.arguments = list(self._argument_gradients(tape))
         self._gradients(actual, "tape with loss" if has_loss else "tape", after)
+
+    def _argument_gradients(self, tape: Any) -> Iterator[list[FloatArray]]:
+        """The gradients of the arguments of each launch, in order."""
+        kernels = self.program.kernels
+        of = {k: iter(tape.argument_gradients(resolve(self.module, k))) for k in set(kernels)}
+        for kernel in kernels:
+            yield [_flat(value) for value in next(of[kernel]).values()]
 
     def tapes(self, actual: Actual, has_loss: bool, given: dict[str, Any]) -> None:
         """A tape, and others that record the same launches again, so that reversals are replayed.

@@ -166,6 +166,10 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
         )
         wanted = outcome.gradient_with_returned if counts_returned else outcome.gradient
         yield from _differences(f"{mode} gradient", wanted, gradients, allowance)
+    for number, (estimates, found) in enumerate(
+        zip(outcome.arguments, actual.arguments, strict=False)
+    ):
+        yield from _of_arguments(number, estimates, found, allowance)
     if actual.tangent is not None:
         yield from _differences("tangent", outcome.tangent, actual.tangent, allowance)
     for multiple, tangents in zip(MULTIPLES, actual.multiples, strict=False):
@@ -174,6 +178,15 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
     for multiple, gradients in zip(MULTIPLES, actual.adjoint_multiples, strict=False):
         scaled = {name: values / multiple for name, values in gradients.items()}
         yield from _differences(f"1/{multiple} gradient", outcome.gradient, scaled, allowance)
+
+
+def _of_arguments(
+    launch: int, wanted: list[Estimate], got: list[FloatArray], allowance: Allowance
+) -> Iterator[str]:
+    """The wrong gradients of the arguments of a launch, unless some are members of dataclasses."""
+    for number, (want, values) in enumerate(zip(wanted, got, strict=False)):
+        if len(wanted) == len(got) and (text := difference(want, values, allowance)):
+            yield f"gradient of argument {number} of launch {launch}: {text}"
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,11 @@ CHECKS: dict[str, Check] = {
     "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
     "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
+    "arguments": Check(
+        "gradients of arguments, against the oracle",
+        tape={"argument_gradients": True},
+        forward=False,
+    ),
     "rebound": Check("functions and constants that other ones preceded", rebinds=True),
     "beside": Check("twice at the same time, on two threads", transform=_runs_alone, beside=True),
     "adjoint": Check(

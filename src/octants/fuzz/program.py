@@ -12,7 +12,7 @@ import numpy as np
 FloatArray = np.ndarray[Any, np.dtype[Any]]
 
 
-HOST_WRITES = ("fill", "copy_from", "from_numpy", "__setitem__")
+HOST_WRITES = ("fill", "copy_from", "from_numpy", "__setitem__", "__setattr__")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Program:
     start with, `direction` the tangents of the inputs. `launches` are the kernels to call, in
     order; an argument that is a string names an array of the module, a `Text` is evaluated there.
     Names may have dots: a member of a field of structs, a kernel of an object. A launch may also
-    be a write by the host, one of `HOST_WRITES`, to the array that is the first argument.
+    be a write by the host, one of `HOST_WRITES`, to the array that is the first argument, or
+    to an attribute of an object.
     """
 
     seed: int
@@ -97,8 +98,9 @@ class Outcome:
     """The oracle's results of a program, and the decisions that rounding may change (`near`).
 
     `gradient` is that of the arrays' functional, `gradient_with_returned` that of its sum with the
-    returned floats. A program `has_sums` if updates add up or multiply floats in memory or over
-    work items: then the bits of values depend on the order of these.
+    returned floats; `arguments` has that of the arrays' functional for the floats and vectors that
+    each launch passes by value. A program `has_sums` if updates add up or multiply floats in memory
+    or over work items: then the bits of values depend on the order of these.
     """
 
     primal: dict[str, Estimate]
@@ -110,6 +112,7 @@ class Outcome:
     path: list[Any]
     size: int
     has_sums: bool
+    arguments: list[list[Estimate]] = field(default_factory=list)
 
     def functional(self, weights: dict[str, FloatArray]) -> float:
         """The number that `gradient` is the gradient of."""

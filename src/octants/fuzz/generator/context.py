@@ -180,7 +180,8 @@ class Productions:
 
     `declare` adds arrays to the program and gives the lines that make types and arrays. `kernel`
     changes the body of a kernel, its parameters and its arguments. `finish` gives the lines of all
-    functions and the launches their final form. With `has_recursion`, funcs may call themselves.
+    functions and the launches their final form. With `has_recursion`, funcs may call themselves;
+    with `has_private_variables`, iterations of parallel loops assign variables from before them.
     """
 
     floats: Table = ()
@@ -192,6 +193,7 @@ class Productions:
     kernel: Callable[[Context, str, list[str], list[Any]], str] | None = None
     finish: Callable[[Shared, list[str], list[Any]], tuple[list[str], list[Any]]] | None = None
     has_recursion: bool = False
+    has_private_variables: bool = False
 
 
 @dataclass

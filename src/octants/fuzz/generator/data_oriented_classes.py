@@ -72,7 +72,7 @@ def as_class(shared: Shared, lines: list[str], launches: list[Any]) -> tuple[lis
     init += [f"        self.{name} = {name}" for name in fields]
     text_of_class = [*classes, "@qd.data_oriented", f"class {kind}:", *init, "", *body, "", *made]
     moved = [(f"{rng.choice(objects)}.{k}", a) if k in functions else (k, a) for k, a in launches]
-    return text_of_class, moved
+    return text_of_class, _with_other_numbers(shared, objects, moved)
 
 
 def _objects(shared: Shared, kind: str) -> tuple[list[str], list[str]]:
@@ -87,6 +87,29 @@ def _objects(shared: Shared, kind: str) -> tuple[list[str], list[str]]:
         lines.append(f"{name} = {kind}(({', '.join(values)},))")
         names.append(name)
     return lines, names
+
+
+def _with_other_numbers(shared: Shared, objects: list[str], launches: list[Any]) -> list[Any]:
+    """The launches, with assignments to an attribute of the objects before some of them.
+
+    From the third number on, kernels are passed it.
+    """
+    rng = shared.rng
+    floats = [(name, value) for name, value in shared.constants if isinstance(value, float)]
+    if len(launches) < 2 or not floats or rng.random() < 0.4:
+        return launches
+    shared.features["an attribute changes between launches"] += 1
+    name, value = rng.choice(floats)
+
+    def assign(one: str, number: float) -> tuple[str, tuple[Any, ...]]:
+        return "__setattr__", (one, Text(repr(name)), number)
+
+    steps = [assign(one, value) for one in objects]  # as a run before it may have left others
+    for launch in launches:
+        if rng.random() < 0.7:
+            steps.append(assign(rng.choice(objects), round(rng.uniform(-1.5, 1.5), 2)))
+        steps.append(launch)
+    return steps
 
 
 PRODUCTIONS = Productions(kernel=bundle, finish=as_class)

@@ -16,13 +16,26 @@ from octants.fuzz.generator.racy_loops import Scalar
 
 _BOUND = 2.0
 _MOST = 4  # the largest integer that is passed
+_SIZES = 3, 4, 4, 4, 17, 20
+"""The extents of rows: compilers unroll loops over short ones."""
 _MOST_COST = 2500.0  # of a kernel
 
 
 def declare(shared: Shared) -> list[str]:
     """Make the arrays of the program: constants, matrices and vectors of work items, and sums."""
+    return _declare(shared, shared.rng.randint(3, 4))
+
+
+def declare_rows(shared: Shared) -> list[str]:
+    """Make the same arrays, with rows that may be too long to be unrolled."""
+    size = shared.rng.choice(_SIZES)
+    if size > _MOST:
+        shared.extents = (shared.rng.randint(2, 4), shared.extents[1])
+    return _declare(shared, size)
+
+
+def _declare(shared: Shared, size: int) -> list[str]:
     rng, n = shared.rng, shared.extents[0]
-    size = rng.randint(3, 4)
     fields = rng.choice([True, False])
 
     def make(prefix: str, shape: tuple[int, ...], *, constant: bool = False) -> ArrayInfo:
@@ -50,10 +63,19 @@ def declare(shared: Shared) -> list[str]:
 
 def body(c: Context) -> list[Scalar]:
     """Write the loops of a kernel; gives the numbers that it is passed."""
+    return _body(c, _NESTS)
+
+
+def rows_body(c: Context) -> list[Scalar]:
+    """Write loops of a kernel that read and update rows."""
+    return _body(c, [_Loop._rows])
+
+
+def _body(c: Context, nests: list[_Nest]) -> list[Scalar]:
     count = Variable(c.shared.fresh("m"), "i", 0, _MOST, frozen=True)
     c.scopes[0].append(count)
     for _ in range(c.pick([1, 1, 1, 2])):
-        _Loop(c, count.name).write()
+        _Loop(c, count.name, nests).write()
     return [(count, "qd.i32", c.integer(1, _MOST))]
 
 
@@ -70,8 +92,8 @@ class _Elements:
 class _Loop:
     """A parallel loop that is being written, with nests in it."""
 
-    def __init__(self, c: Context, count: str) -> None:
-        self.c, self.count = c, count
+    def __init__(self, c: Context, count: str, nests: list[_Nest]) -> None:
+        self.c, self.count, self._nests = c, count, nests
         self.size, self.item = c.shared.deep[0], c.shared.fresh("i")
         self.vector = self.carried = ""
 
@@ -156,7 +178,7 @@ class _Loop:
     def _nest(self, matrix: _Elements, vector: _Elements) -> None:
         """A nest, perhaps in a loop that repeats it, and under a condition."""
         c = self.c
-        write = c.pick(_NESTS)
+        write = c.pick(self._nests)
         with contextlib.ExitStack() as blocks:
             if c.chance(0.35):
                 c.note("nest: repeated")
@@ -315,11 +337,14 @@ class _Loop:
                     i = blocks.enter_context(self._loop("0", self._length()))
                     j = blocks.enter_context(self._loop(str(first), str(last)))
                 element = row.at(c.pick([j] * 12 + [f"{first + last - 1} - {j}"]))
-                factor = f"({i} - {j} + 0.5)" if is_linear else w.at(f"{i}, {j}")
+                share = round(0.32 / size**2, 5)
+                factor = f"{share} * " + w.at(f"{i}, {j}")
+                if is_linear:
+                    factor = f"{round(4 * share / size, 6)} * ({i} - {j} + 0.5)"
                 if form == "product":
-                    c.emit(f"{self.carried} += 0.02 * {factor} * {element}")
+                    c.emit(f"{self.carried} += {factor} * {element}")
                 else:
-                    c.emit(f"{element} += 0.02 * {factor} * {self.carried}")
+                    c.emit(f"{element} += {factor} * {self.carried}")
 
     def _store(self, row: _Elements) -> None:
         """Change an element of a row, perhaps under a condition."""
@@ -363,3 +388,4 @@ _NESTS: list[_Nest] = [
 ]
 
 PRODUCTIONS = Productions(declare=declare)
+ROWS = Productions(declare=declare_rows)

@@ -17,6 +17,7 @@ from octants.fuzz.generator import (
     integer_wrapping,
     long_vectors,
     loops,
+    matches,
     ndarray_views,
     nests,
     quantised_fields,
@@ -52,9 +53,10 @@ PROFILES = {
     ),
     "structs": Profile("structs with methods, fields of them", (structs.PRODUCTIONS,), (0, 1, 2)),
     "objects": Profile(
-        "data_oriented classes, dataclasses of arrays",
+        "data_oriented classes, whose attributes change between launches; dataclasses of arrays",
         (data_oriented_classes.PRODUCTIONS,),
         (0, 1, 2, 3),
+        sequences=0.6,
     ),
     "wrapping": Profile(
         "integers near the ends of their types, in indices, divisors and bounds of loops",
@@ -116,6 +118,14 @@ PROFILES = {
         items=(1, 2, 3, 4, 5, 8, 9, 17, 33),
         body=nests.body,
     ),
+    "rows": Profile(
+        "nests that read a row again, behind others that add to it, store in it, or run never",
+        (nests.ROWS,),
+        funcs=(0,),
+        sequences=0.4,
+        items=(2, 3, 4, 5, 8, 9, 17, 33),
+        body=nests.rows_body,
+    ),
     "ragged": Profile(
         "loops whose work items load the bounds of their own loops",
         (ragged.PRODUCTIONS,),
@@ -127,6 +137,12 @@ PROFILES = {
     "statics": Profile(
         "`static` around literals and in conditions; the `else` of loops",
         (static_expressions.PRODUCTIONS, loops.ELSE),
+    ),
+    "matches": Profile(
+        "`match` on values; parallel loops that assign variables from before them, and have an"
+        " `else`",
+        (matches.PRODUCTIONS,),
+        sizes=(0.2, 0.35),
     ),
     "adjoints": Profile(
         "funcs with adjoints of their own", (custom_adjoints.PRODUCTIONS,), (0, 0, 1)

@@ -19,14 +19,18 @@ from octants.fuzz.generator.context import ArrayInfo, Context, Domain, Role, Var
 def parallel(c: Context, extents: tuple[int, int]) -> None:
     """A parallel loop."""
     domain = _domain(c, extents)
-    outer, accumulators = _kernel_locals(c)
+    private = _private_variables(c)
+    outer, accumulators = _kernel_locals(c, private)
     saved_scopes, saved_serial = c.scopes, c.serial
+    saved_random, c.random_allowed = c.random_allowed, c.random_allowed and not private
     c.scopes, c.serial = [outer], False
     c.roles = _roles(c, domain)
     c.note("parallel loop")
     with c.block(domain.header, trips=float(_product(domain.extents))):
         c.scopes[-1].extend(domain.counters)
         start = c.cost
+        for variable in private:
+            _assign_private(c, variable)
         c.statements(c.integer(2, 4))
         while c.cost - start < c.trips * 8 * c.shared.size and c.affordable():
             c.statements(1)
@@ -34,6 +38,8 @@ def parallel(c: Context, extents: tuple[int, int]) -> None:
             _accumulate_local(c, variable)
         _finish(c)
     c.scopes, c.serial = saved_scopes, saved_serial
+    _read_private(c, private)
+    c.random_allowed = saved_random
     _widen(c)
 
 
@@ -183,15 +189,65 @@ def _widen(c: Context) -> None:
 # -- locals of the kernel --------------------------------------------------------------------------
 
 
-def _kernel_locals(c: Context) -> tuple[list[Variable], list[Variable]]:
+def _kernel_locals(c: Context, private: list[Variable]) -> tuple[list[Variable], list[Variable]]:
     """The kernel's locals that a loop sees, and those that it accumulates to instead."""
     everything = [variable for scope in c.scopes for variable in scope]
-    accumulators = [v for v in everything if _adds_up(v) and c.chance(0.25)]
-    names = {variable.name for variable in accumulators}
+    others = [variable for variable in everything if variable not in private]
+    accumulators = [v for v in others if _adds_up(v) and c.chance(0.25)]
+    names = {variable.name for variable in [*private, *accumulators]}
     seen = [replace(v, frozen=True) for v in everything if v.name not in names]
     if seen:
         c.note("kernel local seen in a parallel loop")
     return seen, accumulators
+
+
+def _private_variables(c: Context) -> list[Variable]:
+    """The kernel's locals that each iteration assigns before it reads them.
+
+    A program that draws numbers has none: a loop of which something reads one later is serial, and
+    the numbers that it draws are others then.
+    """
+    if c.shared.has_random or not any(one.has_private_variables for one in c.shared.productions):
+        return []
+    while sum(map(_adds_up, c.variables("f"))) < 2:
+        value = round(c.rng.uniform(-1.5, 1.5), 2)
+        c.emit(f"{c.declare('s', 'f', -4.0, 4.0).name} = {value}")
+    everything = [variable for scope in c.scopes for variable in scope]
+    return [v for v in everything if v.sort in "fi" and _adds_up(v) and c.chance(0.4)]
+
+
+def _assign_private(c: Context, variable: Variable) -> None:
+    """Assign a private variable in an iteration, perhaps in a loop of its own."""
+    c.note("private variable")
+    if variable.shape:
+        value = vectors.expression(c, variable.shape)
+    elif variable.sort == "i":
+        value = within(c, c.whole(1), 6).text
+    else:
+        value = fitting(c, 4.0).text
+    c.emit(f"{variable.name} = {value}")
+    bound = 40.0 if variable.sort == "f" else 6
+    c.scopes[-1].append(replace(variable, low=-bound, high=bound))
+
+
+def _read_private(c: Context, private: list[Variable]) -> None:
+    """Read private variables in the `else` of their loop, or let later statements read some."""
+    targets = [v for v in c.variables("f", ()) if _adds_up(v) and v not in private]
+    for variable in private:
+        variable.low, variable.high = -100.0, 100.0
+        scope = next(scope for scope in c.scopes if variable in scope)
+        is_read = c.chance(0.4)
+        if is_read:
+            c.note("private variable read after its loop")
+        else:
+            scope.remove(variable)
+    numbers = [v for v in private if not v.shape]
+    if numbers and targets and c.chance(0.4):
+        c.note("private variable read in the else of its loop")
+        target, number = c.pick(targets), c.pick(numbers)
+        with c.block("else:"):
+            c.emit(f"{target.name} = 0.5 * {target.name} + 0.1 * {number.name}")
+        target.low, target.high = target.low - 10.0, target.high + 10.0
 
 
 def _adds_up(variable: Variable) -> bool:
@@ -220,9 +276,17 @@ def _accumulate_local(c: Context, variable: Variable) -> None:
 
 
 def _assign_by_one(c: Context, variable: Variable) -> None:
-    """An assignment that only one work item makes."""
+    """An assignment that only one work item makes, unless the program draws numbers.
+
+    Where something reads the variable later, the loop is serial, and draws others.
+    """
     counter = c.scopes[1][0].name if len(c.scopes) > 1 else None
-    if counter is None or any(v.name.startswith("j") for v in c.scopes[1]) or "[" in counter:
+    if (
+        c.shared.has_random
+        or counter is None
+        or any(v.name.startswith("j") for v in c.scopes[1])
+        or "[" in counter
+    ):
         c.emit(f"{variable.name} += {fitting(c, 1.0).text}")
         return
     c.note("kernel local assigned by one work item")

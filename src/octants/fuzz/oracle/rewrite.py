@@ -60,6 +60,19 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
     return bound_names(nodes) | {p.value.id for p in stored if isinstance(p.value, ast.Name)}
 
 
+def _is_assigned_first(name: str, body: list[ast.stmt]) -> bool:
+    """Whether an iteration assigns a variable as a whole before anything else mentions it."""
+    for statement in body:
+        names = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)}
+        if name in names:
+            return (
+                isinstance(statement, ast.Assign)
+                and [ast.unparse(target) for target in statement.targets] == [name]
+                and name not in {p.id for p in ast.walk(statement.value) if isinstance(p, ast.Name)}
+            )
+    return False
+
+
 def _block_dim(before: ast.stmt | None) -> int:
     """The work items of a block, which a ``loop_config`` may set before the loop."""
     found = ast.walk(before) if isinstance(before, ast.Expr) else ()
@@ -158,6 +171,7 @@ class FunctionRewriter(ast.NodeTransformer):
                 result.extend(self._parallel_loop(statement, self.task + 1, before))
                 self.task += 2
                 result.append(_parse(f"_o.begin_task({self.task})"))
+                result += self._block(statement.orelse)
             elif _is_do_while(statement):
                 result.append(self._do_while(statement))
             else:
@@ -183,7 +197,9 @@ class FunctionRewriter(ast.NodeTransformer):
         return not ("loop_config" in text and "serialize=True" in text)
 
     def _parallel_loop(self, loop: ast.For, task: int, before: ast.stmt | None) -> list[ast.stmt]:
-        self.shared = assigned_names(loop.body) & self.outer_names
+        changed = assigned_names(loop.body) & self.outer_names
+        private = {name for name in changed if _is_assigned_first(name, loop.body)}
+        self.shared = changed - private
         fresh = sorted(bound_names(loop.body) - self.outer_names)
         is_shared = bool(self.shared)
         self.loops += 1
@@ -194,7 +210,8 @@ class FunctionRewriter(ast.NodeTransformer):
             body.insert(0, _parse(" = ".join([*fresh, "_o.unassigned"])))
         domain, number = self.visit(loop.iter), ast.Constant(task)
         if ".simt." not in ast.unparse(loop):
-            return [ast.For(loop.target, _call("parallel", domain, number), body, [])]
+            parallel = _call("parallel", domain, number, ast.Constant(bool(private)))
+            return [ast.For(loop.target, parallel, body, [])]
         if is_shared:
             raise IllDefined("a local of the kernel, assigned by a loop in blocks")
         name = f"_block_body{task}"
@@ -310,6 +327,21 @@ class FunctionRewriter(ast.NodeTransformer):
         body = self._block(node.body)
         self.loops -= in_order
         return ast.For(node.target, self.visit(node.iter), body, self._block(node.orelse))
+
+    def visit_Match(self, node: ast.Match) -> Any:
+        cases = [
+            ast.match_case(case.pattern, case.guard and self.visit(case.guard), body)
+            for case in node.cases
+            for body in [self._block(case.body)]
+        ]
+        return ast.Match(self.visit(node.subject), cases)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        name = node.target.id
+        if name in self.shared:
+            raise IllDefined("a local of the kernel, assigned in an expression")
+        scope, value = ast.Name("_s", ast.Load()), self.visit(node.value)
+        return ast.NamedExpr(node.target, _call("assign", scope, ast.Constant(name), value))
 
     def visit_If(self, node: ast.If) -> Any:
         body, orelse = self._block(node.body), self._block(node.orelse)

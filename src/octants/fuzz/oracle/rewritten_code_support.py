@@ -182,16 +182,18 @@ def begin_task(task: int) -> None:
     STATE.item = None
 
 
-def parallel(domain: Iterable[Any], task: int) -> Iterator[Any]:
+def parallel(domain: Iterable[Any], task: int, in_order: bool = False) -> Iterator[Any]:
     """The work items of a parallel loop, one after the other.
 
-    Its bounds have been evaluated as part of the serial stretch before it.
+    Its bounds have been evaluated as part of the serial stretch before it. The last work item is
+    the last one that runs if they run ``in_order``.
     """
     begin_task(task)
     STATE.epoch += 1
     start = domain.first if isinstance(domain, Range) else 0
     items: Iterable[Any] = enumerate(domain, start)
-    for item, index in reversed(list(items)) if STATE.order == "backwards" else items:
+    is_backwards = STATE.order == "backwards" and not in_order
+    for item, index in reversed(list(items)) if is_backwards else items:
         STATE.item = item
         STATE.draws = 0
         yield index

@@ -46,17 +46,37 @@ def run(program: Program, rounding: bool = True, fuel: int = FUEL, order: str = 
     arrays = {name: resolve(module, name) for name in program.inputs}
     for name, array in arrays.items():
         _fill(array, program.inputs[name], program.direction.get(name))
-    returned = []
+    returned, passed = [], []
     for name, arguments in program.launches:
         values = [argument(module, given) for given in arguments]
         if name in HOST_WRITES:
-            if not values[0].is_accessed:  # its gradient may be that of the new contents
+            if (
+                name != "__setattr__" and not values[0].is_accessed
+            ):  # its gradient may be that of the new contents
                 STATE.note_near("host write before any access")
             getattr(values[0], name)(*values[1:])
             continue
         STATE.launch += 1
+        values = list(map(_as_input, values))
+        passed.append([_nodes(value) for value in values if isinstance(value, Num | Matrix)])
         returned.append(_numbers(resolve(module, name)(*values)))
-    return _outcome(program, arrays, returned)
+    return _outcome(program, arrays, returned, passed)
+
+
+def _as_input(value: Any) -> Any:
+    """An argument; a float, or a list of them, is an input of the tape."""
+    if isinstance(value, list) and all(type(item) is float for item in value):
+        return Matrix(list(map(_as_input, value)), (len(value),))
+    if type(value) is not float:
+        return value
+    number = Num(Defaults.floating, lift(value).value)
+    number.node = STATE.node((), Defaults.floating.roundoff)
+    return number
+
+
+def _nodes(value: Num | Matrix) -> list[int]:
+    """The numbers on the tape of an argument."""
+    return [item.node for item in (value.items if isinstance(value, Matrix) else [value])]
 
 
 def _fill(array: Array, content: FloatArray, direction: FloatArray | None) -> None:
@@ -64,7 +84,12 @@ def _fill(array: Array, content: FloatArray, direction: FloatArray | None) -> No
     array.load_initial([value.item() for value in content.ravel()], tangents)
 
 
-def _outcome(program: Program, arrays: dict[str, Array], returned: list[list[Num]]) -> Outcome:
+def _outcome(
+    program: Program,
+    arrays: dict[str, Array],
+    returned: list[list[Num]],
+    passed: list[list[list[int]]],
+) -> Outcome:
     seeds = [
         (cell.node, float(weights.ravel()[offset]))
         for name, weights in program.weights.items()
@@ -84,7 +109,16 @@ def _outcome(program: Program, arrays: dict[str, Array], returned: list[list[Num
             tangent[name] = _reshaped(Estimate(tangents, errors), shape)
     values = [_estimate(numbers) for numbers in returned]
     of_run = STATE.near, STATE.path, len(STATE.nodes), STATE.has_sums
-    return Outcome(primal, values, gradient, with_returned, tangent, *of_run)
+    of_arguments = _of_arguments(seeds, passed)
+    return Outcome(primal, values, gradient, with_returned, tangent, *of_run, of_arguments)
+
+
+def _of_arguments(
+    seeds: Sequence[tuple[int, float]], passed: list[list[list[int]]]
+) -> list[list[Estimate]]:
+    """The adjoints of the floats that launches pass by value."""
+    found = np.array(reverse(seeds))
+    return [[Estimate(*found[:, nodes]) for nodes in launch] for launch in passed]
 
 
 def _gradient(
