@@ -11,26 +11,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Mapping
-from ctypes import (
-    POINTER,
-    Structure,
-    byref,
-    c_char,
-    c_char_p,
-    c_float,
-    c_int,
-    c_size_t,
-    c_ubyte,
-    c_uint,
-    c_uint64,
-    c_ushort,
-    c_void_p,
-)
+from ctypes import POINTER, Structure, byref, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.errors import CallFailed
-from octants.runtime.cuda.library import GpuModel, LaunchConfiguration, Library, PoolProperties
+from octants.runtime.cuda.library import GpuModel, LaunchConfiguration, Library
 from octants.runtime.hip.errors import MissingHip, NoAmdDevice, OldHip, UnsupportedProcessor
 
 MINIMUM_VERSION = 60200000
@@ -81,86 +67,52 @@ class CopyNode(Structure):
     _fields_ = [field for field in cuda.CopyNode._fields_ if not field[0].endswith("_reserved")]
 
 
-_HANDLE = POINTER(c_void_p)
-_NODE = (_HANDLE, c_void_p, _HANDLE, c_size_t)
+_NAMES = {
+    "cuDriverGetVersion": "hipRuntimeGetVersion",
+    "cuGetErrorName": "hipDrvGetErrorName",
+    "cuGetErrorString": "hipDrvGetErrorString",
+    "cuDeviceGetCount": "hipGetDeviceCount",
+    "cuCtxSynchronize": "hipDeviceSynchronize",
+    "cuMemAlloc": "hipMalloc",
+    "cuMemAllocFromPoolAsync": "hipMallocFromPoolAsync",
+    "cuMemFree": "hipFree",
+    "cuMemFreeAsync": "hipFreeAsync",
+    "cuMemFreeHost": "hipHostFree",
+    "cuMemcpy2DAsync": "hipMemcpyParam2DAsync",
+    "cuStreamCreate": "hipStreamCreateWithFlags",
+    "cuEventCreate": "hipEventCreateWithFlags",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (
+        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"
+    ),
+    "cuGraphAddMemsetNode": "hipDrvGraphAddMemsetNode",
+    "cuGraphAddMemcpyNode": "hipDrvGraphAddMemcpyNode",
+}
+"""HIP's names of functions of CUDA, where more than the first letters differ."""
+_ABSENT = frozenset(
+    "cuDeviceCanAccessPeer cuCtxEnablePeerAccess cuMemPoolSetAccess cuMemcpyPeerAsync"
+    " cuStreamGetCtx cuLinkCreate cuLinkAddData cuLinkComplete cuLinkDestroy cuLaunchKernelEx"
+    " cuGraphAddDependencies".split()
+)
+"""The functions of CUDA in use that HIP has not, or with other arguments, or never needs."""
+_STRUCTURES: dict[Any, Any] = {
+    POINTER(cuda.KernelNode): POINTER(KernelNode),
+    POINTER(cuda.FillNode): POINTER(FillNode),
+    POINTER(cuda.CopyNode): POINTER(CopyNode),
+}
 
 FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "cuInit": ("hipInit", (c_uint,)),
-    "cuDriverGetVersion": ("hipRuntimeGetVersion", (POINTER(c_int),)),
-    "cuGetErrorName": ("hipDrvGetErrorName", (c_int, POINTER(c_char_p))),
-    "cuGetErrorString": ("hipDrvGetErrorString", (c_int, POINTER(c_char_p))),
-    "cuDeviceGetCount": ("hipGetDeviceCount", (POINTER(c_int),)),
-    "cuDeviceGet": ("hipDeviceGet", (POINTER(c_int), c_int)),
-    "cuDeviceGetName": ("hipDeviceGetName", (POINTER(c_char), c_int, c_int)),
-    "cuDeviceGetAttribute": ("hipDeviceGetAttribute", (POINTER(c_int), c_int, c_int)),
-    "cuDeviceTotalMem": ("hipDeviceTotalMem", (POINTER(c_size_t), c_int)),
-    "cuDevicePrimaryCtxRetain": ("hipDevicePrimaryCtxRetain", (_HANDLE, c_int)),
-    "cuCtxGetCurrent": ("hipCtxGetCurrent", (_HANDLE,)),
-    "cuCtxGetDevice": ("hipCtxGetDevice", (POINTER(c_int),)),
-    "cuCtxSetCurrent": ("hipCtxSetCurrent", (c_void_p,)),
-    "cuCtxSynchronize": ("hipDeviceSynchronize", ()),
-    "cuCtxPushCurrent": ("hipCtxPushCurrent", (c_void_p,)),
-    "cuCtxPopCurrent": ("hipCtxPopCurrent", (_HANDLE,)),
-    "cuMemGetInfo": ("hipMemGetInfo", (POINTER(c_size_t), POINTER(c_size_t))),
-    "cuMemAlloc": ("hipMalloc", (POINTER(c_uint64), c_size_t)),
-    "cuMemFree": ("hipFree", (c_uint64,)),
-    "cuMemPoolCreate": ("hipMemPoolCreate", (_HANDLE, POINTER(PoolProperties))),
-    "cuMemPoolSetAttribute": ("hipMemPoolSetAttribute", (c_void_p, c_int, c_void_p)),
-    "cuMemPoolGetAttribute": ("hipMemPoolGetAttribute", (c_void_p, c_int, POINTER(c_uint64))),
-    "cuMemPoolTrimTo": ("hipMemPoolTrimTo", (c_void_p, c_size_t)),
-    "cuMemAllocFromPoolAsync": (
-        "hipMallocFromPoolAsync",
-        (POINTER(c_uint64), c_size_t, c_void_p, c_void_p),
-    ),
-    "cuMemFreeAsync": ("hipFreeAsync", (c_uint64, c_void_p)),
-    "cuMemAllocHost": ("hipMemAllocHost", (_HANDLE, c_size_t)),
-    "cuMemFreeHost": ("hipHostFree", (c_void_p,)),
-    "cuMemcpyHtoDAsync": ("hipMemcpyHtoDAsync", (c_uint64, c_void_p, c_size_t, c_void_p)),
-    "cuMemcpyDtoHAsync": ("hipMemcpyDtoHAsync", (c_void_p, c_uint64, c_size_t, c_void_p)),
-    "cuMemcpyDtoDAsync": ("hipMemcpyDtoDAsync", (c_uint64, c_uint64, c_size_t, c_void_p)),
-    "cuMemcpy2DAsync": ("hipMemcpyParam2DAsync", (c_void_p, c_void_p)),
-    "cuMemsetD8Async": ("hipMemsetD8Async", (c_uint64, c_ubyte, c_size_t, c_void_p)),
-    "cuMemsetD16Async": ("hipMemsetD16Async", (c_uint64, c_ushort, c_size_t, c_void_p)),
-    "cuMemsetD32Async": ("hipMemsetD32Async", (c_uint64, c_uint, c_size_t, c_void_p)),
-    "cuStreamCreate": ("hipStreamCreateWithFlags", (_HANDLE, c_uint)),
-    "cuStreamDestroy": ("hipStreamDestroy", (c_void_p,)),
-    "cuStreamQuery": ("hipStreamQuery", (c_void_p,)),
-    "cuStreamWaitEvent": ("hipStreamWaitEvent", (c_void_p, c_void_p, c_uint)),
-    "cuEventCreate": ("hipEventCreateWithFlags", (_HANDLE, c_uint)),
-    "cuEventDestroy": ("hipEventDestroy", (c_void_p,)),
-    "cuEventRecord": ("hipEventRecord", (c_void_p, c_void_p)),
-    "cuEventQuery": ("hipEventQuery", (c_void_p,)),
-    "cuEventElapsedTime": ("hipEventElapsedTime", (POINTER(c_float), c_void_p, c_void_p)),
-    "cuModuleLoadDataEx": (
-        "hipModuleLoadDataEx",
-        (_HANDLE, c_void_p, c_uint, POINTER(c_int), _HANDLE),
-    ),
-    "cuModuleUnload": ("hipModuleUnload", (c_void_p,)),
-    "cuModuleGetFunction": ("hipModuleGetFunction", (_HANDLE, c_void_p, c_char_p)),
-    "cuFuncGetAttribute": ("hipFuncGetAttribute", (POINTER(c_int), c_int, c_void_p)),
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (
-        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
-        (POINTER(c_int), c_void_p, c_int, c_size_t),
-    ),
-    "cuPointerGetAttribute": ("hipPointerGetAttribute", (c_void_p, c_int, c_uint64)),
-    "cuGraphCreate": ("hipGraphCreate", (_HANDLE, c_uint)),
-    "cuGraphDestroy": ("hipGraphDestroy", (c_void_p,)),
-    "cuGraphAddKernelNode": ("hipGraphAddKernelNode", (*_NODE, POINTER(KernelNode))),
-    "cuGraphAddMemsetNode": ("hipDrvGraphAddMemsetNode", (*_NODE, POINTER(FillNode), c_void_p)),
-    "cuGraphAddMemcpyNode": ("hipDrvGraphAddMemcpyNode", (*_NODE, POINTER(CopyNode), c_void_p)),
-    "cuGraphInstantiateWithFlags": ("hipGraphInstantiateWithFlags", (_HANDLE, c_void_p, c_uint64)),
-    "cuGraphExecKernelNodeSetParams": (
-        "hipGraphExecKernelNodeSetParams",
-        (c_void_p, c_void_p, POINTER(KernelNode)),
-    ),
-    "cuGraphExecDestroy": ("hipGraphExecDestroy", (c_void_p,)),
-    "cuGraphLaunch": ("hipGraphLaunch", (c_void_p, c_void_p)),
+    name: (
+        _NAMES.get(name, name.replace("cu", "hip", 1)),
+        tuple(_STRUCTURES.get(each, each) for each in types),
+    )
+    for symbol, types in cuda.SIGNATURES.items()
+    if (name := symbol.removesuffix("_v2")) not in _ABSENT
 }
 """The functions of CUDA that HIP has, by CUDA's names: HIP's, with the types of their arguments."""
 
 OTHERS: dict[str, tuple[Any, ...]] = {
     "hipGetDevicePropertiesR0600": (c_void_p, c_int),
-    "hipModuleLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, _HANDLE, _HANDLE),
+    "hipModuleLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, *[POINTER(c_void_p)] * 2),
     "hipStreamGetDevice": (c_void_p, POINTER(c_int)),
 }
 """Functions that stand for ones of CUDA with other arguments."""
