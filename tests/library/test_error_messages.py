@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import octants.lang.exported_names as qd
+import octants as qd
 from octants import types
 from octants.algorithms import parallel_sort
 from octants.diagnostics import library_errors

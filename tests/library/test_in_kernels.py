@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import octants.lang.exported_names as qd
+import octants as qd
 from octants import types
 from octants.diagnostics.exceptions import OctantsTypeError
 from octants.lang.directives import static

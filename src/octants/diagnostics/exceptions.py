@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from octants.diagnostics.render import Diagnostic, render
+from octants.diagnostics import render as _render
 
 
 class OctantsError(Exception):
     """The base of all errors; `diagnostic` holds the parts of the message where there are any."""
 
-    def __init__(self, problem: Diagnostic | str) -> None:
-        self.diagnostic = problem if isinstance(problem, Diagnostic) else None
-        super().__init__(problem if isinstance(problem, str) else render(problem))
+    def __init__(self, problem: _render.Diagnostic | str) -> None:
+        self.diagnostic = problem if isinstance(problem, _render.Diagnostic) else None
+        super().__init__(problem if isinstance(problem, str) else _render.render(problem))
 
 
 class OctantsCompilationError(OctantsError):

@@ -1,9 +1,9 @@
-"""The names of the language's library: what ``octants`` re-exports."""
+"""The functions and the values of the language, which ``octants`` exports."""
 
 from __future__ import annotations
 
-from octants.lang import math as math
-from octants.lang import simt as simt
+from typing import TYPE_CHECKING
+
 from octants.lang.atomics_and_random import assume_in_range as assume_in_range
 from octants.lang.atomics_and_random import atomic_add as atomic_add
 from octants.lang.atomics_and_random import atomic_and as atomic_and
@@ -40,13 +40,17 @@ from octants.lang.scalar_functions import bit_shr as bit_shr
 from octants.lang.scalar_functions import cast as cast
 from octants.lang.scalar_functions import cbrt as cbrt
 from octants.lang.scalar_functions import ceil as ceil
+from octants.lang.scalar_functions import clz as clz
 from octants.lang.scalar_functions import cos as cos
 from octants.lang.scalar_functions import cosh as cosh
 from octants.lang.scalar_functions import erf as erf
 from octants.lang.scalar_functions import exp as exp
 from octants.lang.scalar_functions import exp2 as exp2
 from octants.lang.scalar_functions import expm1 as expm1
+from octants.lang.scalar_functions import ffs as ffs
 from octants.lang.scalar_functions import floor as floor
+from octants.lang.scalar_functions import isinf as isinf
+from octants.lang.scalar_functions import isnan as isnan
 from octants.lang.scalar_functions import log as log
 from octants.lang.scalar_functions import log1p as log1p
 from octants.lang.scalar_functions import log2 as log2
@@ -54,6 +58,7 @@ from octants.lang.scalar_functions import log10 as log10
 from octants.lang.scalar_functions import max as max  # noqa: A004
 from octants.lang.scalar_functions import min as min  # noqa: A004
 from octants.lang.scalar_functions import one as one
+from octants.lang.scalar_functions import popcnt as popcnt
 from octants.lang.scalar_functions import pow as pow  # noqa: A004
 from octants.lang.scalar_functions import raw_div as raw_div
 from octants.lang.scalar_functions import raw_mod as raw_mod
@@ -78,30 +83,13 @@ from octants.lang.sparse import no_activate as no_activate
 from octants.types.enums import Layout as Layout
 from octants.types.matrix_values import Matrix as Matrix
 from octants.types.matrix_values import Vector as Vector
-from octants.types.parameter_annotations import Template as Template
-from octants.types.primitive_types import f16 as f16
-from octants.types.primitive_types import f32 as f32
-from octants.types.primitive_types import f64 as f64
-from octants.types.primitive_types import float16 as float16
-from octants.types.primitive_types import float32 as float32
-from octants.types.primitive_types import float64 as float64
-from octants.types.primitive_types import i8 as i8
-from octants.types.primitive_types import i16 as i16
-from octants.types.primitive_types import i32 as i32
-from octants.types.primitive_types import i64 as i64
-from octants.types.primitive_types import int8 as int8
-from octants.types.primitive_types import int16 as int16
-from octants.types.primitive_types import int32 as int32
-from octants.types.primitive_types import int64 as int64
-from octants.types.primitive_types import u1 as u1
-from octants.types.primitive_types import u8 as u8
-from octants.types.primitive_types import u16 as u16
-from octants.types.primitive_types import u32 as u32
-from octants.types.primitive_types import u64 as u64
-from octants.types.primitive_types import uint1 as uint1
-from octants.types.primitive_types import uint8 as uint8
-from octants.types.primitive_types import uint16 as uint16
-from octants.types.primitive_types import uint32 as uint32
-from octants.types.primitive_types import uint64 as uint64
+from octants.types.parameter_annotations import ref as ref
 from octants.types.structs import Struct as Struct
-from octants.types.structs import dataclass as dataclass
+
+if TYPE_CHECKING:
+    from octants.types.structs import dataclass as dataclass
+    from octants.types.typing_stubs import *  # noqa: F403
+else:
+    from octants.types.parameter_annotations import Template as Template
+    from octants.types.primitive_types import *  # noqa: F403
+    from octants.types.structs import dataclass as dataclass

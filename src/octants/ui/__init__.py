@@ -7,24 +7,7 @@ does nothing. There are no keys and no mouse: events are empty, and sliders keep
 
 from __future__ import annotations
 
-from octants.ui.events import ALT as ALT
-from octants.ui.events import BACKSPACE as BACKSPACE
-from octants.ui.events import CAPSLOCK as CAPSLOCK
-from octants.ui.events import CTRL as CTRL
-from octants.ui.events import DOWN as DOWN
-from octants.ui.events import ESCAPE as ESCAPE
-from octants.ui.events import LEFT as LEFT
-from octants.ui.events import LMB as LMB
-from octants.ui.events import MMB as MMB
-from octants.ui.events import PRESS as PRESS
-from octants.ui.events import RELEASE as RELEASE
-from octants.ui.events import RETURN as RETURN
-from octants.ui.events import RIGHT as RIGHT
-from octants.ui.events import RMB as RMB
-from octants.ui.events import SHIFT as SHIFT
-from octants.ui.events import SPACE as SPACE
-from octants.ui.events import TAB as TAB
-from octants.ui.events import UP as UP
+from octants.ui.events import *  # noqa: F403
 from octants.ui.gui import GUI as GUI
 from octants.ui.gui import hex_to_rgb as hex_to_rgb
 from octants.ui.gui import rgb_to_hex as rgb_to_hex

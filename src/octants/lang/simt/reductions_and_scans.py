@@ -220,3 +220,10 @@ def exclusive_xor(value: Any) -> Any:
 @kernel_only
 def exclusive_xor_tiled(value: Any, log2_size: int) -> Any:
     """`exclusive_xor` within each aligned group of ``2 ** log2_size`` lanes."""
+
+
+# -- other names -----------------------------------------------------------------------------------
+
+reduce_all_add, reduce_all_add_tiled = reduce_add, reduce_add_tiled
+reduce_all_min, reduce_all_min_tiled = reduce_min, reduce_min_tiled
+reduce_all_max, reduce_all_max_tiled = reduce_max, reduce_max_tiled

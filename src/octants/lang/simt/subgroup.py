@@ -24,48 +24,7 @@ from octants.lang.library_function_marks import kernel_only, library_function
 from octants.lang.scalar_functions import clz
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
-from octants.lang.simt.reductions_and_scans import exclusive_add as exclusive_add
-from octants.lang.simt.reductions_and_scans import exclusive_add_tiled as exclusive_add_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_and as exclusive_and
-from octants.lang.simt.reductions_and_scans import exclusive_and_tiled as exclusive_and_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_max as exclusive_max
-from octants.lang.simt.reductions_and_scans import exclusive_max_tiled as exclusive_max_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_min as exclusive_min
-from octants.lang.simt.reductions_and_scans import exclusive_min_tiled as exclusive_min_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_mul as exclusive_mul
-from octants.lang.simt.reductions_and_scans import exclusive_mul_tiled as exclusive_mul_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_or as exclusive_or
-from octants.lang.simt.reductions_and_scans import exclusive_or_tiled as exclusive_or_tiled
-from octants.lang.simt.reductions_and_scans import exclusive_xor as exclusive_xor
-from octants.lang.simt.reductions_and_scans import exclusive_xor_tiled as exclusive_xor_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_add as inclusive_add
-from octants.lang.simt.reductions_and_scans import inclusive_add_tiled as inclusive_add_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_and as inclusive_and
-from octants.lang.simt.reductions_and_scans import inclusive_and_tiled as inclusive_and_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_max as inclusive_max
-from octants.lang.simt.reductions_and_scans import inclusive_max_tiled as inclusive_max_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_min as inclusive_min
-from octants.lang.simt.reductions_and_scans import inclusive_min_tiled as inclusive_min_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_mul as inclusive_mul
-from octants.lang.simt.reductions_and_scans import inclusive_mul_tiled as inclusive_mul_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_or as inclusive_or
-from octants.lang.simt.reductions_and_scans import inclusive_or_tiled as inclusive_or_tiled
-from octants.lang.simt.reductions_and_scans import inclusive_xor as inclusive_xor
-from octants.lang.simt.reductions_and_scans import inclusive_xor_tiled as inclusive_xor_tiled
-from octants.lang.simt.reductions_and_scans import reduce_add as reduce_add
-from octants.lang.simt.reductions_and_scans import reduce_add_tiled as reduce_add_tiled
-from octants.lang.simt.reductions_and_scans import reduce_and as reduce_and
-from octants.lang.simt.reductions_and_scans import reduce_and_tiled as reduce_and_tiled
-from octants.lang.simt.reductions_and_scans import reduce_max as reduce_max
-from octants.lang.simt.reductions_and_scans import reduce_max_tiled as reduce_max_tiled
-from octants.lang.simt.reductions_and_scans import reduce_min as reduce_min
-from octants.lang.simt.reductions_and_scans import reduce_min_tiled as reduce_min_tiled
-from octants.lang.simt.reductions_and_scans import reduce_mul as reduce_mul
-from octants.lang.simt.reductions_and_scans import reduce_mul_tiled as reduce_mul_tiled
-from octants.lang.simt.reductions_and_scans import reduce_or as reduce_or
-from octants.lang.simt.reductions_and_scans import reduce_or_tiled as reduce_or_tiled
-from octants.lang.simt.reductions_and_scans import reduce_xor as reduce_xor
-from octants.lang.simt.reductions_and_scans import reduce_xor_tiled as reduce_xor_tiled
+from octants.lang.simt.reductions_and_scans import *  # noqa: F403
 from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import i32, u32, u64
 
@@ -220,11 +179,7 @@ def all_equal_tiled(value: Any, log2_size: int) -> Any:
     """`all_equal` within each aligned group of ``2 ** log2_size`` lanes."""
 
 
-# -- reductions and scans --------------------------------------------------------------------------
-
-reduce_all_add, reduce_all_add_tiled = reduce_add, reduce_add_tiled
-reduce_all_min, reduce_all_min_tiled = reduce_min, reduce_min_tiled
-reduce_all_max, reduce_all_max_tiled = reduce_max, reduce_max_tiled
+# -- scans that start again ------------------------------------------------------------------------
 
 
 @kernel_only
@@ -233,9 +188,6 @@ def identity(fn: str, value: Any) -> Any:
 
     It has the type of `value`; `fn` is "add", "mul", "min", "max", "and", "or" or "xor".
     """
-
-
-# -- scans that start again ------------------------------------------------------------------------
 
 
 @library_function
