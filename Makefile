@@ -91,7 +91,7 @@ bench-gpu: $(VENV)/stamp-bench  ## compare speed on an NVIDIA GPU with other sys
 	@$(RUN) bench/gpu.py $(BENCH_ARGS)
 
 docs: $(VENV)/stamp-base  ## write docs/api.md anew from the docstrings
-	@$(RUN) -m octants.tools.api_reference docs/api.md
+	@$(RUN) scripts/api_reference.py docs/api.md
 
 clean:  ## remove the virtual environment and what tools left behind
 	rm -rf $(VENV) .venv-genesis build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

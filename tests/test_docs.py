@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import api_reference
 
 from octants.backends.table import obstacle_to
 from octants.target import Arch
-from octants.tools import api_reference
 from tests.devices import ON_GPU
 
 REPOSITORY = Path(__file__).parent.parent

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import api_reference
 
 import octants as qd
 from octants.internal_members import is_internal
-from octants.tools import api_reference
 
 PACKAGE = "octants"
 

@@ -1,7 +1,7 @@
 """Marks the members of public classes that only other parts of Octants call.
 
-The page of public names (`tools.api_reference`) leaves out these members and their overrides. A
-member that only its own class calls begins with an underscore instead.
+The page of public names (`scripts/api_reference.py`) leaves out these members and their overrides.
+A member that only its own class calls begins with an underscore instead.
 """
 
 from __future__ import annotations

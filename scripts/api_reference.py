@@ -1,4 +1,4 @@
-"""Writes docs/api.md from docstrings: ``python -m octants.tools.api_reference docs/api.md``.
+"""Writes docs/api.md from docstrings: ``python scripts/api_reference.py docs/api.md``.
 
 The page lists the names of `octants` and of its public modules. A thing that has several names is
 described under the shortest one. Members of classes that only Octants calls are left out; see
