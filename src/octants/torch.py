@@ -43,7 +43,8 @@ class _TorchArrays(ArrayLibrary):
         return array.detach().clone(memory_format=torch.contiguous_format)
 
     def of_number(self, number: Any, like: Any) -> Any:
-        return torch.full_like(like, number)
+        found = torch.as_tensor(np.asarray(number), dtype=like.dtype, device=like.device)
+        return found.expand(like.shape).clone()
 
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         device = like[0].device if like else None
@@ -268,7 +269,8 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         kernel: the kernel, or a function that launches kernels.
         out: the outputs, as for `function`.
         inout: the parameters of the kernel that it updates in place.
-        parameters: by the name of each parameter of the kernel that torch trains: its first value.
+        parameters: by the name of each parameter of the kernel that torch trains: its first value,
+            a tensor or a float.
 
     Raises:
         OctantsTypeError: a name is no parameter of the kernel.
@@ -285,7 +287,8 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self._call = function(kernel, out, inout=inout)
         for name, start in parameters.items():
-            given = start if isinstance(start, torch.nn.Parameter) else torch.nn.Parameter(start)
+            is_made = isinstance(start, torch.nn.Parameter)
+            given = start if is_made else torch.nn.Parameter(torch.as_tensor(start))
             self.register_parameter(name, given)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:

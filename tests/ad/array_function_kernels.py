@@ -53,6 +53,19 @@ def lengths(
         far[i] = qd.cast(n[i] > 2.0, qd.i32)
 
 
+@qd.kernel
+def turned(
+    x: qd.types.ndarray(ndim=1),
+    matrix: qd.types.matrix(2, 2, qd.f64),
+    vector: qd.types.vector(2, qd.f64),
+    scale: qd.f64,
+    y: qd.types.ndarray(ndim=1),
+):
+    for i in x:
+        w = matrix @ vector * x[i]
+        y[i] = qd.sin(w[0]) * w[1] * scale + matrix.determinant()
+
+
 def powers(x, times):
     """x ** (2 ** times), in place."""
     for _ in range(times):

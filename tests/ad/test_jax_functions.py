@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import octants as qd
-from tests.ad.array_function_kernels import lengths, powers, returned_well, scaled_squares
+from tests.ad.array_function_kernels import (
+    lengths,
+    powers,
+    returned_well,
+    scaled_squares,
+    turned,
+)
 from tests.devices import shares_memory
 
 jax = pytest.importorskip("jax")
@@ -51,6 +57,33 @@ def test_forward_mode() -> None:
     value, tangent = jax.jvp(lambda x: well(x, 2.0), (X,), (jnp.ones(3),))
     assert value.shape == tangent.shape == ()
     np.testing.assert_allclose(tangent, jnp.sum(8 * X * (X**2 - 1)), rtol=1e-6)
+
+
+def test_matrices_and_vectors_as_arguments() -> None:
+    turn = qd.jax.function(turned, out={"y": "x"})
+
+    def turn_in_jax(x: Any, matrix: Any, vector: Any, scale: Any) -> Any:
+        w = (matrix @ vector)[None, :] * x[:, None]
+        return jnp.sin(w[:, 0]) * w[:, 1] * scale + jnp.linalg.det(matrix)
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        arguments = [jnp.array([0.3, 0.7]), jnp.array([[1.0, 0.4], [-0.2, 0.8]])]
+        arguments += [jnp.array([0.5, 1.5]), jnp.array(1.2)]
+        np.testing.assert_allclose(turn(*arguments), turn_in_jax(*arguments))
+        for transform in (jax.jacrev, jax.jacfwd):
+            found = jax.jit(transform(turn, (0, 1, 2, 3)))(*arguments)
+            expected = transform(turn_in_jax, (0, 1, 2, 3))(*arguments)
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_dtypes_that_kernels_do_not_have() -> None:
+    for transform in (lambda function: function, jax.jit):
+        with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype bfloat16"):
+            transform(squares)(X.astype(jnp.bfloat16))
 
 
 def test_what_is_updated_or_returned() -> None:

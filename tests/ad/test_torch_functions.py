@@ -16,6 +16,7 @@ from tests.ad.array_function_kernels import (
     powers,
     returned_well,
     scaled_squares,
+    turned,
     well,
 )
 
@@ -109,6 +110,30 @@ def test_outputs_of_integers_and_of_vectors() -> None:
     assert not far.requires_grad
     n[0].backward()
     torch.testing.assert_close(v.grad, tensor([[0.6, 0.8, 0.0], [0, 0, 0]], requires_grad=False))
+
+
+def turn_in_torch(x: Any, matrix: Any, vector: Any, scale: Any) -> Any:
+    w = (matrix @ vector)[None, :] * x[:, None]
+    return torch.sin(w[:, 0]) * w[:, 1] * scale + torch.det(matrix)
+
+
+def test_matrices_and_vectors_as_arguments() -> None:
+    turn = qd.torch.function(turned, out={"y": "x"})
+    arguments = [tensor([0.3, 0.7]), tensor([[1.0, 0.4], [-0.2, 0.8]]), tensor([0.5, 1.5])]
+    arguments.append(tensor(1.2))
+    torch.testing.assert_close(turn(*arguments), turn_in_torch(*arguments))
+    assert torch.autograd.gradcheck(turn, arguments, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(turn, arguments)
+    plain = [each.detach() for each in arguments]
+    by_all = (0, 1, 2, 3)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        found = transform(turn, argnums=by_all)(*plain)
+        torch.testing.assert_close(found, transform(turn_in_torch, argnums=by_all)(*plain))
+    module = qd.torch.Module(turned, out={"y": "x"}, matrix=plain[1], vector=plain[2], scale=1.0)
+    module(plain[0]).sum().backward()
+    assert module.matrix.grad.shape == (2, 2)
+    with pytest.raises(qd.OctantsCallError, match=r"`scale` takes a number.*shape \(2,\)"):
+        turn(*plain[:3], plain[2])
 
 
 def test_tensors_that_are_views() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -101,9 +102,19 @@ class ArraySignature:
         return self.library.is_array(value) and not isinstance(self.annotation(name), ScalarType)
 
     def as_number(self, name: str, value: Any) -> Any:
-        """An array of one element as the number that a kernel takes, if it takes one."""
-        is_number = self.library.is_array(value) and not self.is_array(name, value)
-        return value.item() if is_number else value
+        """An array as the number, vector or matrix that a kernel takes, if it takes one.
+
+        Raises:
+            OctantsCallError: it has several elements, and the kernel takes a number.
+        """
+        if not self.library.is_array(value) or self.is_array(name, value):
+            return value
+        if self.annotation(name).element_shape:
+            return value.tolist()
+        if math.prod(value.shape) != 1:
+            shape = tuple(value.shape)
+            raise self._wrong(f"`{name}` takes a number, not an array of shape {shape}")
+        return value.item()
 
     def annotation(self, name: str) -> Any:
         """The annotation of a parameter of a kernel; None for a Python function."""
@@ -117,7 +128,7 @@ class ArraySignature:
     def output_shapes(self, bound: Mapping[str, Any]) -> list[Shaped]:
         """The shape and dtype of each result for arguments, which may be `Shaped` themselves."""
         known = {
-            name: value if isinstance(value, Shaped) else self._shape_of(name, value)
+            name: self._shape_of(name, value)
             for name, value in bound.items()
             if isinstance(value, Shaped) or self.is_array(name, value)
         }
@@ -130,7 +141,7 @@ class ArraySignature:
 
     def _shape_of(self, name: str, value: Any) -> Shaped:
         with contextlib.suppress(TypeError):  # of numpy, which has no such dtype
-            found = self.library.shaped(value)
+            found = value if isinstance(value, Shaped) else self.library.shaped(value)
             if found.dtype.isbuiltin != _FROM_A_LIBRARY:
                 return found
         problem = f"`{name}` has dtype {value.dtype}, which has no counterpart in the language"

@@ -41,7 +41,7 @@ class ArrayLibrary(ABC):
 
     @abstractmethod
     def of_number(self, number: Any, like: Any) -> Any:
-        """A number as an array of the shape, dtype and device of the array `like`."""
+        """A number, or a matrix of numpy, in the shape, dtype and device of the array `like`."""
 
     @abstractmethod
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
