@@ -62,9 +62,12 @@ def _for(context: Context, node: ast.For, guard: Value | None, flags: LoopExits)
     _check_targets(context, node, nest)
     context.scopes.lose_past_indices(node, context.span(node))
     plan = context.scopes.plan(node)
-    if context.is_top_level and parallel_loops.is_independent(context, node, options, plan):
+    if context.is_top_level:
+        private = parallel_loops.private_variables(context, node, options, plan)
         bind = functools.partial(_bind_fresh, context, node, nest)
-        if parallel_loops.build(context, node, nest, options, guard, bind):
+        if private is not None and parallel_loops.build(
+            context, node, nest, options, guard, private, bind
+        ):
             return True
     return _counted(context, node, nest, guard, flags)
 

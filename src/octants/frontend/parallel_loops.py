@@ -33,22 +33,37 @@ from octants.ir.core import Array, Block, Space, Value
 BindTargets = Callable[[list[Value]], None]
 
 
-def is_independent(context: Context, node: ast.For, options: dict[str, Any], plan: Plan) -> bool:
-    """Whether a top-level loop may run in parallel.
+def private_variables(
+    context: Context, node: ast.For, options: dict[str, Any], plan: Plan
+) -> set[Variable] | None:
+    """The variables of which each iteration has a copy; None if a top-level loop must be serial.
 
-    It may not if an iteration reads a variable of the function that another one assigns, or if the
+    It must be if an iteration reads a variable of the function that another one assigns, or if the
     loop of a function called by the kernel can be left: what Python means by that is that they run
-    in order. A variable may have a copy in each iteration, though (`_private`).
+    in order. An iteration that reads a variable of which it has a copy has assigned it before, and
+    nothing reads it after the loop.
     """
     if plan.is_serial or options.get("serialize") or options.get("parallelize") == 1:
-        return False
-    if not context.scopes.frame.is_kernel and _can_be_left(node):
-        return False
-    reads, private = source.read_names(node.body), _private(context, node)
-    return all(
+        return None
+    frame, reads = context.scopes.frame, source.read_names(node.body)
+    if not frame.is_kernel and _can_be_left(node):
+        return None
+    shared = _shared(context, node)
+    private = {
+        variable
+        for name, variable in shared.items()
+        if name in reads
+        and variable is frame.variables[name]
+        and not variable.in_memory
+        and not _is_memory(variable.value)
+        and not names_in_source.is_read_first(name, node.body)
+        and not names_in_source.is_read_after(name, node, frame.source.tree.body)
+    }
+    is_independent = all(
         (name not in reads or variable in private) and _can_be_shared(variable)
-        for name, variable in _shared(context, node).items()
+        for name, variable in shared.items()
     )
+    return private if is_independent else None
 
 
 def _can_be_left(node: ast.For) -> bool:
@@ -63,24 +78,6 @@ def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
     targets = source.target_names(node)
     changed = context.scopes.changed_by(node.body)
     return {name: _owner(variable) for name, variable in changed.items() if name not in targets}
-
-
-def _private(context: Context, node: ast.For) -> set[Variable]:
-    """The variables of which each iteration has a copy.
-
-    An iteration that reads one has assigned it before, and nothing reads it after the loop.
-    """
-    frame, reads = context.scopes.frame, source.read_names(node.body)
-    return {
-        variable
-        for name, variable in _shared(context, node).items()
-        if name in reads
-        and variable is frame.variables[name]
-        and not variable.in_memory
-        and not _is_memory(variable.value)
-        and not names_in_source.is_read_first(name, node.body)
-        and not names_in_source.is_read_after(name, node, frame.source.tree.body)
-    }
 
 
 def _owner(variable: Variable) -> Variable:
@@ -106,10 +103,13 @@ def build(
     nest: Domain,
     options: dict[str, Any],
     guard: Value | None,
+    private: set[Variable],
     bind: BindTargets,
 ) -> bool:
-    """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial."""
-    private = _private(context, node)
+    """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial.
+
+    Each iteration has a copy of the ``private`` variables.
+    """
     for variable in _shared(context, node).values():
         if variable not in private and not variable.in_memory and not _is_memory(variable.value):
             move_to_memory(context, variable)
@@ -140,7 +140,7 @@ def build(
     if context.active.trusts_loops and context.active.deactivations != deactivations:
         del context.builder.block.ops[mark:]
         with context.active.distrusting_loops():
-            return build(context, node, nest, options, guard, bind)
+            return build(context, node, nest, options, guard, private, bind)
     given = {name: value for name, value in options.items() if _says_something(name, value)}
     if loop is not None and loop.cooperates:
         given |= cooperation.finish(context, node, loop, region.block)
