@@ -11,24 +11,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
-
-
-class Block(Protocol):
-    """A context manager, which keeps what `EndOfBlock` gives it in `block` until its end."""
-
-    block: Any
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether `__enter__` was called; then a ``with`` statement has taken `__exit__`."""
-
-    def abandon(self, _: Any, /) -> None:
-        """End the block, unless that was done."""
+from typing import Any
 
 
 class EndOfBlock:
-    """A descriptor for `__exit__`, the given function, of a class that is a `Block`."""
+    """A descriptor for `__exit__`, the given function, of a context manager.
+
+    That `is_entered` once `__enter__` was called, keeps what it is given in `block` until its end,
+    and ends by `abandon`, unless that was done.
+    """
 
     def __init__(self, function: Callable[..., None]) -> None:
         self._function = function

@@ -1,6 +1,6 @@
 """Tangents in arrays of their own, computed beside the values: alone, or recorded by a tape.
 
-`Tangents` passes each launch on with tangents (`launch.tangent_kernels`). To a tape these are
+`Tangents` passes each launch on with tangents (`launch.derivative_variants`). To a tape these are
 launches like any others, of kernels with more arrays. So it can go back through them: with the
 adjoint of a tangent, the gradient by the values is a product with second derivatives.
 """
@@ -23,10 +23,9 @@ from octants.diagnostics.launch_errors import ArraysOnTwoDevices
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.changing_numbers import with_constants
-from octants.launch.derivative_variants import merge_aliases
+from octants.launch.derivative_variants import merge_aliases, with_tangents
 from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
-from octants.launch.tangent_kernels import with_tangents
 from octants.launch.taped_memory import (
     TapedMemory,
     equals_of,
@@ -221,11 +220,7 @@ class Tangents:
         self, memory: TapedMemory, dtype: DType, element_shape: tuple[int, ...], device: int
     ) -> Ndarray:
         """A tangent of zeros for an array with a gradient on a device."""
-        shape = memory.shape
-        if memory.is_foreign:
-            shape = shape[: len(shape) - len(element_shape)]
-        if self._directions > 1:
-            shape = (self._directions, *shape)
+        shape = memory.batched_shape(element_shape, self._directions)
         options: dict[str, Any] = {"needs_grad": self.tape is not None, "device": device}
         made = make_ndarray(dtype, shape, element_shape=element_shape, **options)
         self._remember(memory, made)

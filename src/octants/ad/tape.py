@@ -28,10 +28,9 @@ from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, Sa
 from octants.ad.packed_copies import PackedCopies
 from octants.ad.repeated_reversals import UNFIT, KnownSequences, LaunchSequence, PlainLaunch
 from octants.ad.repeated_tapes import Observation, Prefix, Reversal, Touched
-from octants.ad.saved_arguments import freeze
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
-from octants.ad.tape_entries import CustomCall, HostEntry, LaunchEntry, TapeEntry
+from octants.ad.tape_entries import CustomCall, HostEntry, LaunchEntry, TapeEntry, freeze
 from octants.ad.tape_losses import Loss, make_losses
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.analysis.index_ranges import ArrayRegion

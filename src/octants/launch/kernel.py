@@ -381,7 +381,7 @@ class BoundKernel(Generic[P, R_co]):
         return Gradient(self.kernel, (self.owner,))
 
     def resume(self, *arguments: Any, from_checkpoint: int, **named: Any) -> Any:
-        """See `CheckpointedKernel.resume`."""
+        """See `Kernel.resume`."""
         return self.kernel.resume(self.owner, *arguments, from_checkpoint=from_checkpoint, **named)
 
     def inspect(self, *arguments: Any, **named: Any) -> Inspection:

@@ -160,24 +160,18 @@ def gradient_check(
     return specialisation.remember(("races", companion.value, effects), make)
 
 
-def launch_check(specialisation: Specialisation) -> RaceCheck:
-    """The check for races that make the results of a launch undefined."""
+def launch_check(specialisation: Specialisation, *, values: bool = False) -> RaceCheck:
+    """The check for races that make the results of a launch undefined.
+
+    Those of ``values`` are in arrays that have a derivative.
+    """
 
     def make() -> RaceCheck:
-        found = gradients.launch_races(specialisation.module)
+        find = gradients.value_races if values else gradients.launch_races
+        found = find(specialisation.module)
         return _check(specialisation, found, lambda _: None, True, updates_matter=False)
 
-    return specialisation.remember(("races", "launch"), make)
-
-
-def _value_check(specialisation: Specialisation) -> RaceCheck:
-    """The `launch_check` for arrays that have a derivative."""
-
-    def make() -> RaceCheck:
-        found = gradients.value_races(specialisation.module)
-        return _check(specialisation, found, lambda _: None, True, updates_matter=False)
-
-    return specialisation.remember(("races", "values"), make)
+    return specialisation.remember(("races", "values" if values else "launch"), make)
 
 
 def _check(
@@ -262,7 +256,7 @@ def validate_launch(specialisation: Specialisation, number: int, arguments: Sequ
         OctantsAssertionError: there is a race.
         OctantsRuntimeError: the device cannot check for races.
     """
-    forward = _value_check(specialisation)
+    forward = launch_check(specialisation, values=True)
     for check in (gradient_check(specialisation), forward):
         if check.obstacle is not None:
             raise check.obstacle

@@ -114,21 +114,9 @@ class CheckpointedKernel(SegmentedKernel):
     def resume(
         self, *arguments: Any, from_checkpoint: int, qd_stream: Any = None, **named: Any
     ) -> GraphStatus:
-        """Continue a launch that has paused at a checkpoint, from the beginning of its part.
-
-        Args:
-            arguments: the kernel's arguments.
-            from_checkpoint: the label of the checkpoint; what stands before it is skipped.
-            qd_stream: the stream to launch in.
-            named: the kernel's arguments by name.
-
-        Raises:
-            OctantsRuntimeError: The kernel has no such checkpoint.
-        """
-        if qd_stream is not None:
-            with launching_in(qd_stream):
-                return self._run(self.bind(arguments, named), from_checkpoint)
-        return self._run(self.bind(arguments, named), from_checkpoint)
+        """Continue a launch that has paused, perhaps in a stream; see `Kernel.resume`."""
+        with launching_in(qd_stream):
+            return self._run(self.bind(arguments, named), from_checkpoint)
 
     def _run(self, arguments: Sequence[Any], first: int | None) -> GraphStatus:
         capture.refuse(

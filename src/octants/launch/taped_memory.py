@@ -125,6 +125,13 @@ class TapedMemory:
         shape = (array.elements if isinstance(array, ForeignArray) else array).shape
         return tuple(shape)
 
+    def batched_shape(self, element_shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+        """The extents without those of the elements, behind an axis for a batch of several."""
+        shape = self.shape
+        if self.is_foreign:
+            shape = shape[: len(shape) - len(element_shape)]
+        return (count, *shape) if count > 1 else shape
+
     def index_ranges(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
         """The index ranges of a region within the array's bounds; ``rank`` is the number of its
         axes.
