@@ -162,6 +162,16 @@ def two_constants(x: Array, y: Array):
     y[0] = a
 
 
+def zeros_of_both_signs(x: Array, y: Array):
+    a = 1.0
+    for i in range(SIZE):
+        if x[i] > 5:
+            a = 0.0
+        else:
+            a = -0.0
+    y[0] = qd.atan2(a, -1.0)
+
+
 def a_constant_that_is_added_to(x: Array, y: Array):
     a = 1.0
     for i in range(SIZE):
@@ -231,6 +241,7 @@ PARALLEL = {
     only_assigned_and_read_in_a_later_loop: 1,
     elements_only_assigned_and_read_after_the_loop: 0,
     two_constants: 0,
+    zeros_of_both_signs: 0,
     a_constant_that_is_added_to: 0,
     one_constant: 1,
     only_assigned_and_not_read_after_the_loop: 1,

@@ -202,7 +202,7 @@ def _leaves_any(body: Block, variables: set[Array]) -> bool:
         op.value in inside or op.array in updated or stored.setdefault(op.array, number) != number
         for op in body.walk()
         if isinstance(op, ops.Store) and op.array in variables
-        for number in [numbers.get(op.value, op.value)]
+        for number in [repr(numbers[op.value]) if op.value in numbers else op.value]
     )
 
 
