@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,40 @@ class Frames:
         self.shown += 1
 
 
+class WindowWithoutScreen:
+    """A window of a program that has neither a screen nor keys, nor a mouse."""
+
+    def __init__(self) -> None:
+        self.event: Any = None
+        self._frames = Frames()
+        self._is_open = True
+
+    @property
+    def running(self) -> bool:
+        """Whether the program should go on; see ``OCTANTS_FRAME_COUNT``."""
+        return self._is_open and not self._frames.is_last
+
+    @running.setter
+    def running(self, value: bool) -> None:
+        self._is_open = value
+
+    def get_events(self, *e_filter: Any, tag: Any = None) -> Iterator[Any]:
+        """Nothing: there are no keys."""
+        return iter(())
+
+    def get_event(self, *e_filter: Any, tag: Any = None) -> bool:
+        """False: there are no keys."""
+        return False
+
+    def is_pressed(self, *keys: str) -> bool:
+        """False: there are no keys."""
+        return False
+
+    def get_cursor_pos(self) -> tuple[float, float]:
+        """The middle: there is no mouse."""
+        return 0.5, 0.5
+
+
 def _warn_once() -> None:
     if "no window" in _warned:
         return
@@ -60,5 +95,5 @@ def _warn_once() -> None:
         " to have each frame as a PNG file, and OCTANTS_FRAME_COUNT=n to close the window after"
         " n frames",
         OctantsWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

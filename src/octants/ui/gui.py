@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from octants.ui import events
-from octants.ui.frame_output import Frames
+from octants.ui.frame_output import WindowWithoutScreen
 from octants.ui.picture import Picture, from_hex, to_array
 from octants.ui.vertex_arrays import each, rows
 
 
-class GUI:
+class GUI(WindowWithoutScreen):
     """A canvas of shapes, as programs with a window draw on it; no window opens.
 
     Points (`pos`, `begin`, `end`, `orig`, `topleft`, `bottomright`, `a`, `b`, `c`) are in the unit
@@ -51,15 +51,13 @@ class GUI:
         fullscreen: bool = False,
         fast_gui: bool = False,
     ) -> None:
+        super().__init__()
         width, height = (res, res) if np.ndim(res) == 0 else tuple(res)
         self.name, self.res = name, (int(width), int(height))
         self.background_color = background_color
         self.fps_limit: int | None = 60
         self.key_pressed: set[str] = set()
-        self.event: Any = None
         self.frame = 0
-        self._frames = Frames()
-        self._is_open = True
         self._picture: Picture | None = None
 
     def __enter__(self) -> GUI:  # noqa: PYI034 - Self is of Python 3.11
@@ -67,15 +65,6 @@ class GUI:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
-
-    @property
-    def running(self) -> bool:
-        """Whether the program should go on; see ``OCTANTS_FRAME_COUNT``."""
-        return self._is_open and not self._frames.is_last
-
-    @running.setter
-    def running(self, value: bool) -> None:
-        self._is_open = value
 
     def close(self) -> None:
         """End: `running` is false from now on."""
@@ -224,14 +213,6 @@ class GUI:
         self.frame += 1
         self._picture = None
 
-    def get_events(self, *e_filter: Any) -> Iterator[Any]:
-        """Nothing: there are no keys."""
-        return iter(())
-
-    def get_event(self, *e_filter: Any) -> bool:
-        """False: there are no keys."""
-        return False
-
     def get_key_event(self) -> None:
         """None: there are no keys."""
         return
@@ -239,14 +220,6 @@ class GUI:
     def has_key_event(self) -> bool:
         """False: there are no keys."""
         return False
-
-    def is_pressed(self, *keys: str) -> bool:
-        """False: there are no keys."""
-        return False
-
-    def get_cursor_pos(self) -> tuple[float, float]:
-        """The middle: there is no mouse."""
-        return 0.5, 0.5
 
     def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
         """A slider that never moves; its `value` is `minimum`.

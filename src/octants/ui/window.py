@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from octants.internal_members import internal
-from octants.ui.frame_output import Frames
+from octants.ui.frame_output import WindowWithoutScreen
 from octants.ui.gui import colour_map
 from octants.ui.picture import Picture, from_floats, to_array
 from octants.ui.scene import Scene
 from octants.ui.vertex_arrays import GREY, colours, each, groups, rows
 
 
-class Window:
+class Window(WindowWithoutScreen):
     """A window in which canvases and scenes are drawn; none opens, frames become files.
 
     Example::
@@ -47,23 +47,12 @@ class Window:
         fps_limit: int = 1000,
         pos: tuple[int, int] = (100, 100),
     ) -> None:
+        super().__init__()
         self.name, self.res = name, (int(res[0]), int(res[1]))
-        self.event: Any = None
-        self._frames = Frames()
-        self._is_open = True
         self._canvas = Canvas(self.res)
         self._scene = Scene()
         self._gui = Gui()
         self.GUI = self._gui
-
-    @property
-    def running(self) -> bool:
-        """Whether the program should go on; see ``OCTANTS_FRAME_COUNT``."""
-        return self._is_open and not self._frames.is_last
-
-    @running.setter
-    def running(self, value: bool) -> None:
-        self._is_open = value
 
     def destroy(self) -> None:
         """Close the window: `running` is false from now on."""
@@ -98,22 +87,6 @@ class Window:
         """End the frame."""
         self._frames.show(self._canvas.picture() if self._frames.is_wanted else None)
         self._canvas.begin()
-
-    def get_events(self, tag: Any = None) -> Iterator[Any]:
-        """Nothing: there are no keys."""
-        return iter(())
-
-    def get_event(self, tag: Any = None) -> bool:
-        """False: there are no keys."""
-        return False
-
-    def is_pressed(self, *keys: str) -> bool:
-        """False: there are no keys."""
-        return False
-
-    def get_cursor_pos(self) -> tuple[float, float]:
-        """The middle: there is no mouse."""
-        return 0.5, 0.5
 
 
 class Canvas:

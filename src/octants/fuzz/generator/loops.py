@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,7 +36,7 @@ def counted(c: Context) -> bool | None:
 def _over_points(c: Context) -> bool:
     """A serial loop over two indices, or over those of an array."""
     fields = [a for a in c.shared.arrays if a.is_field and not a.cells]
-    arrays = [a for a in fields if len(a.shape) == 2 and _product(a) <= 8]
+    arrays = [a for a in fields if len(a.shape) == 2 and math.prod(a.shape) <= 8]
     first, second = (c.shared.fresh("k") for _ in range(2))
     extents: tuple[int, ...] = (2, c.integer(2, 3))
     over = f"qd.ndrange({extents[0]}, {extents[1]})"
@@ -50,10 +51,6 @@ def _over_points(c: Context) -> bool:
             c.scopes[-1].append(_counter(name, 0, extent - 1))
         _body(c)
     return True
-
-
-def _product(array: ArrayInfo) -> int:
-    return array.shape[0] * array.shape[1]
 
 
 def long(c: Context) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from octants.fuzz.generator import (
@@ -26,7 +27,7 @@ def parallel(c: Context, extents: tuple[int, int]) -> None:
     c.scopes, c.serial = [outer], False
     c.roles = _roles(c, domain)
     c.note("parallel loop")
-    with c.block(domain.header, trips=float(_product(domain.extents))):
+    with c.block(domain.header, trips=float(math.prod(domain.extents))):
         c.scopes[-1].extend(domain.counters)
         start = c.cost
         for variable in private:
@@ -350,10 +351,3 @@ def _accumulate_locals(c: Context, array: ArrayInfo, role: Role) -> None:
         c.emit(f"qd.atomic_mul({element}, 0.8 + 0.2 * qd.sin({_mixture(c)}))")
     else:
         c.emit(f"qd.atomic_{role.fn}({element}, {_mixture(c)}{array_writes.tie_breaker(c)})")
-
-
-def _product(extents: tuple[int, ...]) -> int:
-    product = 1
-    for extent in extents:
-        product *= extent
-    return product

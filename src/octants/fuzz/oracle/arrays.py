@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ class Array:
         self.dtype = dtype
         self.element_shape = element_shape
         self.needs_grad = needs_grad and dtype.is_float
-        self.width = _product(element_shape)
+        self.width = math.prod(element_shape)
         self.take_shape(shape)
         self.leaves: list[int] = []
         self.watch = RaceWatch()
@@ -83,7 +84,7 @@ class Array:
         """Have elements, all zero: when the array is made, or when it is placed."""
         self.shape = shape
         zero = Num(self.dtype, self.dtype(0).value)
-        self.cells: list[Num] = [zero] * (_product(shape) * self.width)
+        self.cells: list[Num] = [zero] * (math.prod(shape) * self.width)
 
     def load_initial(self, values: Sequence[Any], tangents: Sequence[float] | None) -> None:
         """Give the cells their content before the kernel, as inputs of the tape."""
@@ -319,10 +320,3 @@ def _flatten(index: Any) -> list[Any]:
     for part in parts:
         flat.extend(part.items if isinstance(part, Matrix) else [part])
     return flat
-
-
-def _product(extents: Sequence[int]) -> int:
-    product = 1
-    for extent in extents:
-        product *= extent
-    return product
