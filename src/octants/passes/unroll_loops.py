@@ -53,7 +53,8 @@ little else run in chunks of iterations that are unrolled likewise (`analysis.sl
     for each chunk:
       8 or 16 iterations, with estimates
       if an angle was large: the same iterations, with functions
-    the remaining iterations, with functions
+    the remaining iterations, with estimates
+    if an angle was large: the remaining iterations, with functions
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ from octants.passes.unrolled_iterations import (
     write_iterations,
 )
 from octants.simplify import simplify
-from octants.types.scalars import f32
+from octants.types.scalars import f32, u1
 
 MOST_WAITS = 10
 """The most iterations of a loop with a barrier for the work items of a block: halvings of a block.
@@ -162,6 +163,9 @@ class _Unroller:
 
             op.lower, op.inits = write_chunks(self._builder, op, length, chunk)
             self._has_changed = True
+            if trips is None or trips % length:
+                self._loops.replaced.replace(op, self._rest(op))
+                return
         self._builder.append(op)
 
     # -- iterations --------------------------------------------------------------------------------
@@ -206,6 +210,25 @@ class _Unroller:
                 assert isinstance(again, ops.For)
                 again.lower, again.upper, again.inits = first, last, list(inits)
                 builder.yield_(builder.append(again).results)
+        return builder.if_(are_small, small, large).results
+
+    def _rest(self, op: ops.For) -> list[Value]:
+        """Write the iterations behind the last chunk. Their guard is that of all of them."""
+        builder = self._builder
+        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_path_of(each)}, {})
+        body = Block([*(Value(arg.type) for arg in op.body.args), Value(u1)])
+        with builder.into(body):
+            counter, *carried, so_far = body.args
+            carried = self._copies(op, counter, carried, 1, estimates)
+            both = functools.partial(builder.binary, "and")
+            builder.yield_([*carried, functools.reduce(both, estimates.guards, so_far)])
+        inits = [*op.inits, builder.constant(True, u1)]
+        *found, are_small = builder.for_(op.lower, op.upper, inits, body).results
+        small, large = Block(), Block()
+        with builder.into(small):
+            builder.yield_(found)
+        with builder.into(large):
+            builder.yield_(builder.append(copy_operation(op, {})).results)
         return builder.if_(are_small, small, large).results
 
     def _plan(self, op: ops.For, trips: int) -> _Estimates:
