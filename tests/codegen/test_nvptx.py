@@ -15,6 +15,7 @@ import pytest
 from octants.autodiff import recording_plan, records_in_registers
 from octants.codegen.llvm import llvmlite_driver, nvptx
 from octants.codegen.llvm.gpu import compilation
+from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
 from octants.passes.unroll_shared_sums import unroll_shared_sums
@@ -258,7 +259,7 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
         return text
 
     small, large, extremes = text_of(1000), text_of(100_000), text_of(1000, "max")
-    assert small.count("atom.shared.add.f32") == 1
+    assert small.count("red.shared.add.f32") == 1
     assert small.count("bar.sync") == 2
     assert "match.any" not in small
     for text in (large, extremes):
@@ -269,7 +270,7 @@ def test_updates_of_places_that_threads_may_share(tmp_path: Path) -> None:
 
     for bins in (0, 8192):  # the launch decides; an ndarray has no bins that are known
         text = text_of(bins)
-        assert text.count("atom.shared.add.f32") == 1
+        assert text.count("red.shared.add.f32") == 1
         assert text.count("match.any.sync.b64") == 1
     assert ".shared" not in text_of(8193)
 
@@ -324,6 +325,27 @@ def test_warps_combine_updates_of_several_elements(tmp_path: Path) -> None:
         assert text.count("activemask.b32") == 1
         assert text.count("shfl.sync.bfly") == 31
         assert text.count(".shared.add.f32") == 1 + 32  # where not all threads are there: each
+
+
+def test_results_of_atomics_that_nothing_uses_are_dropped() -> None:
+    text = """
+.entry one(
+    atom.global.add.f32 %r1, [%rd1+4], %r2;
+    @%p1 atom.relaxed.gpu.shared.max.s32 %r3, [%rd1], %r2;
+    atom.global.add.u64 %rd4, [%rd1], %rd2;
+    st.global.b64 [%rd1], %rd4;
+    atom.global.exch.b32 %r5, [%rd1], %r2;
+    atom.acq_rel.gpu.global.add.u32 %r6, [%rd1], %r2;
+.entry two(
+    atom.global.add.u64 %rd5, [%rd1], %rd2;
+    mov.b32 %r3, %r1;
+"""
+    wanted = text.replace("atom.global.add.f32 %r1, ", "red.global.add.f32 ")
+    wanted = wanted.replace(
+        "atom.relaxed.gpu.shared.max.s32 %r3, ", "red.relaxed.gpu.shared.max.s32 "
+    )
+    wanted = wanted.replace("atom.global.add.u64 %rd5, ", "red.global.add.u64 ")
+    assert without_results(text) == wanted
 
 
 @pytest.mark.parametrize(("count", "is_copied"), [(64, True), (2048, True), (2080, False)])

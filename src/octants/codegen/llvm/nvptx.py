@@ -11,6 +11,7 @@ from typing import Any
 from octants import abi
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import approximations
+from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
@@ -48,7 +49,7 @@ class Nvptx(Gpu):
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
-        return narrow_stores(machine.emit_assembly(optimised)).encode()
+        return without_results(narrow_stores(machine.emit_assembly(optimised))).encode()
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         write = approximations.FAST.get(fn)
