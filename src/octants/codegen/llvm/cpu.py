@@ -49,8 +49,6 @@ _REST, _SINGLE = "_rest", "_single"  # suffixes of the names of a task's functio
 class Cpu(Machine):
     """x64 and arm64."""
 
-    has_functions = True
-
     def __init__(self, target: Target) -> None:
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)

@@ -46,9 +46,6 @@ class Machine(ABC):
     atomic_facts = ""
     """Metadata of atomic sums of floats: what is known of the memory."""
 
-    has_functions = False
-    """Whether code that occurs several times may be outlined into functions."""
-
     vector_bits = 0
     """The size of its widest vectors."""
 
@@ -171,10 +168,6 @@ class FunctionText:
     def use(self, value: Value) -> str:
         """Return the operand of a value."""
         return self._names[value]
-
-    def is_one(self, value: Value) -> bool:  # noqa: ARG002
-        """Return whether a value is one number here, and not one for each lane."""
-        return True
 
     def has(self, value: Value) -> bool:
         """Return whether the value has an operand yet."""

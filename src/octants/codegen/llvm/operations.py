@@ -8,7 +8,6 @@ from octants.codegen.llvm import (
     control_flow,
     lookup_tables,
     math_functions,
-    outlined_arithmetic,
     rsqrt_estimates,
     worker_atomics,
 )
@@ -25,8 +24,8 @@ TABLE: HandlerTable = {
     ops.Unary: rsqrt_estimates.unary,
     ops.Extract: lookup_tables.extract,
     ops.For: control_flow.for_,
-    ops.While: outlined_arithmetic.once(control_flow.while_),
-    ops.If: outlined_arithmetic.once(control_flow.if_),
+    ops.While: control_flow.while_,
+    ops.If: control_flow.if_,
     ops.Yield: control_flow.yield_,
     ops.Atomic: worker_atomics.atomic,
 }

@@ -164,9 +164,6 @@ class LaneText(FunctionText):
         self._is_inlining = outer
         return found
 
-    def is_one(self, value: Value) -> bool:
-        return not self.varies(value)
-
     def varies(self, value: Value) -> bool:
         return self.uniformity.varies(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.analysis.reductions import Collect, Deliver
 from octants.codegen import arithmetic
-from octants.codegen.llvm import operations, outlined_arithmetic
+from octants.codegen.llvm import operations
 from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.lanes import (
     additions_to_private_sums,
@@ -31,8 +31,8 @@ TABLE: HandlerTable = {op: operations.TABLE[op] for op in _SAME} | {
     Deliver: atomics.deliver,
     ops.Extract: lookup_tables.extract,
     ops.For: control_flow.for_,
-    ops.While: outlined_arithmetic.once(control_flow.while_),
-    ops.If: outlined_arithmetic.once(control_flow.if_),
+    ops.While: control_flow.while_,
+    ops.If: control_flow.if_,
     ops.Load: memory.load,
     ops.Store: memory.store,
     ops.Atomic: additions_to_private_sums.atomic,
