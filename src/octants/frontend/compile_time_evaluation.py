@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import itertools
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:
 
 
 def _run(
-    context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
+    context: Context, node: ast.AST | None, function: Callable[..., Any], *args: Any, **named: Any
 ) -> Any:
     """Call a Python function that is known to be repeatable, or not to be."""
     try:
@@ -86,17 +87,30 @@ def _run(
     except OctantsError as error:
         raise _with_location(context, error, node) from None
     except Exception as error:
-        context.fail(CompileTimeFailure(type(error).__name__, str(error)), node)
+        text = _CLASS_NAME.sub(lambda found: _KINDS[found[0]], str(error))
+        context.fail(CompileTimeFailure(type(error).__name__, text), node)
 
 
-def truth(context: Context, value: Any) -> bool:
+_KINDS = {
+    "FormattedString": "str",
+    "LocalFunction": "function",
+    "ProductDomain": "ndrange",
+    "RangeDomain": "range",
+}
+"""The names that Python's messages give to the values of a kernel."""
+
+_CLASS_NAME = re.compile(r"\b(?:" + "|".join(_KINDS) + r")\b")
+
+
+def truth(context: Context, value: Any, node: ast.AST | None) -> bool:
     """Whether a Python object counts as true."""
     if not has_plain_truth(value):
         context.is_repeatable = False
-    return bool(value)
+    found: bool = _run(context, node, bool, value)
+    return found
 
 
-def _with_location(context: Context, error: OctantsError, node: ast.AST) -> OctantsError:
+def _with_location(context: Context, error: OctantsError, node: ast.AST | None) -> OctantsError:
     """An error of the host's functions with the location in the kernel where they were called."""
     span, diagnostic = context.span(node), error.diagnostic
     if diagnostic is None or diagnostic.labels or span is None:

@@ -61,7 +61,7 @@ def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | 
     if isinstance(value, HostNumber):
         value = arithmetic.compare(context, "!=", value, 0)
     if not _is_computed(value):
-        return compile_time_evaluation.truth(context, value)
+        return compile_time_evaluation.truth(context, value, node)
     known = context.known(arithmetic.truth(context, value, node))
     return known if isinstance(known, Value) else bool(known)
 

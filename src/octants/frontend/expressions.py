@@ -213,9 +213,8 @@ def _iterations(context: Context, generators: list[ast.comprehension]) -> Iterat
 def static_truth(context: Context, test: ast.expr) -> bool:
     """The truth of an expression that is known at compile time."""
     value = context.evaluate(test)
-    return compile_time_evaluation.truth(
-        context, compile_time_evaluation.static_value(context, value, test, "the condition")
-    )
+    known = compile_time_evaluation.static_value(context, value, test, "the condition")
+    return compile_time_evaluation.truth(context, known, test)
 
 
 # -- names, references, strings --------------------------------------------------------------------

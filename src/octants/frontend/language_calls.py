@@ -95,7 +95,7 @@ def static_assert(context: Context, node: ast.Call) -> None:
     message = [*args[1:], *named.values()]
     what = "the condition" + (f" of the assertion that {message[0]}" if message else "")
     condition = compile_time_evaluation.static_value(context, args[0], node, what)
-    if not compile_time_evaluation.truth(context, condition):
+    if not compile_time_evaluation.truth(context, condition, node):
         is_library = is_library_function(context.scopes.frame.function)
         reason = "a function of the library asserts it" if is_library else "this is false"
         context.fail(StaticAssertion(f": {message[0]}" if message else "", reason), node.args[0])
