@@ -534,3 +534,25 @@ def k():
 """
     result = outcome(source, {"n": [1, 2, 3], "m": [5, 6, 7], "y": [0.0] * 3})
     assert result.primal["y"].value.tolist() == [-296, -296, -296]
+
+
+def test_clamped_indices_and_orders_of_axes() -> None:
+    source = """
+x = qd.ndarray(FP, shape=(3,), needs_grad=True)
+y = qd.field(FP, shape=(3,), needs_grad=True)
+@qd.kernel
+def k(x: qd.types.ndarray(FP, 1, boundary="clamp")):
+    for i in range(3):
+        y[i] = x[i - 1] * x[i + 2]
+    for i in range(1):
+        s = 0
+        for a, b in qd.ndrange(2, (3, 5), axes=(1, 0)):
+            s = 10 * s + a + b
+        x[5] = s
+"""
+    contents = {"x": [1.0, 2.0, 4.0], "y": [0.0] * 3}
+    program = make(source, contents, [("k", ("x",))], weights={"x": [0] * 3, "y": [1, 1, 1]})
+    result = run(program)
+    assert result.primal["x"].value.tolist() == [1, 2, 3445]
+    assert result.primal["y"].value.tolist() == [4, 4, 8]
+    assert result.gradient["x"].value.tolist() == [8, 4, 4]

@@ -80,6 +80,8 @@ WANTED = {
     "matches": """match; match of a float; match: or; match: guard; private variable;
         match: a guard assigns the subject; private variable read after its loop;
         private variable read in the else of its loop""",
+    "edges": """ndarray with clamped indices; index that may be beyond an end; domain: axes;
+        loop in an order of axes; assignment of a swizzle""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

@@ -9,10 +9,18 @@ from octants.fuzz.generator.context import ArrayInfo, Context, Expr, Role
 def position(c: Context, array: ArrayInfo, role: Role) -> str:
     """The text of an index list that the role allows."""
     rows = list(role.rows) if role.kind == "own" else []
-    rest = [index(c, extent) for extent in array.shape[role.axes :]]
+    rest = [_index(c, array, extent) for extent in array.shape[role.axes :]]
     if rest and role.kind == "read":
         c.note("data-dependent index")
     return ", ".join([*rows, *rest]) or "None"
+
+
+def _index(c: Context, array: ArrayInfo, extent: int) -> str:
+    """An index of an array, perhaps beyond an end if that is clamped."""
+    if not array.clamps or c.in_function or c.chance(0.3):
+        return index(c, extent)
+    c.note("index that may be beyond an end")
+    return f"{c.whole(c.pick([0, 0, 1])).text} {c.pick(['+', '-'])} {c.integer(0, 4)}"
 
 
 def readable(

@@ -129,4 +129,5 @@ def annotation(array: ArrayInfo) -> str:
     elif array.element_shape:
         rows, columns = array.element_shape
         dtype = f"qd.types.matrix({rows}, {columns}, {dtype})"
-    return f"{array.name}: qd.types.ndarray({dtype}, {len(array.shape)})"
+    boundary = ', boundary="clamp"' if array.clamps else ""
+    return f"{array.name}: qd.types.ndarray({dtype}, {len(array.shape)}{boundary})"

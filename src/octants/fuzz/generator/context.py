@@ -103,6 +103,7 @@ class ArrayInfo:
     view: View | None = None  # if it is a part of an ndarray
     limits: tuple[int, int] | None = None  # of integers of a few bits
     cells: Cells | None = None  # of a sparse field
+    clamps: bool = False  # kernels use the nearest element for an index beyond an end
     imported: str = ""  # an ndarray in the same memory
     updates: Sequence[str] | None = None  # by many work items, if not all kinds are possible
 

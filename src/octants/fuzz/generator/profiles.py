@@ -10,6 +10,7 @@ from octants.fuzz.generator import (
     cooperation,
     custom_adjoints,
     data_oriented_classes,
+    edges,
     field_layouts,
     functions,
     graphs,
@@ -143,6 +144,12 @@ PROFILES = {
         " `else`",
         (matches.PRODUCTIONS,),
         sizes=(0.2, 0.35),
+    ),
+    "edges": Profile(
+        "ndarrays with clamped indices; loops in an order of axes; swizzles that are assigned",
+        (edges.PRODUCTIONS,),
+        sizes=(0.2, 0.35, 0.5),
+        items=(1, 2, 3, 4, 5, 8, 17),
     ),
     "adjoints": Profile(
         "funcs with adjoints of their own", (custom_adjoints.PRODUCTIONS,), (0, 0, 1)

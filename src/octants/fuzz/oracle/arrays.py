@@ -194,6 +194,18 @@ class Array:
             yield numbers[0] if len(numbers) == 1 else numbers
 
 
+class Clamped(Array):
+    """An array as a kernel sees it that takes the nearest element for an index beyond an end."""
+
+    def __init__(self, array: Array) -> None:
+        self.__dict__ = array.__dict__  # the same elements
+
+    def offset(self, index: Any) -> int:
+        indices = _flatten(index)
+        pairs = zip(indices, self.shape, strict=len(indices) == len(self.shape))
+        return super().offset(tuple(min(max(lift(k).__index__(), 0), n - 1) for k, n in pairs))
+
+
 class View:
     """A part of an ndarray with one axis."""
 

@@ -30,7 +30,10 @@ class Template:
 
 
 class NdarrayType:
-    """``types.ndarray(...)``: an array comes as it is."""
+    """``types.ndarray(...)``: an array comes as it is, or with clamped indices."""
+
+    def __init__(self, *_: Any, boundary: str = "", **__: Any) -> None:
+        self.clamps = boundary == "clamp"
 
 
 class Kernel:
@@ -123,8 +126,8 @@ class Types:
     """``qd.types``."""
 
     @staticmethod
-    def ndarray(*_: Any, **__: Any) -> NdarrayType:
-        return NdarrayType()
+    def ndarray(*given: Any, **named: Any) -> NdarrayType:
+        return NdarrayType(*given, **named)
 
     @staticmethod
     def struct(**members: Any) -> StructType:

@@ -78,6 +78,8 @@ def enter(types: Scope, name: str, value: Any, annotation: Any) -> Any:
     """An argument as its function sees it: by value, except for arrays and templates."""
     if getattr(annotation, "is_template", False):
         return value
+    if getattr(annotation, "clamps", False):
+        return arrays.Clamped(value)
     if isinstance(annotation, Type):
         value = annotation(value)
     if isinstance(value, (Matrix, Num, int, float, Struct, StructElement)):
@@ -255,16 +257,17 @@ class Range:
 
 
 class NdRange:
-    """``ndrange``: the last index runs fastest."""
+    """``ndrange``: the last index runs fastest, or that of the last one of the axes."""
 
-    def __init__(self, *extents: Any) -> None:
+    def __init__(self, *extents: Any, axes: Sequence[Any] = ()) -> None:
+        self.axes = [lift(axis).__index__() for axis in axes] or range(len(extents))
         pairs = [e if isinstance(e, tuple) else (0, e) for e in extents]
         self.ranges = [Range(low, high) for low, high in pairs]
 
     def __iter__(self) -> Iterator[Any]:
-        for point in itertools.product(*(r.range for r in self.ranges)):
+        for point in itertools.product(*(self.ranges[axis].range for axis in self.axes)):
             STATE.burn()
-            numbers = tuple(lift(k) for k in point)
+            numbers = tuple(lift(k) for _, k in sorted(zip(self.axes, point, strict=True)))
             yield numbers[0] if len(numbers) == 1 else numbers
 
 
