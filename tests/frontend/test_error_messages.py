@@ -78,6 +78,7 @@ PROGRAMS: dict[str, str] = {
     "OCT120_slice": "v = Vector([1.0, a, 2.0])\nw = v[n:]",
     "OCT121_assertion": "static_assert(len(CONSTANTS) == 2, 'two constants')",
     "OCT122_python": "y = CONSTANTS[5] + n",
+    "OCT122_round": "y = round(float('inf'))",
     "OCT122_range": "y = -range(n)",
     "OCT122_truth": "if TABLE:\n    x[0] = 1",
     "OCT123_object": "f = half\nif n > 1:\n    f = 'text'\nx[0] = f(a)",

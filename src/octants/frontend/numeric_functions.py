@@ -12,7 +12,7 @@ from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import DifferentWidths, WrongArgumentValue, WrongOperand
-from octants.frontend import arithmetic, matrices
+from octants.frontend import arithmetic, compile_time_evaluation, matrices
 from octants.frontend.context import Context
 from octants.frontend.expression_values import MatrixValue, describe, is_number
 from octants.frontend.operands import (
@@ -277,7 +277,8 @@ def python_round(context: Context, node: ast.AST, number: Any, ndigits: Any = No
     """Python's ``round``: to the nearest integer, the even one at a tie."""
     value = operand(context, number)
     if is_number(value):
-        return round(value) if ndigits is None else round(value, ndigits)
+        operands = (value,) if ndigits is None else (value, ndigits)
+        return compile_time_evaluation.operate(context, node, round, *operands)
     if ndigits is not None:
         problem = "numbers at run time are rounded to integers only"
         context.fail(WrongArgumentValue("round", problem, "use `qd.round(x * 100) / 100`"), node)
