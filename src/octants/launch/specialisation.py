@@ -83,9 +83,11 @@ _Made = TypeVar("_Made")
 class Facts:
     """The results of building a kernel that its launches need; the cache stores them.
 
-    `sources` is parallel to `arrays`; `written` are the positions of the arrays whose primal
-    contents a launch may change, without temporaries. `hidden` are arguments that launches
-    evaluate, after those of the user. `warnings` are about lines of the kernel.
+    `arrays` equal those of its module, and `sources` is parallel to them; `written` are the
+    positions of those whose primal contents a launch may change, without temporaries. `returns` has
+    the types of the returned values, which are a tuple if `returns_tuple`. `hidden` are arguments
+    that launches evaluate, after those of the user: numbers of Python that keep changing.
+    `warnings` are about lines of the kernel.
     """
 
     arrays: tuple[Array, ...]
@@ -137,6 +139,7 @@ class Specialisation:
 
     Attributes:
         kernel: The object that the user made of the function.
+        arrays, sources, written, returns, returns_tuple, hidden: Those of `Facts`.
         key: The key of the arguments.
         held_alive: Objects without weak references, and fields that were made for the kernel.
         is_valid: Tells whether the globals that the kernel read still have the same values.
@@ -273,7 +276,8 @@ class Specialisation:
         function: FunctionType = self.kernel.function
         returns, chosen = self.signature.returns, self.options
         self._cache_entry = open_entry(function, lambda: self.types, returns, chosen)
-        self._facts, reads = self._load_from_cache() or self._build_from_source()
+        facts, reads = self._load_from_cache() or self._build_from_source()
+        self._take(facts)
         if self._cache_entry is not None:
             self._cache_entry.release()
         return reads
@@ -313,42 +317,19 @@ class Specialisation:
                 self._cache_entry = None  # what it reads has just changed
             return built.module
 
+    def _take(self, facts: Facts) -> None:
+        """Have the facts as attributes."""
+        self._facts = facts
+        self.arrays, self.sources, self.written = facts.arrays, facts.sources, facts.written
+        self.returns, self.returns_tuple = facts.returns, facts.returns_tuple
+        self.hidden = facts.hidden
+
     # -- what it is ----------------------------------------------------------------------------
 
     @cached_property
     def module(self) -> Module:
         """The kernel, lowered to tasks; built on demand, which launches never do."""
         return self._make_module()
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays that the kernel names, equal to those of `module`."""
-        return self._facts.arrays
-
-    @property
-    def sources(self) -> tuple[ArraySource, ...]:
-        """The source of each array."""
-        return self._facts.sources
-
-    @property
-    def returns(self) -> tuple[ScalarType, ...]:
-        """The types of the returned values."""
-        return self._facts.returns
-
-    @property
-    def returns_tuple(self) -> bool:
-        """Whether the kernel returns a tuple of them."""
-        return self._facts.returns_tuple
-
-    @property
-    def written(self) -> tuple[int, ...]:
-        """The positions of the arrays whose contents a launch may change, without temporaries."""
-        return self._facts.written
-
-    @property
-    def hidden(self) -> tuple[HiddenArgument, ...]:
-        """The arguments that launches evaluate: Python numbers that keep changing."""
-        return self._facts.hidden
 
     @cached_property
     def has_only_fields(self) -> bool:
@@ -483,7 +464,7 @@ class Specialisation:
         clone._prefix = (*self._prefix, *key)
         clone.programs, clone.fast_paths = {}, {}
         written = self.remember((*key, "written"), lambda: _positions_written(clone.module))
-        clone._facts = dataclasses.replace(self._facts, written=written)
+        clone._take(dataclasses.replace(self._facts, written=written))
         return clone
 
     @cached_property
@@ -493,7 +474,7 @@ class Specialisation:
         clone.__dict__.pop("_with_adjoints", None)
         kind: ArrayKind = "numpy" if self.device.shares_memory else "octants"
         added = clone._append_arguments([f"log {name}" for name in LOG_ARGUMENTS], kind)
-        clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
+        clone._take(dataclasses.replace(self._facts, sources=(*self.sources, *added)))
         return clone
 
     @cached_property
@@ -514,7 +495,7 @@ class Specialisation:
             clone.__dict__.pop("_with_adjoints")
             names = [f"adjoints of {self.arrays[k].name}" for k in positions]
             added = clone._append_arguments(names, "octants")
-            clone._facts = dataclasses.replace(self._facts, sources=(*self.sources, *added))
+            clone._take(dataclasses.replace(self._facts, sources=(*self.sources, *added)))
         return found
 
     def with_arrays(
@@ -536,8 +517,8 @@ class Specialisation:
         for array in arrays[len(sources) :]:
             inner = SharedSource() if array.space is Space.SHARED else TemporarySource()
             sources.append(next(given) if array.space is Space.NDARRAY else inner)
-        clone._facts = dataclasses.replace(
-            clone._facts, arrays=arrays, sources=tuple(sources), hidden=()
+        clone._take(
+            dataclasses.replace(clone._facts, arrays=arrays, sources=tuple(sources), hidden=())
         )
         return clone
 
