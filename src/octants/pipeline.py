@@ -185,7 +185,11 @@ def _localise_rows(module: Module, machine: Capabilities) -> None:
 
 def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
     if any(isinstance(op, Atomic) for op in module.walk()):
-        unroll_shared_sums.unroll_shared_sums(module, machine.vectors)
+        unroll_shared_sums.unroll_shared_sums(
+            module,
+            machine.vectors,
+            exchanges=machine.exchanges_factors,
+        )
 
 
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:

@@ -107,7 +107,7 @@ class Capabilities:
     bits in memory atomically.
 
     Where it `groups_sums`, the threads of a subgroup, or the lanes of vectors, combine their
-    updates of several elements.
+    updates of several elements. With `exchanges_factors` they exchange the factors of products.
     Code that it `unrolls` is written by the passes, since the compiler of its driver does not
     unroll it. It estimates sines and cosines of small angles in the time of `estimate_sums`
     additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32 may be so.
@@ -135,6 +135,7 @@ class Capabilities:
     updates_64_bits: bool = True
     unrolls: bool = False
     groups_sums: bool = False
+    exchanges_factors: bool = False
     estimate_sums: int = 0
     approximates_quotients: bool = False
     allots_registers: bool = False

@@ -327,6 +327,81 @@ def test_warps_combine_updates_of_several_elements(tmp_path: Path) -> None:
         assert text.count(".shared.add.f32") == 1 + 32  # where not all threads are there: each
 
 
+OUTER_PRODUCTS = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @v: f32, 2, field, () [primal (99, 96) ((0, 1, 0, 384), (1, 1, 0, 4)) ()]
+array @w: f32, 2, field, () [primal (4, 960) ((0, 1, 0, 3840), (1, 1, 0, 4)) ()]
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<96>()
+  %5: i32 = constant<1>()
+  %6: i32 = constant<2>()
+  %7: i32 = constant<3>()
+  %8: f32 = load<@x, primal>(%2)
+  %9: f32 = unary<sin>(%8)
+  %10: f32 = unary<cos>(%8)
+  %11: f32 = unary<exp>(%8)
+  %12: f32 = constant<0.0>()
+  for(%3, %4) { (%20: i32):
+    %21: f32 = load<@v, primal>(%2, %20)
+    %22: u1 = compare<ne>(%8, %12)
+    %23: f32 = binary<mul>(%8, %21)
+    %24: f32 = select(%22, %23, %12)
+    %25: f32 = atomic<add, @w, primal>(%24, %3, %20)
+    %26: f32 = binary<mul>(%9, %21)
+    %27: f32 = atomic<add, @w, primal>(%26, %5, %20)
+    %28: f32 = binary<mul>(%10, %21)
+    %29: f32 = atomic<add, @w, primal>(%28, %6, %20)
+    %30: f32 = binary<mul>(%11, %21)
+    %31: f32 = atomic<add, @w, primal>(%30, %7, %20)
+    yield()
+  }
+  yield()
+}
+"""
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_warps_exchange_the_factors_of_products(exchanges: bool, tmp_path: Path) -> None:
+    """Each thread adds up the products of one or two elements."""
+    module = parse(OUTER_PRODUCTS)
+    module.noalias = True
+    unroll_shared_sums(module, exchanges=exchanges)
+    count, factors = (64, 20) if exchanges else (32, 12)
+    for capability in CAPABILITIES:
+        text = assemble(module, capability, tmp_path, fast_math=True)
+        assert "shfl.sync.bfly" not in text
+        assert len(re.findall(r"st\.shared\.\w+\s", text)) == factors
+        assert text.count("ld.shared") == (96 if exchanges else 64)  # of each factor
+        assert text.count("vote.sync.any") == 1  # whether a guarded product is not a number
+        assert text.count("red.global.add.f32") == count + count // 32
+        assert ".maxntid 128" in text
+    unguarded = parse(
+        OUTER_PRODUCTS.replace(
+            "%25: f32 = atomic<add, @w, primal>(%24", "%25: f32 = atomic<add, @w, primal>(%23"
+        )
+    )
+    unguarded.noalias = True
+    unroll_shared_sums(unguarded, exchanges=exchanges)
+    assert "vote.sync.any" not in assemble(unguarded, 90, tmp_path, fast_math=True)
+    assert "shfl.sync.bfly" in assemble(module, 90, tmp_path)  # products and sums stay apart
+
+
+@pytest.mark.parametrize("block", [128, 256])
+def test_large_blocks_have_no_memory_for_factors(block: int, tmp_path: Path) -> None:
+    module = parse(OUTER_PRODUCTS)
+    module.noalias = True
+    module.tasks[0].options["block_dim"] = block
+    unroll_shared_sums(module, exchanges=True)
+    text = assemble(module, 90, tmp_path, fast_math=True)
+    assert ("shfl.sync.bfly" in text) == (block > 128)
+
+
 def test_results_of_atomics_that_nothing_uses_are_dropped() -> None:
     text = """
 .entry one(

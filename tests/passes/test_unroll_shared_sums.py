@@ -36,6 +36,7 @@ parallel @k_0 {{
   %5: {int} = {lower}
   %6: {int} = {upper}
   %7: f32 = load<@x, primal>(%2)
+  {before}
   %8: f32 = for(%5, %6, %7) {{ (%10: {int}, %11: f32):
     %12: f32 = cast(%10)
     %13: f32 = binary<add>(%11, %12)
@@ -49,10 +50,13 @@ parallel @k_0 {{
 UPDATE = "%14: f32 = atomic<add, @w, primal>(%11, %10)"
 
 
-def kernel(lower: Any, upper: Any, update: str = UPDATE, dtype: str = "i32") -> Module:
+def kernel(
+    lower: Any, upper: Any, update: str = UPDATE, dtype: str = "i32", before: str = ""
+) -> Module:
     """Bounds are constants, or operations."""
     bounds = (each if isinstance(each, str) else f"constant<{each}>()" for each in (lower, upper))
-    module = parse(KERNEL.format(int=dtype, lower=next(bounds), upper=next(bounds), update=update))
+    places = {"lower": next(bounds), "upper": next(bounds), "update": update, "before": before}
+    module = parse(KERNEL.format(int=dtype, **places))
     module.noalias = True
     verify(module)
     return module
@@ -62,10 +66,10 @@ AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl"
 IN_LANES, ONE_BY_ONE = vectors_of(AVX512, ALWAYS), vectors_of(AVX512, NEVER)
 
 
-def unrolled(module: Module, vectors: Vectors | None = None) -> Module:
+def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: bool = False) -> Module:
     result = copy_module(module)
     result.noalias = True
-    unroll_shared_sums(result, vectors)
+    unroll_shared_sums(result, vectors, exchanges=exchanges)
     verify(result)
     return result
 
@@ -204,3 +208,22 @@ def test_long_iterations_stay_in_lanes() -> None:
     module = kernel(0, 32, "\n".join([UPDATE, *lines]))
     assert updates(unrolled(module, IN_LANES).tasks[0].body) == [0, 1]
     assert updates(unrolled(module).tasks[0].body) == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks"), [(1, [0, 32]), (2, [0, 32]), (4, [0, 64]), (8, [0, 64]), (16, [0, 64])]
+)
+def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list[int]) -> None:
+    """Threads that exchange factors do so for 64 products of at most 20 factors."""
+    factors = [f"%{20 + row}: f32 = unary<sin>(%{19 + row if row else 7})" for row in range(rows)]
+    lines = ["%15: f32 = load<@x, primal>(%3)", "%16: f32 = binary<mul>(%15, %12)"]
+    for row in range(rows):
+        lines += [
+            f"%{40 + row}: i32 = constant<{100 * row}>()",
+            f"%{80 + row}: i32 = binary<add>(%10, %{40 + row})",
+            f"%{100 + row}: f32 = binary<mul>(%{20 + row}, %16)",
+            f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
+        ]
+    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors))
+    assert updates(unrolled(module, exchanges=True).tasks[0].body) == blocks
+    assert updates(unrolled(module).tasks[0].body) == [0, 32]

@@ -40,7 +40,7 @@ class CudaBackend(LlvmGpuBackend):
     name, driver_name = Arch.cuda.name, "CUDA"
     has_several_devices = True
     approximates_quotients = True
-    groups_sums = True
+    groups_sums = exchanges_factors = True
     allots_registers = True
 
     def begin(self, chosen: Options) -> None:

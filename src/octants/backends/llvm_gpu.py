@@ -34,7 +34,7 @@ class LlvmGpuBackend(Backend):
 
     driver_name: str
     approximates_quotients = False
-    groups_sums = False
+    groups_sums = exchanges_factors = False
     allots_registers = False
 
     @abstractmethod
@@ -83,6 +83,7 @@ class LlvmGpuBackend(Backend):
             fills=2 * count * _THREADS,  # where blocks end early, others begin
             splits=True,
             groups_sums=self.groups_sums,
+            exchanges_factors=self.exchanges_factors,
             allots_registers=self.allots_registers,
             blocks=Blocks(),
             memory_bytes=own.total_memory,

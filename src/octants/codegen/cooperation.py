@@ -14,11 +14,13 @@ from octants.analysis.affine_arithmetic import wrapped
 from octants.analysis.reductions import Reduction
 from octants.analysis.sum_groups import SumGroup
 from octants.analysis.sum_groups import find_groups as find_sum_groups
-from octants.codegen import arithmetic, atomics, per_thread_reductions
+from octants.analysis.sums_of_products import ProductFinder
+from octants.codegen import arithmetic, atomics, per_thread_reductions, sums_of_products
 from octants.codegen.function_emitter import Lanes, ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, register
 from octants.codegen.memory import address_of
 from octants.codegen.numbers_as_bits import from_word, to_word, word_of
+from octants.codegen.sums_of_products import number_at
 from octants.ir import ops
 from octants.ir.cooperative_tasks import sizes
 from octants.ir.core import Operation, Space, Task, Value
@@ -207,9 +209,23 @@ def update_together(
 def find_groups(f: ThreadFunction, task: Task, updates: set[Operation]) -> None:
     """Find the updates that subgroups make together; `update_group` writes them."""
     updates = {op for op in updates - f.collected.keys() if _is_grouped(op)}
-    for group in find_sum_groups(task, updates, f.kernel.module.noalias, f.code.subgroup):
-        f.update_groups.update(dict.fromkeys(group.updates))
-        f.update_groups[group.updates[-1]] = group
+    noalias, lanes = f.kernel.module.noalias, f.code.subgroup
+    if f.code.exchange_subgroups:
+        finder = ProductFinder(task)
+        for count in (2 * lanes, lanes):
+            for group in find_sum_groups(task, updates, noalias, count):
+                products = finder.find(group)
+                if len(group.updates) == count and products is not None:
+                    _set_group(f, group)
+                    f.products[group.updates[-1]] = products
+            updates = updates - f.update_groups.keys()
+    for group in find_sum_groups(task, updates, noalias, lanes):
+        _set_group(f, group)
+
+
+def _set_group(f: ThreadFunction, group: SumGroup) -> None:
+    f.update_groups.update(dict.fromkeys(group.updates))
+    f.update_groups[group.updates[-1]] = group
 
 
 def _is_grouped(op: Operation) -> bool:
@@ -226,48 +242,71 @@ def update_group(
     code, first = f.code, group.updates[0]
     address = address_of(f, first.array, first.companion, first.indices)
 
+    def update_own(totals: list[Operand]) -> None:
+        """Update one element for each total; the lane's next one is as many as lanes further."""
+        count = -(-len(group.updates) // len(totals))
+        mask = code.constant((1 << (count - 1).bit_length()) - 1, u32)
+        member = code.apply("and", u32, code.lane(), mask)
+
+        def update_each() -> None:
+            for number, total in enumerate(totals):
+                own = group.distances[number * count : (number + 1) * count]
+                indices = [
+                    _index_of_lane(f, index, [each[axis] for each in own], member)
+                    for axis, index in enumerate(first.indices)
+                ]
+                update(indices, total)
+
+        code.branch(code.compare("lt", u32, code.lane(), code.constant(count, u32)), update_each)
+
     def together() -> None:
         values = [f.use(op.value) for op in group.updates]
-        total = _summed_by_lane(f, first.fn, first.array.dtype, values)
-        count = 1 << (len(values) - 1).bit_length()
-        member = code.apply("and", u32, code.lane(), code.constant(count - 1, u32))
-        indices = [
-            _index_of_lane(f, index, [own[axis] for own in group.distances], member)
-            for axis, index in enumerate(first.indices)
-        ]
-        is_own = code.compare("lt", u32, code.lane(), code.constant(len(values), u32))
-        code.branch(is_own, lambda: update(indices, total))
+        update_own([_summed_by_lane(f, first.fn, first.array.dtype, values)])
 
     def alone() -> None:
         for op in group.updates:
             update(op.indices, f.use(op.value))
 
-    code.branch(code.all_at(address), together, alone)
+    products = f.products.get(group.updates[-1])
+    if products is None:
+        code.branch(code.all_at(address), together, alone)
+        return
+    is_done = code.variable(u1)
+
+    def exchange() -> None:
+        totals = sums_of_products.summed(f, products)
+        if not products.guards:
+            update_own(totals)
+            return
+        good = code.constant(True, u1)
+        for total in totals:
+            good = code.apply("and", u1, good, code.compare("eq", f32, total, total))
+        some = code.any_lane(code.apply("xor", u1, good, code.constant(True, u1)))
+        code.write(is_done, code.apply("xor", u1, some, code.constant(True, u1)))
+        code.branch(code.read(is_done), lambda: update_own(totals))
+
+    is_here = code.all_at(address)
+    code.write(is_done, is_here)
+    code.branch(is_here, exchange)
+    code.branch(code.read(is_done), lambda: None, alone)
 
 
 def _index_of_lane(f: ThreadFunction, index: Value, distances: list[int], member: Operand) -> Value:
     """Return an index of the element that a lane updates, by the number of the lane's update."""
     code, dtype = f.code, index.type
-    step, count = distances[1], len(distances)
-    if distances == [0] * count:
+    first = distances[0]
+    step = distances[1] - first
+    if not any(distances):
         return index
-    if all(own == wrapped(number * step, dtype.bits) for number, own in enumerate(distances)):
+    if distances == [wrapped(first + k * step, dtype.bits) for k in range(len(distances))]:
         number = code.convert(member, u32, dtype)
         distance = code.apply("mul", dtype, number, code.constant(step, dtype))
+        distance = code.apply("add", dtype, distance, code.constant(first, dtype))
     else:
-        distance = _chosen(code, dtype, distances, member)
+        distance = number_at(code, dtype, distances, member)
     result = Value(dtype)
     f.bind(result, code.apply("add", dtype, f.use(index), distance))
     return result
-
-
-def _chosen(code: ThreadCode, dtype: DType, numbers: list[int], which: Operand) -> Operand:
-    """Return the one of some constants that is at a position (u32)."""
-    chosen = code.constant(numbers[0], dtype)
-    for position, number in enumerate(numbers[1:], 1):
-        is_here = code.compare("eq", u32, which, code.constant(position, u32))
-        chosen = code.choose(is_here, dtype, code.constant(number, dtype), chosen)
-    return chosen
 
 
 def _summed_by_lane(f: ThreadFunction, fn: str, dtype: DType, values: list[Operand]) -> Operand:

@@ -159,11 +159,12 @@ class ThreadFunction(FunctionEmitter, Protocol):
     ``lanes`` describes its subgroup; ``shared_arrays`` has the arrays of its block. Those that not
     every launch uses are in ``uses_copy``, with whether this one does (see `block_shared_copies`).
     ``update_groups`` has the last update of each `sum_groups.SumGroup` with its group, and None for
-    the others.
+    the others. `products` has the `sums_of_products.SumsOfProducts` of those that exchange factors.
     """
 
     lanes: Lanes | None
     update_groups: dict[Operation, Any]
+    products: dict[Operation, Any]
     shared_arrays: dict[ArrayRef, Any]
     uses_copy: dict[ArrayRef, Operand]
 

@@ -65,6 +65,10 @@ class Code(ABC):
     """Whether memory that a block's threads share has addresses; else it is an array of words."""
     legal: Legal
     """The operations that have instructions, or are functions of `mathlib`."""
+    exchange_subgroups = 0
+    """The subgroups of a block that have shared memory to exchange factors of products; 0 if it
+    does not pay."""
+
     loads_four_words = False
     """Whether it is a `ThreadCode` with `load_four_words`, and that pays."""
     has_narrow_offsets = False

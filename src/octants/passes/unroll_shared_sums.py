@@ -42,6 +42,7 @@ from octants.analysis.cost_model import operations_in
 from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
+from octants.analysis.sums_of_products import MOST_FACTORS, ProductFinder
 from octants.analysis.uniformity import Uniformity
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -70,16 +71,21 @@ _LITTLE_WORK = 50
 
 
 @staged("unroll_shared_sums")
-def unroll_shared_sums(module: Module, vectors: Vectors | None = None) -> None:
+def unroll_shared_sums(
+    module: Module, vectors: Vectors | None = None, *, exchanges: bool = False
+) -> None:
     """Unroll such loops of all parallel tasks, in place; on a CPU, of those that run in lanes.
 
     Args:
         module: The finished kernel.
         vectors: The vectors of a CPU.
+        exchanges: The threads of a subgroup exchange factors of products.
     """
     found = ((task, _candidates(task, vectors)) for task in module.tasks)
     changes = [
-        _Unroller(task, loops, module.noalias, vectors).unroll() for task, loops in found if loops
+        _Unroller(task, loops, module.noalias, vectors, exchanges).unroll()
+        for task, loops in found
+        if loops
     ]
     if any(changes) and vectors is None:
         simplify(module)
@@ -106,13 +112,19 @@ class _Unroller:
     """Rewrites a task."""
 
     def __init__(
-        self, task: Task, candidates: list[ops.For], noalias: bool, vectors: Vectors | None
+        self,
+        task: Task,
+        candidates: list[ops.For],
+        noalias: bool,
+        vectors: Vectors | None,
+        exchanges: bool,
     ) -> None:
         self._task, self._candidates = task, candidates
         self._noalias, self._vectors = noalias, vectors
         collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
         sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
         self._families = SumFamilies(task, sums, noalias)
+        self._products = ProductFinder(task) if exchanges else None
         self._facts = Uniformity(task.body)
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
@@ -141,7 +153,8 @@ class _Unroller:
         if self._vectors is not None:
             length = _BYTES // max(each.array.dtype.size for each in sums)
             return length if length * together <= _TOGETHER else 0
-        most = min(_TOGETHER // together, _MOST_WORK // operations_in(op))
+        times = self._times(op, sums)
+        most = min(times * _TOGETHER // together, times * _MOST_WORK // operations_in(op))
         if not most:
             return 0
         trips = self._loops.trips(op)
@@ -149,6 +162,15 @@ class _Unroller:
         if trips is None or (trips > length and trips % length):
             length = min(length, _MOST_TRIPS)
         return length
+
+    def _times(self, op: ops.For, sums: Sequence[ops.Atomic]) -> int:
+        """How many times the usual updates are made together: twice if they add few products."""
+        pairs = self._products.factors(sums) if self._products is not None else []
+        factors = {value for pair in pairs for value in pair}
+        inside = {*op.body.args, *(value for each in op.body.walk() for value in each.results)}
+        varying, length = len(factors & inside), 2 * _TOGETHER // len(sums)
+        are_few = len(factors) - varying + length * varying <= MOST_FACTORS
+        return 2 if pairs and are_few else 1
 
     def _sums_of(self, loop: ops.For) -> list[ops.Atomic]:
         """The updates that reach another element in each iteration, and can wait for several."""

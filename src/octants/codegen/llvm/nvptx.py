@@ -34,6 +34,7 @@ class Nvptx(Gpu):
     has_blocks = True
     shared_bytes = 48 * 1024
     most_subgroups = 32
+    exchange_subgroups = 4
     reciprocal_root = approximations.ROOT
     normal_root = staticmethod(approximations.normal_root)
     quotient = staticmethod(approximations.quotient)
@@ -62,7 +63,8 @@ class Nvptx(Gpu):
             slots = "ptr noalias nonnull readonly align 8 %parameters"
         count = abi.LAUNCH_GRAPH_SIZE // 8
         words = f"ptr noalias readonly byval([{count} x i64]) align 8 %launch"
-        limit = f' "nvvm.maxntid"="{f.block_size}"' if f.block_size else ""
+        most = f.block_size or (self.exchange_subgroups * self.subgroup if f.products else 0)
+        limit = f' "nvvm.maxntid"="{most}"' if most else ""
         if f.least_blocks:
             limit += f' "nvvm.minctasm"="{f.least_blocks}"'
         elif f.all_registers and f.block_size <= _REGISTERS_OF_BLOCK // _MOST_REGISTERS:

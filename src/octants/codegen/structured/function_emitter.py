@@ -91,6 +91,7 @@ class StructuredFunction:
         self.uses_copy: dict[ArrayRef, Operand] = {}
         self.shared_updates: set[Operation] = set()
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
+        self.products: dict[Operation, Any] = {}  # the `SumsOfProducts` of such groups
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}

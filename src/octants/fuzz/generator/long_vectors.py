@@ -12,6 +12,7 @@ from octants.fuzz.generator.context import Context, Productions, Variable
 Shape = tuple[int, ...]
 SHORTEST = 8
 _SUMMED = 0.2  # of what is added in each iteration
+_LARGEST = 2.0  # of the weights that are factors
 
 
 def _shape(c: Context) -> Shape:
@@ -214,7 +215,7 @@ def _step(c: Context, variable: Variable, name: str, _: str) -> None:
 def _sum(c: Context, variable: Variable, name: str, total: str) -> None:
     read = variable.name + _subscript(c, variable, name)
     factor = _weight(c, name, variable.shape[0] + 2) or fitting(c, 1.0, 1).text
-    c.emit(f"{total} = 0.8 * {total} + {_SUMMED} * {read} * {factor}")
+    c.emit(f"{total} = 0.8 * {total} + {factor} * (0.5 * {_SUMMED} * {read})")
 
 
 def _weight(c: Context, counter: str, trips: int, row: str = "0") -> str | None:
@@ -231,7 +232,11 @@ def _weight(c: Context, counter: str, trips: int, row: str = "0") -> str | None:
     first, *others = array.shape
     places = [counter if first >= trips else f"({row} + {counter}) % {first}"]
     places += [f"{row} % {extent}" for extent in others]
-    return f"qd.sin({array.at(', '.join(places))})"
+    element = array.at(", ".join(places))
+    if max(abs(array.low), abs(array.high)) <= _LARGEST and c.chance(0.6):
+        c.note("weights that are factors")
+        return element
+    return f"qd.sin({element})"
 
 
 def _conditional_step(c: Context, variable: Variable, name: str, total: str) -> None:
@@ -257,7 +262,7 @@ def _product(c: Context) -> bool | None:
         c.emit(f"{total} = 0.0")
         with _loop(c, column, count):
             entry = entry or f"qd.cos(0.3 * {row} + {column} + {weight})"
-            c.emit(f"{total} += 0.2 * {entry} * {variable.name}[{column}]")
+            c.emit(f"{total} += {entry} * (0.2 * {variable.name}[{column}])")
         c.emit(f"{result.name}[{row}] = qd.tanh({total})")
     return True
 
@@ -286,7 +291,7 @@ def _recurrence(c: Context) -> bool | None:
                 for k, total in enumerate(sums):
                     entry = f"qd.cos({0.3 + 0.2 * k:.1f} * {row} + {column} + {step} + {weight})"
                     entry = shared if shared and not k else entry
-                    c.emit(f"{total} += 0.2 * {entry} * {variable.name}[{column}]")
+                    c.emit(f"{total} += {entry} * (0.2 * {variable.name}[{column}])")
             _activation(c, target, f"{variable.name}[{row}]", sums)
         if not in_place:
             c.emit(f"{variable.name} = {made}")

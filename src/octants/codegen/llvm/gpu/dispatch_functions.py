@@ -13,7 +13,12 @@ from octants.analysis.reductions import Collect, find_reductions, find_scattered
 from octants.analysis.subnormals import normal_roots
 from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Artifact, Dispatch
-from octants.codegen import block_shared_copies, cooperation, sorted_work_items
+from octants.codegen import (
+    block_shared_copies,
+    cooperation,
+    sorted_work_items,
+    sums_of_products,
+)
 from octants.codegen.adjacent_loads import is_quick
 from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
@@ -249,9 +254,10 @@ def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: 
     has_copies = f.gpu.has_blocks and not is_alone
     noalias, nbytes = f.kernel.module.noalias, f.gpu.shared_bytes
     nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
-    copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
     if has_copies:
         cooperation.find_groups(f, task, f.shared_updates)
+    nbytes -= sums_of_products.shared_bytes(f.code) * bool(f.products)
+    copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
     block_shared_copies.begin(f, copies, lambda: f.apply("sub", "i64", f.upper(), f.first_item()))
 
     def begin(item: str) -> None:

@@ -46,6 +46,7 @@ class ThreadText(FunctionText):
         self.lane_mask = "-1"  # the bits (i32) of the lanes that reach the code being written
         self.shared_updates: set[Operation] = set()  # see `analysis.reductions.find_shared`
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
+        self.products: dict[Operation, Any] = {}  # the `SumsOfProducts` of such groups
         self.least_blocks = 0  # that should be resident; 0 for any number
         self.all_registers = False  # whether each thread may use as many as there are
         self.holding: set[Operation] = set()  # see `held_loads`
@@ -176,6 +177,8 @@ class GpuMachine(Machine):
     shared_bytes = 0
     """The most bytes of a block's shared arrays."""
 
+    exchange_subgroups = 0
+    """See `codegen.instruction_writer.ThreadCode.exchange_subgroups`."""
     most_subgroups = 1
     """The most subgroups of a block: at most as many as a subgroup has threads."""
 

@@ -1,0 +1,93 @@
+"""Which groups of updates add products of few factors."""
+
+from __future__ import annotations
+
+import pytest
+
+from octants.analysis.reductions import find_shared
+from octants.analysis.sum_groups import find_groups
+from octants.analysis.sums_of_products import ProductFinder, SumsOfProducts
+from octants.ir.parser import parse
+from octants.ir.verifier import verify
+
+HEAD = """\
+kernel @k
+array @x: f32, 2, ndarray, () [primal]
+array @w: {dtype}, 2, ndarray, () [primal, adjoint]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<1>()
+  %5: f32 = constant<0.0>()
+  %6: f32 = constant<1.0>()
+  %a: f32 = load<@x, primal>(%2, %3)
+  %b: f32 = load<@x, primal>(%2, %4)
+  %p: f32 = binary<mul>(%a, %b)
+  %q: f32 = binary<mul>(%a, %a)
+  %c: u1 = compare<ne>(%a, %5)
+  %d: u1 = compare<ne>(%p, %5)
+  %e: u1 = compare<gt>(%a, %5)
+  %f: f32 = select(%c, %p, %5)
+"""
+
+
+def found(*values: str, before: tuple[str, ...] = (), dtype: str = "f32") -> SumsOfProducts | None:
+    updates = [
+        f"%{50 + n}: {dtype} = atomic<add, @w, adjoint>({value}, %3, %{('3', '4')[n % 2]})"
+        for n, value in enumerate(values)
+    ]
+    lines = "".join(f"  {line}\n" for line in (*before, *updates))
+    module = parse(HEAD.format(dtype=dtype) + lines + "  yield()\n}\n")
+    verify(module)
+    (task,) = module.tasks
+    (group,) = find_groups(task, find_shared(task.body), True, 32)
+    return ProductFinder(task).find(group)
+
+
+def test_products_share_factors() -> None:
+    products = found("%p", "%q")
+    assert products is not None
+    assert (len(products.factors), products.pairs) == (2, ((0, 1), (0, 0)))
+    assert not products.guards
+
+
+def test_guards_of_a_factor() -> None:
+    products = found("%f", "%q")
+    assert products is not None
+    assert products.pairs == ((0, 1), (0, 0))
+    assert len(products.guards) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "select(%d, %p, %5)",  # not whether a factor is zero
+        "select(%e, %p, %5)",
+        "select(%c, %p, %6)",  # something else than zero
+        "select(%c, %a, %5)",
+        "binary<add>(%a, %b)",
+        "fma(%a, %b, %a)",
+    ],
+)
+def test_others(value: str) -> None:
+    assert found("%g", "%p", before=(f"%g: f32 = {value}",)) is None
+
+
+def test_numbers_of_other_types() -> None:
+    wide = ("%g: f64 = cast(%a)", "%h: f64 = binary<mul>(%g, %g)")
+    assert found("%h", "%h", before=wide, dtype="f64") is None
+
+
+def test_many_factors() -> None:
+    def products(count: int) -> SumsOfProducts | None:
+        lines = []
+        for n in range(count):
+            lines += [f"%{20 + n}: f32 = unary<sin>(%{19 + n if n else 'a'})"]
+            lines += [f"%g{n}: f32 = binary<mul>(%a, %{20 + n})"]
+        return found(*(f"%g{n}" for n in range(count)), before=tuple(lines))
+
+    assert products(19) is not None
+    assert products(20) is None
