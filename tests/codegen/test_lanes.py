@@ -463,6 +463,29 @@ def test_records_of_ragged_loops_are_read_together() -> None:
     assert "llvm.masked.scatter" not in text
 
 
+AVX512 = Target("cpu", AVX2.triple, "skylake-avx512", f"{AVX2.features},+avx512f,+avx512vl")
+
+
+def test_lanes_without_a_work_item_load_what_the_first_one_does() -> None:
+    """Their own addresses are 100 MB behind the array: nothing may be loaded from there."""
+    far, count = 2_000_000, 3
+    y, x = ndarray("y", f32), ndarray("x", f32)
+
+    def body(b: Builder, i: Value) -> None:
+        at = b.binary("mul", i, b.constant(far, i32))
+        b.store(y, [i], b.binary("add", b.load(x, [at]), b.load(y, [i])))
+
+    kernel = module([y, x], body, in_lanes=True)
+    values = np.zeros(count * far, np.float32)
+    values[::far] = 1, 2, 3
+    check(kernel, {"y": floats()[:count], "x": values})
+    for target in (AVX2, ARM, AVX512):
+        text = cpu.llvm_text(kernel, target, simd=ALWAYS)
+        gathers = [line for line in text.splitlines() if "call" in line and "gather" in line]
+        masked = [line for line in gathers if "splat (i1 true)" not in line]
+        assert gathers and bool(masked) == (target is AVX512)
+
+
 def test_facts() -> None:
     """What varies, and what diverges."""
     x, n = ndarray("x", f32), ndarray("n", i32)

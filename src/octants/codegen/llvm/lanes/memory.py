@@ -16,6 +16,9 @@ from octants.ir import ops
 from octants.ir.core import Array, Companion, Space, Value
 from octants.lazy_dataclass import dataclass
 
+_GATHERING = 512
+"""The size of vectors that a machine surely gathers by instructions under a mask."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneAddress:
@@ -160,12 +163,23 @@ def load_from(
     if address.probable is not None and address.probable.step == align:
         return _load_contiguous_or_gather(f, address, address.probable, type, align, suffix)
     name = f"@llvm.masked.gather.{_suffix(f, type)}.v{f.lanes}p0"
-    pointers = f.vector("ptr")
+    pointers, active, start = f.vector("ptr"), f.mask, addresses(f, address)
+    if active is not None and active == f.tile_mask and _loads_one_by_one(f):
+        start, active = f.choose(active, "ptr", start, f.element("ptr", start, "0")), None
     f.text.declare(name, vector, f"{pointers}, i32, {mask}, {vector}")
     return f.assign_vector(
-        f"call {vector} {name}({pointers} {addresses(f, address)}, i32 {align},"
-        f" {mask} {f.lanes_of(f.mask)}, {vector} zeroinitializer){suffix}"
+        f"call {vector} {name}({pointers} {start}, i32 {align},"
+        f" {mask} {f.lanes_of(active)}, {vector} zeroinitializer){suffix}"
     )
+
+
+def _loads_one_by_one(f: LaneText) -> bool:
+    """Whether lanes without a work item load what the first lane does, which has one.
+
+    Where LLVM makes a gather of loads, each would be a branch otherwise: a kernel with eight of
+    them took three times as long to compile. Outside of loops the time of a run counts more.
+    """
+    return f.machine.vector_bits < _GATHERING and not f.is_outside_loops
 
 
 def _load_contiguous_or_gather(
