@@ -65,7 +65,7 @@ def test_values_are_those_of_one_work_item_at_a_time(dtype: Any, shape: tuple[in
 
 @pytest.mark.parametrize("width", [64, 50])
 def test_neighbours_are_loaded_at_once(width: int) -> None:
-    qd.init(arch=qd.cpu, log_level="error")
+    qd.init(arch=qd.cpu, simd="always", log_level="error")
     x, y = qd.field(qd.f64, (64, width)), qd.field(qd.f64, (64, width))
 
     @qd.kernel
