@@ -69,15 +69,13 @@ class FunctionEmitter(Protocol):
     """A function of a kernel under construction: its code, the operands of values, its work item.
 
     ``message_item`` is the work item (i64) that messages name, if it is not that of the function.
-    ``collected`` has the variables of reductions, see `per_thread_reductions`; ``loaded`` what
-    `vector_loads` has loaded for loads.
+    ``collected`` has the variables of reductions, see `per_thread_reductions`.
     """
 
     kernel: Any
     task: int
     message_item: Operand | None
     collected: dict[Operation, tuple[Any, Any]]
-    loaded: dict[Operation, Any]
     reserved: set[Operation]
     restartable: set[Operation]
     table: dict[type[Any], Callable[[Any, Any], Any]]

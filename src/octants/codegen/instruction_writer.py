@@ -69,8 +69,6 @@ class Code(ABC):
     """The subgroups of a block that have shared memory to exchange factors of products; 0 if it
     does not pay."""
 
-    loads_four_words = False
-    """Whether it is a `ThreadCode` with `load_four_words`, and that pays."""
     has_narrow_offsets = False
     """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
     has_wide_elements = False
@@ -102,11 +100,6 @@ class Code(ABC):
     def index(self, fn: str, a: Operand, b: Operand, *, signed: bool = False) -> Operand:  # noqa: ARG002
         """An `add` or `mul` of i64 that does not wrap; nothing is negative, unless ``signed``."""
         return self.apply(fn, i64, a, b)
-
-    def later(self, counter: Operand, dtype: DType, iterations: int) -> Operand:
-        """Return the counter of a loop so many iterations later, which does not wrap."""
-        further = self.constant(iterations, dtype)
-        return self.apply("add", dtype, counter, further) if iterations else counter
 
     @abstractmethod
     def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
@@ -179,13 +172,11 @@ class Code(ABC):
         test: Callable[[], Operand],
         body: Callable[[], object],
         is_left: Callable[[], Operand] | None = None,
-        *,
-        unrolls: bool = True,
     ) -> None:
         """Write a loop that runs while ``test``, computed before each iteration, is true.
 
         ``is_left`` computes the exit test again behind the loop, in a form that the driver cannot
-        merge with ``test``. Unless it ``unrolls``, a compiler should not write several iterations.
+        merge with ``test``.
         """
 
     @abstractmethod
@@ -309,13 +300,12 @@ class ThreadCode(Code):
     """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """
 
-    def load_four_words(self, address: Pointer, of: ArrayRef) -> list[Operand]:
-        """Load four u32 of an array from an address that is a multiple of 16."""
-        raise NotImplementedError
+    loads_four_words = False
+    """Whether `load_four_words` is there, and pays."""
 
-    def address_number(self, address: Pointer) -> Operand:
-        """Return an address as a u64."""
-        return address
+    def load_four_words(self, address: Pointer) -> list[Operand]:
+        """Load four u32 from an address that is a multiple of 16."""
+        raise NotImplementedError
 
     def elements_in_memory(self, count: int) -> int:
         """Return how many elements an array of a work item should have to be in memory."""

@@ -243,9 +243,6 @@ def write(
 
 def load(f: FunctionEmitter, op: ops.Load) -> None:
     """Load an element. Each load reads memory: other work items may have written it."""
-    if op in f.loaded:
-        f.bind(op.result, f.loaded[op])
-        return
     word = _pushed_argument(f, op)
     if word is not None:
         f.bind(op.result, _number(f.code, word, op.array.dtype))

@@ -135,7 +135,6 @@ class FunctionText:
         self.in_unrolled_loop = False  # whether the loop being written will be unrolled
         self.outside_loops: Collection[Block] = ()  # see `work_item_loop.outside_loops`
         self.is_outside_loops = False  # whether one of these blocks is being written
-        self.loaded: dict[Operation, str] = {}  # see `codegen.vector_loads`
         self.interleaved_loops: set[Operation] = set()  # four iterations run at a time
         self.guards: list[str] | None = None  # guards, while slow paths are left out
         self.series: Any = None  # the series that replaces instructions for functions, if any
@@ -267,8 +266,8 @@ class FunctionText:
         self.lines.append(f"{label}:")
         self.is_open = True
 
-    def branch(self, label: str, hint: str = "") -> None:
-        self.lines.append(f"  br label %{label}{hint}")
+    def branch(self, label: str) -> None:
+        self.lines.append(f"  br label %{label}")
         self.is_open = False
 
     def leave(self) -> None:

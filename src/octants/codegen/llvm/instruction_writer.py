@@ -14,7 +14,6 @@ from typing import Any
 from octants.codegen.instruction_writer import Code, Kind, Pointer, UnaddressedElement
 from octants.codegen.llvm import emulated_f16
 from octants.codegen.llvm import types_and_literals as names
-from octants.codegen.llvm.control_flow import no_unrolling
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.math_functions import finished
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
@@ -135,11 +134,6 @@ class LlvmCode(Code):
     def index(self, fn: str, a: str, b: str, *, signed: bool = False) -> str:
         return self._f.apply(f"{fn} {'nsw' if signed else 'nuw nsw'}", "i64", a, b)
 
-    def later(self, counter: str, dtype: DType, iterations: int) -> str:
-        kind = f"add {'nsw' if dtype.is_signed else 'nuw'}"
-        further = self._f.apply
-        return further(kind, names.REGISTER[dtype], counter, iterations) if iterations else counter
-
     def compare(self, fn: str, dtype: DType, a: str, b: str) -> str:
         return self.comparison(fn, dtype)(a, b)
 
@@ -236,8 +230,6 @@ class LlvmCode(Code):
         test: Callable[[], str],
         body: Callable[[], object],
         is_left: Callable[[], str] | None = None,  # noqa: ARG002
-        *,
-        unrolls: bool = True,
     ) -> None:
         f = self._f
         head, inside, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
@@ -248,7 +240,7 @@ class LlvmCode(Code):
         f.start(inside)
         body()
         if f.is_open:
-            f.branch(head, hint="" if unrolls else no_unrolling(f))
+            f.branch(head)
         f.start(leave)
         self._exits.pop()
 

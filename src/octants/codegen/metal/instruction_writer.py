@@ -210,8 +210,6 @@ class MetalCode(ThreadCode):
         test: Callable[[], str],
         body: Callable[[], object],
         is_left: Callable[[], str] | None = None,  # noqa: ARG002
-        *,
-        unrolls: bool = True,  # noqa: ARG002
     ) -> None:
         if not self._is_open:
             return

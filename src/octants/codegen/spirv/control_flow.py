@@ -181,8 +181,6 @@ class ControlFlowCode(ThreadCode):
         test: Callable[[], int],
         body: Callable[[], object],
         is_left: Callable[[], int] | None = None,
-        *,
-        unrolls: bool = True,  # noqa: ARG002
     ) -> None:
         if not self._is_open:
             return

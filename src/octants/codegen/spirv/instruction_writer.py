@@ -187,7 +187,7 @@ class SpirvCode(ControlFlowCode):
         pointer, kind = self._pointer(address, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def load_four_words(self, address: Pointer, of: Any) -> list[int]:  # noqa: ARG002
+    def load_four_words(self, address: Pointer) -> list[int]:
         kind, vector = self.assembly.type(u32), self.assembly.vector(4)
         pointer = self.assembly.pointer(StorageClass.PHYSICAL, vector)
         start = self.assign(Op.CONVERT_U_TO_PTR, pointer, address)

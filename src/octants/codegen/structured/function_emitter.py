@@ -95,7 +95,7 @@ class StructuredFunction:
         self.restartable: set[Operation] = set()
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
-        self.loaded: dict[Operation, Operand] = {}  # see `codegen.vector_loads`
+        self.loaded: dict[Operation, Operand] = {}  # see `vector_loads`
         self._operands: dict[Value, Operand] = {}
         self._local_arrays: dict[Any, Any] = {}
 

@@ -7,7 +7,7 @@ from octants.codegen.structured import (
     control_flow,
     math_functions,
     reductions,
-    slow_path_speculation,
+    vector_loads,
 )
 from octants.codegen.structured.function_emitter import HandlerTable
 from octants.ir import ops
@@ -16,7 +16,8 @@ TABLE: HandlerTable = {
     **operations.TABLE,
     ops.Unary: math_functions.unary,
     arithmetic.LibraryCall: math_functions.call,
-    ops.For: slow_path_speculation.for_,
+    ops.For: vector_loads.for_,
+    ops.Load: vector_loads.load,
     ops.While: control_flow.while_,
     ops.If: control_flow.if_,
     ops.Yield: control_flow.yield_,

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.codegen import record_buffer_access, vector_loads
+from octants.codegen import record_buffer_access
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions
 from octants.codegen.structured.function_emitter import Speculation, StructuredFunction, register
@@ -34,13 +34,7 @@ _FEW_ITERATIONS = 3
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
-    """Write a loop as it is, with vector loads, or first without slow paths.
-
-    Its pushes are reserved before.
-    """
-    if rows := vector_loads.rows_of(body, op):
-        vector_loads.in_fours(body, op, rows)
-        return
+    """Write a loop as it is, or first without slow paths. Its pushes are reserved before."""
     record_buffer_access.reserve(body, op, runs=False)
     if body.speculation is None and body.code.masks and _is_worth_it(body, op):
         _write_both(body, op)

@@ -19,12 +19,11 @@ from octants.codegen import (
     sorted_work_items,
     sums_of_products,
 )
-from octants.codegen.adjacent_loads import is_quick
 from octants.codegen.block_shared_candidates import find_copies
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function_text import HandlerTable
-from octants.codegen.llvm.gpu import approximations, held_loads, reductions, slow_path_speculation
+from octants.codegen.llvm.gpu import approximations, held_loads, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
 from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
 from octants.codegen.llvm.module_text import KernelText, ModuleText
@@ -34,7 +33,7 @@ from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
-from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, SHARED_LOOPS, cooperates
+from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
 from octants.ir.random_draws import has_draws
 from octants.lazy_dataclass import dataclass
@@ -58,8 +57,9 @@ _TABLE: HandlerTable = {
     **TABLE,
     **cooperation.TABLE,
     ops.Atomic: reductions.atomic,
-    ops.For: slow_path_speculation.for_,
+    ops.For: vector_loads.for_,
     ops.If: held_loads.if_,
+    ops.Load: vector_loads.load,
     ops.Unary: approximations.unary,
 }
 
@@ -155,7 +155,7 @@ class _Writer:
         f.reserved |= reserved_pushes(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, _SORTING * (key is not None))
         f.all_registers = task.options.get(ALL_REGISTERS, False)
-        f.interleaved_loops = _interleaved_loops(task)
+        f.interleaved_loops = vector_loads.interleaved_loops(task)
         f.holding = held_loads.find_holding(task)
         if self._machine.normal_root and f.text.fast_math:
             f.normal_roots = normal_roots(task)
@@ -339,17 +339,6 @@ def _write_item(
     f.bind(index, f.item)
     f.block(task.body)
     end()
-
-
-def _interleaved_loops(task: Task) -> set[Operation]:
-    """Return the loops of which four iterations run at a time: short ones without inner loops.
-
-    LLVM interleaves them where vector loads do not apply: it warns if it cannot.
-    """
-    if not task.options.get(SHARED_LOOPS):
-        return set()
-    loops = (op for op in task.body.walk() if isinstance(op, ops.For))
-    return {loop for loop in loops if is_quick(loop.body)}
 
 
 def _is_short(f: ThreadText, task: Task) -> bool:

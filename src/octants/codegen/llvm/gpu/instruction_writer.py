@@ -8,7 +8,6 @@ from octants.codegen.instruction_writer import Pointer, ThreadCode
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.types_and_literals import REGISTER
-from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, u32
 
 
@@ -16,7 +15,6 @@ class GpuCode(LlvmCode, ThreadCode):
     """A function of a thread."""
 
     has_graphs = True
-    loads_four_words = True
     masks = False
 
     def __init__(self, f: ThreadText) -> None:
@@ -28,16 +26,6 @@ class GpuCode(LlvmCode, ThreadCode):
         fits = f.block_size <= f.gpu.exchange_subgroups * f.gpu.subgroup
         if fits and f.text.fast_math:  # products and sums are fused
             self.exchange_subgroups = f.gpu.exchange_subgroups
-
-    # -- memory ---------------------------------------------------------------------------------
-
-    def load_four_words(self, address: Pointer, of: ArrayRef) -> list[str]:
-        loaded = f"load <4 x i32>, ptr {address}, align 16{self._metadata(of)}"
-        words = self._thread.assign(loaded)
-        return [self._thread.assign(f"extractelement <4 x i32> {words}, i32 {k}") for k in range(4)]
-
-    def address_number(self, address: Pointer) -> str:
-        return self._thread.convert("ptrtoint", "ptr", str(address), "i64")
 
     # -- other threads --------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from octants.analysis.speculated_iterations import (
     polynomial_iterations,
     surely_small,
 )
-from octants.codegen import arithmetic, vector_loads
+from octants.codegen import arithmetic
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.types_and_literals import float_literal
@@ -45,14 +45,10 @@ _EXACT = 1 << 24
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
-    """Write a loop as it is, in chunks, or with vector loads."""
+    """Write a loop as it is, or in chunks."""
     lower, upper, inits = _bounds(f, op)
     if is_worth_it(f, op):
-        f.interleaved_loops.discard(op)
         results = _in_chunks(f, op)
-    elif rows := vector_loads.rows_of(f, op):
-        vector_loads.in_fours(f, op, rows)
-        return
     else:
         hint, downwards = control_flow.hint(f, op), control_flow.counts_what_is_left(op, lower)
         results = control_flow.iterate(f, op, lower, upper, inits, hint=hint, downwards=downwards)

@@ -1,0 +1,173 @@
+"""Load the operands of four iterations by one instruction: see `codegen.adjacent_loads`.
+
+The loop tests the arrays' alignment before it begins; if they are not aligned it runs unchanged::
+
+    chunk:  the loads of four iterations, 16 bytes each
+            four iterations
+            while there are four more: chunk
+    tail:   the remaining iterations, or all
+
+Loops that work items share (`SHARED_LOOPS`) may begin anywhere. Others must begin at 0, and be too
+long for LLVM to write all iterations: it keeps components of local vectors in registers then.
+"""
+
+from __future__ import annotations
+
+from octants.codegen.adjacent_loads import (
+    ITERATIONS,
+    PIECE,
+    WORD,
+    Row,
+    Rows,
+    find_rows,
+    is_long,
+    is_quick,
+)
+from octants.codegen.llvm import control_flow, memory_formats
+from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.gpu import slow_path_speculation
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.memory import load as load_one
+from octants.ir import ops
+from octants.ir.cooperative_tasks import SHARED_LOOPS
+from octants.ir.core import ArrayRef, Operation, Task
+
+
+def for_(f: ThreadText, op: ops.For) -> None:
+    """Write a loop with vector loads if it qualifies, or as elsewhere."""
+    if slow_path_speculation.is_worth_it(f, op):
+        f.interleaved_loops.discard(op)
+    rows = find_rows(f, op) if op in f.interleaved_loops or _is_long(f, op) else {}
+    if not rows:
+        slow_path_speculation.for_(f, op)
+        return
+    for result, found in zip(op.results, _in_fours(f, op, rows), strict=True):
+        f.bind(result, found)
+
+
+def load(f: FunctionText, op: ops.Load) -> None:
+    """Take the element from the chunk's vector load, or load it."""
+    found = f.loaded.get(op) if isinstance(f, ThreadText) else None
+    if found is None:
+        load_one(f, op)
+    else:
+        f.bind(op.result, found)
+
+
+def interleaved_loops(task: Task) -> set[Operation]:
+    """Return the loops of which four iterations run at a time: short ones without inner loops.
+
+    LLVM interleaves them where vector loads do not apply: it warns if it cannot.
+    """
+    if not task.options.get(SHARED_LOOPS):
+        return set()
+    loops = (op for op in task.body.walk() if isinstance(op, ops.For))
+    return {loop for loop in loops if is_quick(loop.body)}
+
+
+def _is_long(f: ThreadText, op: ops.For) -> bool:
+    """Return whether a loop that work items do not share qualifies, but for its loads."""
+    if not is_long(f, op) or not is_quick(op.body):
+        return False
+    return not slow_path_speculation.is_worth_it(f, op)
+
+
+# -- the loop --------------------------------------------------------------------------------------
+
+
+def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
+    """Write the loop, and return the operands of its results."""
+    lower, upper, inits = f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
+    register, less = f.type(op.lower.type), f"icmp {control_flow.less(op.lower.type)}"
+    chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
+    aligned = _is_aligned(f, register, lower, rows)
+    whole = f.apply("and", register, upper, -ITERATIONS)
+    end = f.choose(aligned, register, whole, lower)
+    before = f.label
+    f.branch_if(f.apply(less, register, lower, end), chunk, tail)
+    f.start(chunk)
+    counter, *carried = phis = control_flow.open_phis(f, op.body.args, [lower, *inits], before)
+    values = _four_iterations(f, op, counter.name, [phi.name for phi in carried], rows)
+    following = f.apply("add nsw", register, counter.name, ITERATIONS)
+    again = f.label
+    more = f.apply(less, register, following, end)
+    f.branch_if(more, chunk, tail, hint=control_flow.no_unrolling(f))
+    control_flow.close_phis(f, phis, [following, *values], again)
+    f.start(tail)
+    rest = control_flow.joined(f, op.lower.type, [(lower, before), (following, again)])
+    left = [
+        control_flow.joined(f, result.type, [(init, before), (value, again)])
+        for result, init, value in zip(op.results, inits, values, strict=True)
+    ]
+    return control_flow.iterate(f, op, rest, upper, left, hint=control_flow.no_unrolling(f))
+
+
+def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
+    """Return whether the first iteration and all arrays are aligned."""
+    low = f.apply("and", register, lower, ITERATIONS - 1)
+    aligned = f.apply("icmp eq", register, low, 0)
+    for array, companion in dict.fromkeys((row.array, row.companion) for row in rows):
+        bits = f.convert("ptrtoint", "ptr", f.pointer(array, companion), "i64")
+        low = f.apply("and", "i64", bits, PIECE - 1)
+        aligned = f.apply("and", "i1", aligned, f.apply("icmp eq", "i64", low, 0))
+    return aligned
+
+
+def _four_iterations(
+    f: ThreadText, op: ops.For, counter: str, values: list[str], rows: Rows
+) -> list[str]:
+    """Write four iterations from a counter on, and return the carried operands."""
+    register = f.type(op.lower.type)
+    pieces = {row: _pieces(f, row, loads, counter, register) for row, loads in rows.items()}
+    for iteration in range(ITERATIONS):
+        number = f.apply("add nsw", register, counter, iteration) if iteration else counter
+        for arg, operand in zip(op.body.args, [number, *values], strict=True):
+            f.bind(arg, operand)
+        for row, loads in rows.items():
+            for each, position in loads.items():
+                word = iteration * row.stride + position
+                f.loaded[each] = _word(f, each, pieces[row][word // PIECE], word % PIECE)
+        values = control_flow.write_iteration(f, op)
+    f.loaded.clear()
+    return values
+
+
+def _pieces(
+    f: ThreadText, row: Row, loads: dict[Operation, int], counter: str, register: str
+) -> dict[int, str]:
+    """Load the 16-byte vectors of a row that four iterations need."""
+    offset = f.apply("mul nsw", "i64", _extended(f, counter, register), row.stride)
+    base = f.pointer(row.array, row.companion)
+    for value, step in row.fixed:
+        index, kind = f.use(value), f.type(value.type)
+        further = f.apply("mul nsw", "i64", _extended(f, index, kind), step)
+        base = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {further}")
+    start = f.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+    words = {
+        iteration * row.stride + position
+        for iteration in range(ITERATIONS)
+        for position in loads.values()
+    }
+    suffix = f.kernel.scopes.suffix(ArrayRef(row.array, row.companion))
+    kind = f"<4 x {memory_formats.memory_type(f, row.array.dtype)}>"
+    found: dict[int, str] = {}
+    for number in sorted({word // PIECE for word in words}):
+        start_of_piece = f.assign(
+            f"getelementptr inbounds i8, ptr {start}, i64 {row.start + PIECE * number}"
+        )
+        found[number] = f.assign(f"load {kind}, ptr {start_of_piece}, align {PIECE}{suffix}")
+    return found
+
+
+def _extended(f: ThreadText, index: str, register: str) -> str:
+    """Return an index as an i64."""
+    return index if register == "i64" else f.convert("sext", register, index, "i64")
+
+
+def _word(f: ThreadText, op: Operation, piece: str, position: int) -> str:
+    """Extract a number from a vector."""
+    assert isinstance(op, ops.Load)
+    dtype = op.array.dtype
+    kind = memory_formats.memory_type(f, dtype)
+    word = f.assign(f"extractelement <4 x {kind}> {piece}, i32 {position // WORD}")
+    return memory_formats.from_memory(f, dtype, word)
