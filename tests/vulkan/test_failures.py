@@ -53,7 +53,7 @@ def lose(device: VulkanDevice, monkeypatch: pytest.MonkeyPatch, function: str) -
     monkeypatch.setattr(context.functions, function, call)
 
 
-@pytest.mark.parametrize("function", ["vkQueueSubmit", "vkWaitSemaphores"])
+@pytest.mark.parametrize("function", ["submit", "vkWaitSemaphores"])
 def test_a_lost_device_is_an_error_until_the_next_init(
     device: VulkanDevice, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

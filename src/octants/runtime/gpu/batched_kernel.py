@@ -153,8 +153,7 @@ class BatchedKernel(GpuKernel):
                     report(view)
                 if may_wait and queue.batch is None:
                     data = bytes(view)
-                    queue.add((number, data[SYSTEM_BYTES:]), queue_commands, data, taken)
-                    queue.launched()
+                    queue.add_launch((number, data[SYSTEM_BYTES:]), queue_commands, data, taken)
                 elif queue_commands(view).is_urgent:
                     queue.flush()
 

@@ -175,6 +175,18 @@ class BatchQueue(ABC):
         pending.append((key, queue, data, nbytes))
         self.timer.start()
 
+    def add_launch(
+        self, key: Hashable, queue: Callable[[Any], None], data: Any, nbytes: int
+    ) -> None:
+        """Add the commands of a launch; see `add`."""
+        if not self._pending and self.context.done == self.context.submitted:
+            known = self._repeated.made.get((key,))  # in fewer steps: it is urgent
+            if known is not None:
+                known.submit()
+                return
+        self.add(key, queue, data, nbytes)
+        self.launched()
+
     def _queue_pending(self) -> None:
         """Queue the pending commands in a batch."""
         pending, self._pending = self._pending, []

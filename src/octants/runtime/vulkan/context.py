@@ -13,7 +13,13 @@ from octants.diagnostics.vulkan_errors import DeviceLost, ForkedVulkan, VulkanFa
 from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.reports.suspect_kernels import suspects
 from octants.runtime.vulkan import structures as vk
-from octants.runtime.vulkan.library import SUCCESS, TIMEOUT, device_functions, handle_argument
+from octants.runtime.vulkan.library import (
+    DEVICE_LOST,
+    SUCCESS,
+    TIMEOUT,
+    device_functions,
+    handle_argument,
+)
 from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, used_features
 
 _SLICE = 50_000_000  # nanoseconds after which a wait lets Python handle Ctrl-C
@@ -24,15 +30,15 @@ _TIMELINE = 1
 class Submission:
     """Preallocated arguments of a submission of some command buffers."""
 
-    def __init__(self, commands: ctypes.Array[c_void_p]) -> None:
-        self.number, self.timeline = c_uint64(), c_uint64()
+    def __init__(self, commands: ctypes.Array[c_void_p], timeline: int) -> None:
+        self.number, self._timeline = c_uint64(), c_uint64(timeline)
         self._order = vk.TimelineSubmitInfo(signal_count=1, signals=pointer(self.number))
         self._info = vk.SubmitInfo(
             next=addressof(self._order),
             command_count=len(commands),
             commands=ctypes.cast(commands, ctypes.POINTER(c_void_p)),
             signal_count=1,
-            signals=pointer(self.timeline),
+            signals=pointer(self._timeline),
         )
         self.reference = byref(self._info)
 
@@ -64,9 +70,9 @@ class Context(SubmissionContext):
         self.functions = device_functions(hardware.functions, handle, self._lose)
         queue = c_void_p()
         self.functions.vkGetDeviceQueue(self.handle, self.family, 0, byref(queue))
-        self._queue = queue
-        self._timeline = self._make_timeline()
-        self._timeline_arguments = handle_argument(handle), handle_argument(self._timeline)
+        self._queue = handle_argument(queue.value)
+        self.timeline = self._make_timeline()
+        self._timeline_arguments = handle_argument(handle), handle_argument(self.timeline)
         self._waits: list[Wait] = []
         self._retired: deque[tuple[int, str, int]] = deque()
 
@@ -123,7 +129,7 @@ class Context(SubmissionContext):
         """
         self._retired.extend((self.submitted + 1, function, handle) for handle in handles)
 
-    def destroy_retired(self) -> None:
+    def _destroy_retired(self) -> None:
         """Destroy the retired objects whose last use is known to be complete."""
         while self._retired and self._retired[0][0] <= self.done:
             _, function, handle = self._retired.popleft()
@@ -133,13 +139,16 @@ class Context(SubmissionContext):
 
     def submit(self, what: Submission) -> int:
         """Submit command buffers; return the number of the submission."""
-        self.check()
-        what.number.value, what.timeline.value = self.submitted + 1, self._timeline
-        status = self.functions.vkQueueSubmit(self._queue, 1, what.reference, 0)
+        if self.lost is not None:
+            self.check()
+        what.number.value = number = self.submitted + 1
+        status = self.functions.submit(self._queue, 1, what.reference, None)
         if status != SUCCESS:
-            raise self.fail("vkQueueSubmit", status)
-        self.submitted += 1
-        return self.submitted
+            raise self._lose() if status == DEVICE_LOST else self.fail("vkQueueSubmit", status)
+        self.submitted = number
+        if self._retired:
+            self._destroy_retired()
+        return number
 
     def wait(self, number: int) -> None:
         """Wait for a submission; Ctrl-C ends the wait."""
@@ -172,7 +181,7 @@ class Context(SubmissionContext):
         """The number of the last complete submission."""
         counter = c_uint64()
         query = self.functions.vkGetSemaphoreCounterValue
-        query(self.handle, self._timeline, byref(counter))
+        query(self.handle, self.timeline, byref(counter))
         return counter.value
 
     def is_idle(self) -> bool:
@@ -185,7 +194,7 @@ class Context(SubmissionContext):
         try:
             order = self._waits.pop()
         except IndexError:
-            order = Wait(self._timeline)
+            order = Wait(self.timeline)
         order.number.value = number
         while True:
             status = self.functions.vkWaitSemaphores(self.handle, order.reference, _SLICE)

@@ -105,7 +105,7 @@ class VulkanDevice(BatchedDevice):
         self.cut: SubAllocation = shared.mapped.allocate(
             4, "loops cut short"
         )  # the word that kernels set when the driver cut a loop short
-        self._cut_word = view_memory(self.cut.host, np.uint32, (1,))
+        self._cut_word = view_memory(self.cut.host, np.uint32, (1,)).data
         self._cut_word[0] = 0
         if copy_kernel is not None and hardware.copies_slowly and not hardware.is_bound:
             made = CopyKernel(self.queue, shared.layout, self.new_push_constants(0), copy_kernel)

@@ -42,7 +42,6 @@ _INSTANCE = {
 }
 _DEVICE = {
     "vkGetDeviceQueue": (None, _P, _U32, _U32, _P),
-    "vkQueueSubmit": (c_int32, _P, _U32, _P, _U64),
     "vkAllocateMemory": (c_int32, _P, _P, _P, _P),
     "vkFreeMemory": (None, _P, _U64, _P),
     "vkMapMemory": (c_int32, _P, _U64, _U64, _U64, _U32, _P),
@@ -98,6 +97,8 @@ class Functions:
     quick: QuickFunctions
     poll: Callable[..., int]
     """`vkGetSemaphoreCounterValue`, without a check of its arguments and its status."""
+    submit: Callable[..., int]
+    """`vkQueueSubmit` likewise."""
 
     def __init__(
         self,
@@ -214,4 +215,5 @@ def device_functions(instance: Functions, device: int, lose: Callable[[], Except
     functions = Functions(find, _DEVICE, lose)
     functions.quick = QuickFunctions(find)
     functions.poll = ctypes.CFUNCTYPE(c_int32)(find(b"vkGetSemaphoreCounterValue") or 0)
+    functions.submit = ctypes.CFUNCTYPE(c_int32)(find(b"vkQueueSubmit") or 0)
     return functions

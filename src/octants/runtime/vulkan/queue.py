@@ -52,7 +52,7 @@ class CommandBatch(Batch):
         if allocate(context.handle, byref(info), byref(self.handle)) != SUCCESS:
             raise OctantsMemoryError("the device has no memory left for commands")
         self.commands = handle_argument(self.handle.value)
-        self.submission = Submission((c_void_p * 1)(self.handle))
+        self.submission = Submission((c_void_p * 1)(self.handle), context.timeline)
 
 
 Fill = tuple[Any, c_uint64, c_uint64]
@@ -107,7 +107,7 @@ class Queue(BatchQueue):
         # A batch that only garbage referred to would lose its memory before its owner ends.
         self._recorded: set[CommandBatch] = set()
         self._pair = (c_void_p * 2)()
-        self._both = Submission(self._pair)
+        self._both = Submission(self._pair, context.timeline)
         self._barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_READS_AND_WRITES))
         between = vk.MemoryBarrier(source=_SHADER_WRITES, target=_SHADER_READS_AND_WRITES)
         self._last_barrier = byref(vk.MemoryBarrier(source=_WRITES, target=_HOST_READ))
@@ -139,12 +139,7 @@ class Queue(BatchQueue):
 
     def _submit_batch(self, batch: CommandBatch) -> int:
         self._end(batch)
-        return self._submit(batch.submission)
-
-    def _submit(self, submission: Submission) -> int:
-        number = self.context.submit(submission)
-        self.context.destroy_retired()
-        return int(number)
+        return int(self.context.submit(batch.submission))
 
     # -- recorded batches -----------------------------------------------------------------------
 
@@ -170,7 +165,7 @@ class Queue(BatchQueue):
     def submit_again(self, batch: CommandBatch) -> None:
         """Submit a recorded batch, after everything that is queued, and together with that."""
         with self.lock:
-            known = self._take_repeated()
+            known = self._take_repeated() if self._pending else None
             before = self.batch
             if before is not None:
                 if before.is_recorded:
@@ -184,7 +179,7 @@ class Queue(BatchQueue):
             if before is not None:
                 self._pair[0], self._pair[1] = before.handle, batch.handle
                 submission = self._both
-            batch.number = number = self._submit(submission)
+            batch.number = number = self.context.submit(submission)
             if before is not None:
                 before.number = number
             self._submitted_at = time.perf_counter()
