@@ -183,12 +183,17 @@ def _localise_rows(module: Module, machine: Capabilities) -> None:
         localise_rows.localise_rows(module, machine.vectors)
 
 
+_EXCHANGING = 32
+"""The part of the work items of a busy GPU up to which subgroups exchange factors: a thread waits
+less then. More of them take turns, and shared memory would be busier than the arithmetic."""
+
+
 def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
     if any(isinstance(op, Atomic) for op in module.walk()):
         unroll_shared_sums.unroll_shared_sums(
             module,
             machine.vectors,
-            exchanges=machine.exchanges_factors,
+            exchanges=machine.exchanges_factors * machine.fills // _EXCHANGING,
         )
 
 

@@ -26,7 +26,7 @@ array @w: f32, 1, ndarray, () [primal]
 array @n: i32, 1, ndarray, () [primal]
 parallel @k_0 {{
   %0: i32 = constant<0>()
-  %1: i32 = shape<@x, 0>()
+  %1: i32 = {items}
   yield(%0, %1)
 }} {{ (%2: i32):
   %3: i32 = constant<0>()
@@ -51,11 +51,22 @@ UPDATE = "%14: f32 = atomic<add, @w, primal>(%11, %10)"
 
 
 def kernel(
-    lower: Any, upper: Any, update: str = UPDATE, dtype: str = "i32", before: str = ""
+    lower: Any,
+    upper: Any,
+    update: str = UPDATE,
+    dtype: str = "i32",
+    before: str = "",
+    items: str = "shape<@x, 0>()",
 ) -> Module:
     """Bounds are constants, or operations."""
     bounds = (each if isinstance(each, str) else f"constant<{each}>()" for each in (lower, upper))
-    places = {"lower": next(bounds), "upper": next(bounds), "update": update, "before": before}
+    places = {
+        "lower": next(bounds),
+        "upper": next(bounds),
+        "update": update,
+        "before": before,
+        "items": items,
+    }
     module = parse(KERNEL.format(int=dtype, **places))
     module.noalias = True
     verify(module)
@@ -66,7 +77,7 @@ AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl"
 IN_LANES, ONE_BY_ONE = vectors_of(AVX512, ALWAYS), vectors_of(AVX512, NEVER)
 
 
-def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: bool = False) -> Module:
+def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: int = 0) -> Module:
     result = copy_module(module)
     result.noalias = True
     unroll_shared_sums(result, vectors, exchanges=exchanges)
@@ -224,6 +235,6 @@ def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list
             f"%{100 + row}: f32 = binary<mul>(%{20 + row}, %16)",
             f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
         ]
-    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors))
-    assert updates(unrolled(module, exchanges=True).tasks[0].body) == blocks
-    assert updates(unrolled(module).tasks[0].body) == [0, 32]
+    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors), items="constant<9>()")
+    assert updates(unrolled(module, exchanges=9).tasks[0].body) == blocks
+    assert updates(unrolled(module, exchanges=8).tasks[0].body) == [0, 32]

@@ -46,6 +46,7 @@ from octants.analysis.sums_of_products import MOST_FACTORS, ProductFinder
 from octants.analysis.uniformity import Uniformity
 from octants.compile_profile import staged
 from octants.ir import ops
+from octants.ir.cooperative_tasks import EXCHANGES
 from octants.ir.core import Module, Operation, Space, Task, Value
 from octants.passes.unrolled_iterations import (
     LoopRewriter,
@@ -72,20 +73,21 @@ _LITTLE_WORK = 50
 
 @staged("unroll_shared_sums")
 def unroll_shared_sums(
-    module: Module, vectors: Vectors | None = None, *, exchanges: bool = False
+    module: Module, vectors: Vectors | None = None, *, exchanges: int = 0
 ) -> None:
     """Unroll such loops of all parallel tasks, in place; on a CPU, of those that run in lanes.
 
     Args:
         module: The finished kernel.
         vectors: The vectors of a CPU.
-        exchanges: The threads of a subgroup exchange factors of products.
+        exchanges: The most work items of which subgroups exchange factors of products.
     """
+    for task in module.tasks:
+        if task.is_parallel and 0 < (ops.known_work_items(task) or 0) <= exchanges:
+            task.options = {**task.options, EXCHANGES: True}
     found = ((task, _candidates(task, vectors)) for task in module.tasks)
     changes = [
-        _Unroller(task, loops, module.noalias, vectors, exchanges).unroll()
-        for task, loops in found
-        if loops
+        _Unroller(task, loops, module.noalias, vectors).unroll() for task, loops in found if loops
     ]
     if any(changes) and vectors is None:
         simplify(module)
@@ -117,14 +119,13 @@ class _Unroller:
         candidates: list[ops.For],
         noalias: bool,
         vectors: Vectors | None,
-        exchanges: bool,
     ) -> None:
         self._task, self._candidates = task, candidates
         self._noalias, self._vectors = noalias, vectors
         collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
         sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
         self._families = SumFamilies(task, sums, noalias)
-        self._products = ProductFinder(task) if exchanges else None
+        self._products = ProductFinder(task) if task.options.get(EXCHANGES) else None
         self._facts = Uniformity(task.body)
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
