@@ -143,6 +143,7 @@ PROGRAMS: dict[str, str] = {
     "OCT151_container": "values = {}\nvalues.setdefault(1, n)",
     "OCT151_items": "place = (n, 2).index(2)",
     "OCT120_text": "if f'{n}' == '3':\n    x[0] = 1",
+    "OCT153_empty": "y = max([])",
     "OCT153_length": "y = len(a)",
     "OCT153_range": "for i in range():\n    x[i] = 1",
     "OCT153_ndrange": "for i in ndrange((1, 2, 3)):\n    x[i] = 1",

@@ -151,6 +151,8 @@ def python_extreme(fn: str) -> Callable[..., Any]:
         if kwargs or not args:
             context.fail(WrongArguments(fn, "takes operands, or one vector or sequence"), node)
         values = _elements(context, args[0]) if len(args) == 1 else args
+        if not values:
+            context.fail(WrongArguments(fn, "of an empty sequence has no value"), node)
         return arithmetic.extreme(context, fn, *values)
 
     return handler
