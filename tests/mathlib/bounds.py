@@ -36,6 +36,9 @@ FAST: dict[str, float] = {"sin": 2.3, "cos": 2.3, "exp": 1.1, "log": 0.95}
 PLAIN: dict[str, float] = {"sin": 2.4, "cos": 2.4, "exp": 1.0, "log": 1.0}
 """The same on machines that have none."""
 
+ESTIMATED = 3.0
+"""That of exp and exp2 of f32 with ``fast_math``, on machines that estimate powers of two."""
+
 ROOT = 1.5
 """Of rsqrt, divided or estimated."""
 

@@ -1,15 +1,18 @@
-"""Sine and cosine of f32 for ``fast_math``, on machines with instructions that estimate them.
+"""Functions of f32 for ``fast_math``, on machines with instructions that estimate them.
 
-The instructions of NVIDIA's GPUs have an error of 2**-20.9 or less near zero, growing with the
-angle: beyond `FAR` the functions of `fast_without_fma` take their place.
+The instructions of NVIDIA's GPUs for sine and cosine have an error of 2**-20.9 or less near zero,
+growing with the angle: beyond `FAR` the functions of `fast_without_fma` take their place. That for
+powers of two is within two units of the last digit, but subnormal powers are zero.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from octants.mathlib import fast_without_fma
-from octants.mathlib.ir_number import Branch, Number
+from octants.mathlib.ir_number import Branch, Number, select
+from octants.types.scalars import convert, f32
 
 FAR = 64.0
 """The angle from which on the instructions are not used."""
@@ -32,3 +35,33 @@ def sin(x: Number) -> Number:
 def cos(x: Number) -> Number:
     """cos, as `sin`."""
     return _estimated(x, "cos_estimate", fast_without_fma.cos)
+
+
+_TO_BINARY = math.log2(math.e)
+_HIGH = convert(_TO_BINARY, f32)
+_LEAST, _SHIFT = -125.0, 64.0
+"""An exponent below which results may be subnormal, and how much is added to it then."""
+
+
+def exp(x: Number) -> Number:
+    """2**(x log2(e)), and to first order the rounding error of that product."""
+    power = x * _HIGH
+    excess = x.times_plus(_HIGH - _TO_BINARY, x.times_plus(-_HIGH, power))
+
+    def corrected(found: Number) -> Number:
+        better = found.times_plus(excess * -math.log(2), found)
+        return select(better.is_nan, found, better)  # of zero times infinity, and of infinities
+
+    return _power_of_two(power, corrected)
+
+
+def exp2(x: Number) -> Number:
+    """2**x, also where that is subnormal."""
+    return _power_of_two(x, lambda found: found)
+
+
+def _power_of_two(x: Number, corrected: Callable[[Number], Number]) -> Number:
+    """A function of 2**x. Subnormal results are products: NVIDIA flushes fused ones."""
+    is_small = x < _LEAST
+    found = corrected(select(is_small, x + _SHIFT, x).apply("exp2_estimate"))
+    return select(is_small, found * 2.0**-_SHIFT, found)

@@ -80,6 +80,8 @@ ESTIMATED: dict[tuple[str, DType], Formula] = {
     ("sin", f32): fast_by_estimates.sin,
     ("cos", f32): fast_by_estimates.cos,
     ("cos_beside_sin", f32): fast_by_estimates.cos,
+    ("exp", f32): fast_by_estimates.exp,
+    ("exp2", f32): fast_by_estimates.exp2,
 }
 """The replacements on machines with instructions for `ir.ops.arithmetic.ESTIMATES`."""
 

@@ -46,6 +46,7 @@ EXTENDED = {
     "rsqrt": Ext.INVERSE_SQRT,
     "sin_estimate": Ext.SIN,
     "cos_estimate": Ext.COS,
+    "exp2_estimate": Ext.EXP2,
     "fma": Ext.FMA,
     "min": Ext.N_MIN,
     "max": Ext.N_MAX,

@@ -203,6 +203,7 @@ class Ext(enum.IntEnum):
     CEIL = 9
     SIN = 13
     COS = 14
+    EXP2 = 29
     SQRT = 31
     INVERSE_SQRT = 32
     FMA = 50

@@ -26,9 +26,9 @@ address), `whole` (the runtime can require whole subgroups), and `fuses` (a fuse
 drivers that run on the CPU split it, and fuse constants). `masks` means that the machine
 predicates, as these drivers do. `cuts` means that it ends all loops of a thread after some 65,000
 iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
-unless their halves are separate, `waves` that it has good estimates of sines and cosines, `selects`
-that it keeps short arrays of a work item in registers, and selects among them in each access.
-`push256` means that a launch pushes 256 bytes.
+unless their halves are separate, `waves` that it has good estimates of sines, cosines and powers of
+two, `selects` that it keeps short arrays of a work item in registers, and selects among them in
+each access. `push256` means that a launch pushes 256 bytes.
 """
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"

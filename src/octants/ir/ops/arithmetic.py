@@ -25,7 +25,7 @@ FLOAT_FUNCTIONS = frozenset(
 SLOPES = frozenset(("cos_beside_sin",))
 """Functions of which derivatives are made, where less will do than the usual function gives."""
 
-ESTIMATES = frozenset(("sin_estimate", "cos_estimate"))
+ESTIMATES = frozenset(("sin_estimate", "cos_estimate", "exp2_estimate"))
 """Functions of f32 that some machines have an instruction for, to some digits: lowered code."""
 
 ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))

@@ -1,4 +1,4 @@
-"""The sine and cosine of drivers that estimate them well, and where Octants does not take those."""
+"""Functions of drivers that estimate them well, and where Octants does not take the estimates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from octants.mathlib.fast_by_estimates import FAR
 from octants.options import Options
 from octants.runtime.vulkan import structures
 from octants.target import Target
+from tests.mathlib.bounds import ESTIMATED
+from tests.mathlib.compiled_functions import units
 from tests.vulkan import compiled
 
 _NVIDIA = 0x10DE
@@ -89,3 +91,34 @@ def test_they_are_not_taken_beyond() -> None:
 def test_of_no_number_there_is_none() -> None:
     found, _ = waves(np.array([np.inf, -np.inf, np.nan], np.float32))
     assert np.isnan(found).all()
+
+
+def powers(given: Any, **options: Any) -> Any:
+    """exp and exp2 of an array."""
+    qd.init(arch=qd.vulkan, log_level="error", offline_cache=False, **options)
+    x, y, z = (qd.ndarray(qd.f32, given.shape) for _ in range(3))
+    x.from_numpy(given)
+
+    @qd.kernel
+    def compute(x: qd.Tensor, y: qd.Tensor, z: qd.Tensor):
+        for i in x:
+            y[i] = qd.exp(x[i])
+            z[i] = qd.exp2(x[i])
+
+    compute(x, y, z)
+    return np.stack([y.to_numpy(), z.to_numpy()])
+
+
+@pytest.mark.usefixtures("estimating")
+def test_powers() -> None:
+    is_nvidia = compiled.device().hardware.properties.vendor == _NVIDIA
+    ends = (-160, 140) if is_nvidia else (-87, 88)  # others treat the rest as they like
+    x = np.concatenate([np.linspace(*ends, 300_001), [0.0, -0.0]]).astype(np.float32)
+    found = powers(x)
+    with np.errstate(over="ignore"):
+        exact = np.stack([fn(x.astype(np.longdouble)) for fn in (np.exp, np.exp2)])
+    assert units(found, exact).max() <= (ESTIMATED if is_nvidia else 1e3)
+    assert (found != powers(x, fast_math=False)).any()
+    limits = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38], np.float32)
+    wanted = np.array([np.inf, 0.0, np.nan, np.inf, 0.0], np.float32)
+    np.testing.assert_array_equal(powers(limits), [wanted, wanted])

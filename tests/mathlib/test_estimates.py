@@ -1,0 +1,73 @@
+"""exp and exp2 by an instruction that estimates powers of two, but none that is subnormal.
+
+Fused sums are never subnormal, either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octants.ir import ops
+from octants.ir.builder import Builder
+from octants.ir.cloning import emit
+from octants.ir.core import Module, Value
+from octants.mathlib.function_registry import function
+from octants.types.scalars import f32
+from tests.codegen.compiled import Compiled, ndarray, parallel
+from tests.mathlib.bounds import ESTIMATED
+from tests.mathlib.compiled_functions import bits, units
+from tests.mathlib.samples import numbers
+from tests.mathlib.test_special_values import UNARY_CASES
+
+LEAST = -126.0
+
+
+def values(fn: str, x: Any) -> Any:
+    """The function of numbers on such a machine; the estimate itself is exact."""
+    arrays = [ndarray("x", f32), ndarray("y", f32)]
+
+    def body(build: Builder, i: Value) -> None:
+        block = function(fn, f32, True, "estimating").block
+        made = {block.args[0]: build.load(arrays[0], [i])}
+        for op in block.ops[:-1]:
+            if isinstance(op, ops.Unary) and op.fn == "exp2_estimate":
+                power = made[op.x]
+                is_small = build.compare("lt", power, build.constant(LEAST, f32))
+                exact = build.unary("exp2", power)
+                made[op.result] = build.select(is_small, build.constant(0.0, f32), exact)
+            else:
+                emit(build, op, made)
+                if isinstance(op, ops.Fma):
+                    size = build.unary("abs", made[op.result])
+                    is_small = build.compare("lt", size, build.constant(2.0**LEAST, f32))
+                    zero = build.constant(0.0, f32)
+                    made[op.result] = build.select(is_small, zero, made[op.result])
+        build.store(arrays[1], [i], made[block.yielded[0]])
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
+    data = {"x": x, "y": np.zeros_like(x)}
+    Compiled(Module(fn, arrays, tasks=[task])).run(data)
+    return data["y"]
+
+
+@pytest.mark.parametrize("fn", ["exp", "exp2"])
+def test_errors(fn: str) -> None:
+    x = numbers(fn, f32, 200_000)
+    ends = np.linspace(-150.0, -80.0, 100_001).astype(np.float32)
+    near = np.float32(LEAST * (math.log(2) if fn == "exp" else 1)) * np.ones(2000, np.float32)
+    near = (near.view(np.int32) + np.arange(-1000, 1000, dtype=np.int32)).view(np.float32)
+    x = np.concatenate([x, ends, -ends, near])
+    with np.errstate(all="ignore"):
+        exact = getattr(np, fn)(x.astype(np.longdouble))
+    assert units(values(fn, x), exact).max() <= ESTIMATED - 1.0
+
+
+@pytest.mark.parametrize("fn", ["exp", "exp2"])
+def test_limits(fn: str) -> None:
+    cases = [*UNARY_CASES[fn], (math.nan, math.nan), (3e38, math.inf), (-3e38, 0.0)]
+    x, wanted = (np.array(column, np.float32) for column in zip(*cases, strict=True))
+    assert bits(values(fn, x)).tolist() == bits(wanted).tolist()
