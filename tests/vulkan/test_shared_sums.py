@@ -11,11 +11,13 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.analysis import trip_count_keys
+from octants.backends.vulkan import VulkanBackend
 from octants.codegen import sorted_work_items
-from octants.codegen.spirv.compile import LONG, PLAIN, SUMMING, compile_module
+from octants.codegen.spirv.compile import FEW, LONG, PLAIN, SUMMING, compile_module
 from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.structured import dispatch_functions
 from octants.runtime.vulkan import physical_devices
+from octants.target import Capabilities
 from octants.types.scalars import DType
 
 AS_A_GPU = "masks,cuts"
@@ -114,11 +116,23 @@ def test_shared_memory_of_a_block(monkeypatch: pytest.MonkeyPatch, sorts: bool, 
     assert sum(taken) <= most
 
 
-@pytest.mark.parametrize(("length", "threads"), [(4, (PLAIN, SUMMING)), (128, (LONG, LONG))])
-def test_long_work_items_are_in_small_blocks(length: int, threads: tuple[int, int]) -> None:
+_machine = VulkanBackend.machine
+
+
+def _splitting_no_sums(*arguments: Any) -> Capabilities:
+    return replace(_machine(*arguments), splits=False)
+
+
+@pytest.mark.parametrize(
+    ("items", "length", "threads"),
+    [(64, 4, (PLAIN, SUMMING)), (1 << 15, 128, (LONG, LONG)), (64, 128, (FEW, FEW))],
+)
+def test_long_work_items_are_in_small_blocks(
+    items: int, length: int, threads: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without=AS_A_GPU)
     w = qd.field(qd.f32, (length, length), needs_grad=True)
-    x, y = qd.field(qd.f32, (64, length)), qd.field(qd.f32, 64, needs_grad=True)
+    x, y = qd.field(qd.f32, (items, length)), qd.field(qd.f32, items, needs_grad=True)
 
     @qd.kernel
     def product():
@@ -134,6 +148,7 @@ def test_long_work_items_are_in_small_blocks(length: int, threads: tuple[int, in
     target = physical_devices.choose(0, AS_A_GPU).target
     assert target.blocks is not None
     target = replace(target, blocks=replace(target.blocks, shared_bytes=1 << 17))
+    monkeypatch.setattr(VulkanBackend, "machine", _splitting_no_sums)
     for mode, wanted in zip(("primal", "reverse"), threads, strict=True):
         module = product.inspect(mode=mode)._module
         (dispatch,) = compile_module(module, target).dispatches

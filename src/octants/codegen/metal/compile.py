@@ -22,7 +22,9 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     """The code of a module with tasks; `OctantsRuntimeError` where Metal lacks what it needs."""
     kernel = KernelContext(module, fast_math=fast_math)
     text = LibraryText(Features(target, module.kernel or module.name), fast_math=fast_math)
-    written = functions(kernel, BlockSizes(BLOCK, SUMMING, BLOCK, BLOCK), target.blocks, ENOUGH)
+    written = functions(
+        kernel, BlockSizes(BLOCK, SUMMING, BLOCK, BLOCK, BLOCK), target.blocks, ENOUGH
+    )
     dispatches = tuple(_write(text, function) for function in written)
     return make_artifact(kernel, target.triple, text.finish(), dispatches)
 

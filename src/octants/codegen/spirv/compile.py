@@ -29,7 +29,10 @@ than many small ones.
 """
 
 LONG = 128
-"""The same for tasks with long work items: few of them should run on many multiprocessors."""
+"""The same for tasks with long work items, which should run on many multiprocessors."""
+
+FEW = 32
+"""The same for few work items, where that is no less than a subgroup."""
 
 VECTOR = 8
 """The threads of a serial task's block on drivers that run on the CPU. Mesa's gets nests of loops
@@ -57,9 +60,9 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
-    sizes = BlockSizes(BLOCK, SUMMING, PLAIN, LONG)
+    sizes = BlockSizes(BLOCK, SUMMING, PLAIN, LONG, FEW)
     if assembly.features.has("masks"):
-        sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK, VECTOR)
+        sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK, BLOCK, VECTOR)
     written = functions(kernel, sizes, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
     return make_artifact(kernel, target.triple, assembly.finish(), dispatches)

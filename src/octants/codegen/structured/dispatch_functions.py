@@ -34,6 +34,7 @@ from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function_emitter import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
+from octants.ir import ops
 from octants.ir.cooperative_tasks import cooperates, shared_array_refs, sizes
 from octants.ir.core import Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
@@ -42,6 +43,8 @@ from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
 _MOST_IN_BLOCK = 128  # that any device supports
+_FEW = 1 << 14
+"""Work items that do not fill a large GPU: in small blocks they are on all its multiprocessors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,15 @@ class DispatchEmitter:
 class BlockSizes:
     """The threads of a block of tasks that write records, of those that reduce, and of others.
 
-    Of both latter kinds, those with `long` work items have blocks of so many threads. Of the
-    threads of a `serial` task, one runs it.
+    Of both latter kinds, those with `long` work items have blocks of so many threads, and those
+    with `few` long ones of so many. Of the threads of a `serial` task, one runs it.
     """
 
     recording: int
     reducing: int
     plain: int
     long: int
+    few: int
     serial: int = 1
 
 
@@ -109,10 +113,11 @@ def functions(
         copies = _copies(kernel, task, nbytes) if nbytes else []
         sums = bool(copies or collected)
         is_long = GRAIN <= costs.of(task.body) < UNKNOWN
-        usual = threads.long if is_long else threads.plain
+        is_few = 0 < (ops.known_work_items(task) or 0) <= _FEW
+        usual = (threads.few if is_few else threads.long) if is_long else threads.plain
         if sums:
             lanes = 1 if blocks is None else blocks.subgroup_size
-            most_threads = threads.long if is_long else threads.reducing
+            most_threads = usual if is_long else threads.reducing
             usual = reductions.most_threads(collected, most_threads, lanes)
         elif has_records(task):
             usual = threads.recording
