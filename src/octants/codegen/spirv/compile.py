@@ -39,7 +39,7 @@ VECTOR = 8
 wrong in a block of one thread: from the second iteration of the outer one, the inner one ends.
 """
 ENOUGH = 1 << 18
-"""Threads that fill any device, for tasks where more threads mean more updates."""
+"""Threads that fill any device, for tasks where more threads mean more updates, or less to sort."""
 
 
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:

@@ -86,7 +86,7 @@ def functions(
         kernel: The kernel.
         threads: The threads of a block.
         blocks: The machine's limits for cooperative tasks; None if it has no such blocks.
-        most: The threads that are enough for tasks that reduce; 0 for any number.
+        most: The threads that are enough for tasks that reduce or sort; 0 for any number.
 
     Returns:
         A list with one emitter for each dispatch.
@@ -122,7 +122,7 @@ def functions(
         elif has_records(task):
             usual = threads.recording
         items = _items(task, usual, blocks) if key is None else sorted_work_items.THREADS
-        limit = _threads(task, most if sums else 0)
+        limit = _threads(task, most if sums or key is not None else 0)
         dispatch = Dispatch(name, position, bounds or "device", items, limit, *records)
         if not cooperates(task):
             arguments = kernel, position, items, copies, key
