@@ -332,6 +332,43 @@ def test_a_list_changes_while_the_kernel_is_compiled() -> None:
     assert [run(2), run(3)] == [of(2), of(3)]
 
 
+ITEMS = [1, 2]
+HOLDER = {"items": ITEMS}
+
+
+def test_lists_of_python_stay_as_they_are() -> None:
+    """Programs would see two lists where Python has one."""
+
+    @qd.func
+    def grow(items: Any = ITEMS) -> Any:
+        items.append(3)
+        return len(items)
+
+    @qd.func
+    def grow_given(items: qd.template()) -> Any:
+        items += [3]
+        return len(items)
+
+    @qd.kernel
+    def by_default() -> qd.i32:
+        return grow()
+
+    @qd.kernel
+    def by_argument() -> qd.i32:
+        return grow_given(ITEMS)
+
+    @qd.kernel
+    def by_item(n: qd.i32) -> qd.i32:
+        items = HOLDER["items"]
+        items.append(n)
+        return len(items)
+
+    for run in (by_default, by_argument, lambda: by_item(3)):
+        with pytest.raises(qd.OctantsTypeError, match="that Python made"):
+            run()
+    assert ITEMS == [1, 2]
+
+
 def test_a_list_collects_values_of_a_parallel_loop_with_a_gradient() -> None:
     x = qd.field(qd.f32, 3, needs_grad=True)
     loss = qd.field(qd.f32, (), needs_grad=True)

@@ -35,9 +35,7 @@ def call(
     before = variable.value
     if not context.scopes.is_claimed(variable):
         context.fail(ListChanges(name, "where a loop or a condition decides how often"), node)
-    held = [each for frame in context.scopes.frames for each in frame.variables.values()]
-    if any(each is not variable and _holds(each.value, before) for each in held):
-        context.fail(ListChanges(name, "while another variable holds the same list"), node)
+    check_holders(context, node, variable, name)
     if name in ("insert", "pop") and args:
         args[0] = compile_time_evaluation.static_value(context, args[0], node, "a position")
     if name == "extend":
@@ -46,6 +44,17 @@ def call(
     result = compile_time_evaluation.call(context, node, getattr(changed, name), *args, **named)
     context.scopes.assign(variable, changed)
     return result
+
+
+def check_holders(context: Context, node: ast.AST, variable: Variable, name: str) -> None:
+    """Refuse a change of a variable's list that others hold, who would still have the old one."""
+    items = variable.value
+    held = [each for frame in context.scopes.frames for each in frame.variables.values()]
+    if any(each is not variable and _holds(each.value, items) for each in held):
+        context.fail(ListChanges(name, "while another variable holds the same list"), node)
+    defaults = [each.default for known in context.parameters.values() for each in known]
+    if any(_holds(value, items) for value in (*defaults, *(read.value for read in context.reads))):
+        context.fail(ListChanges(name, "that Python made, not the kernel"), node)
 
 
 def _holds(value: Any, items: list[Any]) -> bool:

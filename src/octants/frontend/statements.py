@@ -17,6 +17,7 @@ from octants.frontend import (
     control_flow_joins,
     early_exits,
     hidden_arrays,
+    local_lists,
     loops,
     lossy_assignments,
     name_resolution,
@@ -220,6 +221,8 @@ def augmented_assign(context: Context, node: ast.AugAssign) -> bool:
         return True
     result = binary_operation(context, node.op, context.load(reference), value, node)
     if isinstance(node.target, ast.Name) and isinstance(result, (tuple, list)):
+        if isinstance(reference, VariableReference) and type(reference.variable.value) is list:
+            local_lists.check_holders(context, node, reference.variable, ast.unparse(node))
         assignments.assign_name(context, node.target.id, result, node)
     else:
         assignments.store(context, reference, result, node)
