@@ -44,7 +44,7 @@ class _TorchArrays(ArrayLibrary):
 
     def of_number(self, number: Any, like: Any) -> Any:
         found = torch.as_tensor(np.asarray(number), dtype=like.dtype, device=like.device)
-        return found.expand(like.shape).clone()
+        return found.reshape(like.shape).clone()
 
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         device = like[0].device if like else None

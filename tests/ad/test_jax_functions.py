@@ -71,11 +71,17 @@ def test_matrices_and_vectors_as_arguments() -> None:
         arguments = [jnp.array([0.3, 0.7]), jnp.array([[1.0, 0.4], [-0.2, 0.8]])]
         arguments += [jnp.array([0.5, 1.5]), jnp.array(1.2)]
         np.testing.assert_allclose(turn(*arguments), turn_in_jax(*arguments))
+
+        def of_vector(vector: Any) -> Any:
+            return turn_in_jax(*arguments[:2], vector, 1.2).sum()
+
         for transform in (jax.jacrev, jax.jacfwd):
             found = jax.jit(transform(turn, (0, 1, 2, 3)))(*arguments)
             expected = transform(turn_in_jax, (0, 1, 2, 3))(*arguments)
             for one, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9)
+        column = jax.grad(lambda v: turn(*arguments[:2], v, 1.2).sum())(arguments[2][:, None])
+        np.testing.assert_allclose(column[:, 0], jax.grad(of_vector)(arguments[2]), rtol=1e-9)
     finally:
         jax.config.update("jax_enable_x64", False)
 

@@ -125,6 +125,8 @@ def test_matrices_and_vectors_as_arguments() -> None:
     assert torch.autograd.gradcheck(turn, arguments, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(turn, arguments)
     plain = [each.detach() for each in arguments]
+    column = tensor([[0.5], [1.5]])
+    assert torch.autograd.gradcheck(turn, (*plain[:2], column, plain[3]))
     by_all = (0, 1, 2, 3)
     for transform in (torch.func.jacrev, torch.func.jacfwd):
         found = transform(turn, argnums=by_all)(*plain)

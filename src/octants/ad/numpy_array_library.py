@@ -28,7 +28,7 @@ class NumpyArrays(ArrayLibrary):
         return np.array(array, array.dtype.newbyteorder("="), order="C")
 
     def of_number(self, number: Any, like: Any) -> Any:
-        return np.full_like(like, number)
+        return np.array(number, like.dtype).reshape(like.shape)
 
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
         return np.zeros(what.shape, what.dtype)
