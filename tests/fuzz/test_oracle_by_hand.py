@@ -66,6 +66,20 @@ def k():
     assert result.gradient["x"].value.tolist() == [10, 20, 30]
 
 
+def test_items_of_a_dict_are_updated() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in x:
+        items = {"a": x[i], "b": 2.0}
+        items["a"] *= items["b"]
+        y[i] = items["a"]
+""")
+    result = outcome(source, CONTENTS)
+    assert result.primal["y"].value.tolist() == [2, 4, 6]
+    assert result.gradient["x"].value.tolist() == [3, 3, 3]  # of x itself, too
+
+
 def test_a_local_keeps_its_first_type() -> None:
     source = with_arrays("""
 @qd.kernel

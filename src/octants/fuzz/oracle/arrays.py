@@ -281,7 +281,7 @@ def updated(fn: str, before: Any, value: Any) -> Num:
 
 def update(target: Any, index: Any, fn: str, value: Any, used: bool = False) -> Any:
     """``target[index] fn= value``: atomic on arrays, plain on a local vector."""
-    if isinstance(index, str):
+    if isinstance(index, str) and not isinstance(target, Items):
         return update_member(target, index, fn, value, used)
     if isinstance(target, Element):
         return target.array.update(target.base + target._offset(index), fn, value, used)
