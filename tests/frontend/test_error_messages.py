@@ -141,6 +141,7 @@ PROGRAMS: dict[str, str] = {
     "OCT146_loop": "values = []\nfor i in range(n):\n    values.append(i)",
     "OCT146_shared": "values = []\nothers = (values, 1)\nvalues.append(n)",
     "OCT146_augmented": "values = [n]\nothers = values\nothers += [1]",
+    "OCT146_beside": "values = [n]\npair = (values, values.pop())",
     "OCT146_python": "values = ITEMS\nvalues.append(3)",
     "OCT151_container": "values = {}\nvalues.setdefault(1, n)",
     "OCT151_items": "place = (n, 2).index(2)",

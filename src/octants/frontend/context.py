@@ -98,6 +98,7 @@ class Context:
         self.item: Value | None = None  # the work item; None in serial code, which has one
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
+        self.statement: ast.stmt | None = None  # the innermost that is being built
         self.is_in_static = False  # within the argument of a call of `static`
         self._typed_at: int | None = None  # how many functions are around `evaluate_for_type`
         self._conditions = 0  # how many conditions that are known, but not static, are around
@@ -203,7 +204,10 @@ class Context:
     def build(self, statements: list[ast.stmt]) -> bool:
         """Build statements one after the other; gives whether their end can be reached."""
         assert self._build is not None
-        return self._build(self, statements)
+        outer = self.statement
+        completes = self._build(self, statements)
+        self.statement = outer
+        return completes
 
     @contextmanager
     def at(self, node: ast.AST) -> Iterator[None]:

@@ -36,6 +36,8 @@ def call(
     if not context.scopes.is_claimed(variable):
         context.fail(ListChanges(name, "where a loop or a condition decides how often"), node)
     check_holders(context, node, variable, name)
+    if _is_used_beside(context.statement, node):
+        context.fail(ListChanges(name, "that the same expression uses"), node)
     if name in ("insert", "pop") and args:
         args[0] = compile_time_evaluation.static_value(context, args[0], node, "a position")
     if name == "extend":
@@ -55,6 +57,23 @@ def check_holders(context: Context, node: ast.AST, variable: Variable, name: str
     defaults = [each.default for known in context.parameters.values() for each in known]
     if any(_holds(value, items) for value in (*defaults, *(read.value for read in context.reads))):
         context.fail(ListChanges(name, "that Python made, not the kernel"), node)
+
+
+def _is_used_beside(statement: ast.stmt | None, call: ast.Call) -> bool:
+    """Whether another operand is a call's list as a whole, and would keep it as it was."""
+    assert isinstance(call.func, ast.Attribute)
+    name, own = ast.dump(call.func.value), set(ast.walk(call))
+    parts = [statement.value] if isinstance(statement, ast.Assign) else _children(statement)
+    operands = [node for part in parts for node in ast.walk(part) if node not in own]
+    parts_of = (ast.Attribute, ast.Subscript)
+    read_in_part = {each.value for each in operands if isinstance(each, parts_of)}
+    return any(ast.dump(each) == name for each in operands if each not in read_in_part)
+
+
+def _children(statement: ast.stmt | None) -> list[ast.expr]:
+    """The expressions of a statement, without those of the statements in it."""
+    children = ast.iter_child_nodes(statement) if statement else ()
+    return [child for child in children if isinstance(child, ast.expr)]
 
 
 def _holds(value: Any, items: list[Any]) -> bool:

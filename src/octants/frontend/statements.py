@@ -40,6 +40,7 @@ def build(context: Context, statements: list[ast.stmt]) -> bool:
     """Build statements; gives whether their end can be reached."""
     for position, statement in enumerate(statements):
         rest = statements[position + 1 :]
+        context.statement = statement
         if isinstance(statement, ast.If):
             completes, has_rest = _if_with_rest(context, statement, rest)
             if has_rest or not completes:
