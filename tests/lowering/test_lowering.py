@@ -45,6 +45,7 @@ TARGETS = {
     "cpu": llvm._legal(True, False),
     "plain cpu": llvm._legal(False, False),
     "vulkan": structured.legal(has_f64=True, fast_math=False),
+    "mesa": structured.legal(has_f64=True, fast_math=False, rounds=False),
     "metal": metal.instructions(has_f64=False, fast_math=False),
     "bare": BARE,
 }
@@ -81,7 +82,7 @@ def edges(dtype: DType) -> list[Any]:
         return [False, True]
     info = np.finfo(dtype.numpy)
     small, large = float(info.smallest_subnormal), float(info.max)
-    numbers = [0.0, -0.0, 1.0, -0.7, 2.5, -3.5, small, large, -math.inf, math.nan]
+    numbers = [0.0, -0.0, 0.5, -0.5, 1.0, -0.7, 1.5, 2.5, -3.5, small, large, -math.inf, math.nan]
     return [convert(x, dtype) for x in numbers]
 
 

@@ -74,6 +74,24 @@ def rsqrt(legal: Legal, x: Number) -> Number:
     return 1.0 / x.sqrt()
 
 
+def trunc(_: Legal, x: Number) -> Number:
+    """The whole number next to x on the side of zero."""
+    if x.type is f16:
+        return through_f32("trunc")(x)
+    return select(x < 0.0, x.apply("ceil"), x.apply("floor"))
+
+
+def to_nearest(_: Legal, x: Number) -> Number:
+    """The whole number that is nearest; of two, the even one."""
+    if x.type is f16:
+        return through_f32("round")(x)
+    below = x.apply("floor")
+    half, distance = below * 0.5, x - below
+    is_odd = half.apply("floor").differs(half)
+    goes_up = (distance > 0.5) | (distance.equals(0.5) & is_odd)
+    return select(goes_up, x.apply("ceil"), below)
+
+
 def product_error(legal: Legal, a: Number, b: Number) -> Number:
     """By a fused operation; or in the next wider type, where a product is exact; or by halves."""
     if a.type is f16:
@@ -140,6 +158,8 @@ def approximate_div(_: Legal, a: Number, b: Number) -> Number:
 BY_TARGET: dict[str, Rule] = {
     "approximate_div": approximate_div,
     "mul_error": product_error,
+    "round": to_nearest,
     "rsqrt": rsqrt,
+    "trunc": trunc,
 }
 """Rules that take what is legal first."""

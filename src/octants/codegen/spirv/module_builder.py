@@ -54,6 +54,7 @@ class Assembly:
             features.has("waves"),
             extremes=fast_math,
             roots=fast_math and features.has("gathers"),
+            rounds=features.has("rounds64"),
         )
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by result

@@ -16,7 +16,7 @@ from octants.lowering.legal_operations import (
     table,
 )
 from octants.mathlib.function_registry import ALL
-from octants.types.scalars import f16, f32, i32, i64, u1, u32, u64
+from octants.types.scalars import f16, f32, f64, i32, i64, u1, u32, u64
 
 _BASIC = ("add", "sub", "mul", "neg")
 _ON_INTEGERS = (*_BASIC, *BITWISE, "not", "quotient", "lsl", "lsr")
@@ -29,12 +29,14 @@ def legal(
     estimates: bool = False,
     extremes: bool = False,
     roots: bool = False,
+    rounds: bool = True,
 ) -> Legal:
     """Return the operations that every device supports, given its types and ``estimates``.
 
     Only ``fast_math`` lets a machine round a product before adding to it. With ``extremes`` it has
     the minimum and maximum of f32, which choose any of two zeros; with ``roots``, 1 / sqrt(x) of
-    f32 to two ulp.
+    f32 to two ulp; without ``rounds``, none for f64 that rounds to the nearest whole number, or
+    towards zero.
     """
     functions = table(
         (INTEGERS, _ON_INTEGERS),
@@ -49,6 +51,8 @@ def legal(
         ((u1,), (*BITWISE, "not", "eq", "ne")),
         ((*INTEGERS, *FLOATS, f16), COMPARE),
     )
+    if not rounds:
+        functions -= table(((f64,), ("round", "trunc")))
     wide = (i32, i64, u32, u64)
     allowed = casts((*INTEGERS, u1), INTEGERS) | casts((*wide, u1, *FLOATS), FLOATS)
     fma = frozenset(FLOATS if fast_math else ())

@@ -248,6 +248,7 @@ class Hardware:
             "fuses": not self.is_cpu,
             "masks": self.is_cpu,
             "cuts": "llvmpipe" in self.name,
+            "rounds64": "llvmpipe" not in self.name,  # without AVX-512: round(1.5) is 1
             "splits": self.properties.vendor == _NVIDIA,
             "waves": self.properties.vendor == _NVIDIA,
             "selects": self.properties.vendor == _NVIDIA,
