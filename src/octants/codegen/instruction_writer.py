@@ -65,10 +65,6 @@ class Code(ABC):
     """Whether memory that a block's threads share has addresses; else it is an array of words."""
     legal: Legal
     """The operations that have instructions, or are functions of `mathlib`."""
-    exchange_subgroups = 0
-    """The subgroups of a block that have shared memory to exchange factors of products; 0 if it
-    does not pay."""
-
     has_narrow_offsets = False
     """Whether offsets in arrays of less than 2**30 bytes are better computed in i32."""
     has_wide_elements = False
@@ -292,6 +288,10 @@ class ThreadCode(Code):
 
     gathers: bool
     """Whether it pays to combine the updates that a subgroup makes to one address."""
+
+    exchange_subgroups = 0
+    """The subgroups of a block that have shared memory to exchange factors of products; 0 if that
+    does not pay."""
 
     has_graphs: bool
     """Whether a launch may be a node of a graph, with the launch words of a node."""

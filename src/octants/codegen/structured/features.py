@@ -28,7 +28,8 @@ predicates, as these drivers do. `cuts` means that it ends all loops of a thread
 iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
 unless their halves are separate, `waves` that it has good estimates of sines, cosines and powers of
 two, `selects` that it keeps short arrays of a work item in registers, and selects among them in
-each access. `push256` means that a launch pushes 256 bytes.
+each access. `rounds64` means that it rounds f64 right to the nearest whole number and towards zero,
+`push256` that a launch pushes 256 bytes.
 """
 
 _NARROW = "let work items update numbers of 32 bits, such as sums of f32; or use"

@@ -181,6 +181,7 @@ class GpuMachine(Machine):
 
     exchange_subgroups = 0
     """See `codegen.instruction_writer.ThreadCode.exchange_subgroups`."""
+
     most_subgroups = 1
     """The most subgroups of a block: at most as many as a subgroup has threads."""
 
