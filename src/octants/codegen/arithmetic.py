@@ -6,11 +6,11 @@ A register holds an f16 as an f32 with the same value.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.codegen.function_emitter import FunctionEmitter
-from octants.codegen.instruction_writer import Operand, register
+from octants.codegen.instruction_writer import Code, Operand, register
 from octants.ir import ops
 from octants.ir.core import Block
 from octants.ir.ops.arithmetic import COMPARE
@@ -96,12 +96,20 @@ def select(f: FunctionEmitter, op: ops.Select) -> None:
 
 def extract(f: FunctionEmitter, op: ops.Extract) -> None:
     """Choose a component by selects."""
-    index, dtype = f.use(op.index), op.index.type
-    found, *others = (f.use(value) for value in op.components)
-    for number, other in enumerate(others, start=1):
-        is_it = f.code.compare("eq", dtype, index, f.code.constant(number, dtype))
-        found = f.code.choose(is_it, register(op.result.type), other, found)
-    f.bind(op.result, found)
+    components = [f.use(value) for value in op.components]
+    dtype = register(op.result.type)
+    f.bind(op.result, chosen(f.code, dtype, components, f.use(op.index), op.index.type))
+
+
+def chosen(
+    code: Code, dtype: DType, choices: Sequence[Operand], number: Operand, counter: DType
+) -> Operand:
+    """Return the choice with a number, which is of the type `counter`; the first one if none is."""
+    found, *others = choices
+    for position, other in enumerate(others, start=1):
+        is_it = code.compare("eq", counter, number, code.constant(position, counter))
+        found = code.choose(is_it, dtype, other, found)
+    return found
 
 
 # -- conversions --------------------------------------------------------------------------------

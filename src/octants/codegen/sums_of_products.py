@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.analysis.sums_of_products import MOST_FACTORS, SumsOfProducts
+from octants.codegen import arithmetic
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
 from octants.codegen.numbers_as_bits import from_word, to_word
@@ -73,8 +74,5 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[Operand]:
 
 def number_at(code: ThreadCode, dtype: DType, numbers: list[int], which: Operand) -> Operand:
     """Return the one of some constants that is at a position (u32)."""
-    chosen = code.constant(numbers[0], dtype)
-    for position, number in enumerate(numbers[1:], 1):
-        is_here = code.compare("eq", u32, which, code.constant(position, u32))
-        chosen = code.choose(is_here, dtype, code.constant(number, dtype), chosen)
-    return chosen
+    constants = [code.constant(number, dtype) for number in numbers]
+    return arithmetic.chosen(code, dtype, constants, which, u32)

@@ -27,5 +27,5 @@ def allot_registers(module: Module, fills: int) -> None:
         fills: how many work items the GPU needs to be busy.
     """
     for task in module.tasks:
-        if task.is_parallel and 0 < (ops.known_work_items(task) or 0) <= fills // _OF_BUSY:
+        if task.is_parallel and ops.has_few_items(task, fills // _OF_BUSY):
             task.options[ALL_REGISTERS] = True

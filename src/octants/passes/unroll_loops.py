@@ -60,7 +60,7 @@ little else run in chunks of iterations that are unrolled likewise (`analysis.sl
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
@@ -198,19 +198,17 @@ class _Unroller:
         builder, estimates = self._builder, self._plan(op, trips)
         estimated = self._copies(op, first, inits, trips, estimates)
         are_small = functools.reduce(functools.partial(builder.binary, "and"), estimates.guards)
-        small, large = Block(), Block()
-        with builder.into(small):
-            builder.yield_(estimated)
-        with builder.into(large):
+
+        def exact() -> list[Value]:
             if op in self._unrolled:
-                builder.yield_(self._copies(op, first, inits, trips))
-            else:
-                last = builder.binary("add", first, builder.constant(trips, first.type))
-                again = copy_operation(op, {})
-                assert isinstance(again, ops.For)
-                again.lower, again.upper, again.inits = first, last, list(inits)
-                builder.yield_(builder.append(again).results)
-        return builder.if_(are_small, small, large).results
+                return self._copies(op, first, inits, trips)
+            last = builder.binary("add", first, builder.constant(trips, first.type))
+            again = copy_operation(op, {})
+            assert isinstance(again, ops.For)
+            again.lower, again.upper, again.inits = first, last, list(inits)
+            return builder.append(again).results
+
+        return self._if_small(are_small, estimated, exact)
 
     def _rest(self, op: ops.For) -> list[Value]:
         """Write the iterations behind the last chunk. Their guard is that of all of them."""
@@ -223,12 +221,19 @@ class _Unroller:
             both = functools.partial(builder.binary, "and")
             builder.yield_([*carried, functools.reduce(both, estimates.guards, so_far)])
         inits = [*op.inits, builder.constant(True, u1)]
-        *found, are_small = builder.for_(op.lower, op.upper, inits, body).results
-        small, large = Block(), Block()
+        *estimated, are_small = builder.for_(op.lower, op.upper, inits, body).results
+        again = functools.partial(copy_operation, op, {})
+        return self._if_small(are_small, estimated, lambda: builder.append(again()).results)
+
+    def _if_small(
+        self, are_small: Value, estimated: list[Value], exact: Callable[[], list[Value]]
+    ) -> list[Value]:
+        """Write a branch: estimated results where no angle is large, and exact ones elsewhere."""
+        builder, small, large = self._builder, Block(), Block()
         with builder.into(small):
-            builder.yield_(found)
+            builder.yield_(estimated)
         with builder.into(large):
-            builder.yield_(builder.append(copy_operation(op, {})).results)
+            builder.yield_(exact())
         return builder.if_(are_small, small, large).results
 
     def _plan(self, op: ops.For, trips: int) -> _Estimates:

@@ -83,7 +83,7 @@ def unroll_shared_sums(
         exchanges: The most work items of which subgroups exchange factors of products.
     """
     for task in module.tasks:
-        if task.is_parallel and 0 < (ops.known_work_items(task) or 0) <= exchanges:
+        if task.is_parallel and ops.has_few_items(task, exchanges):
             task.options = {**task.options, EXCHANGES: True}
     found = ((task, _candidates(task, vectors)) for task in module.tasks)
     changes = [
@@ -114,11 +114,7 @@ class _Unroller:
     """Rewrites a task."""
 
     def __init__(
-        self,
-        task: Task,
-        candidates: list[ops.For],
-        noalias: bool,
-        vectors: Vectors | None,
+        self, task: Task, candidates: list[ops.For], noalias: bool, vectors: Vectors | None
     ) -> None:
         self._task, self._candidates = task, candidates
         self._noalias, self._vectors = noalias, vectors

@@ -113,8 +113,8 @@ def functions(
         copies = _copies(kernel, task, nbytes) if nbytes else []
         sums = bool(copies or collected)
         is_long = GRAIN <= costs.of(task.body) < UNKNOWN
-        is_few = 0 < (ops.known_work_items(task) or 0) <= _FEW
-        usual = (threads.few if is_few else threads.long) if is_long else threads.plain
+        few = ops.has_few_items(task, _FEW)
+        usual = (threads.few if few else threads.long) if is_long else threads.plain
         if sums:
             lanes = 1 if blocks is None else blocks.subgroup_size
             most_threads = usual if is_long else threads.reducing

@@ -17,6 +17,7 @@ from octants.ir.ops.arithmetic import (
     Select,
     Unary,
     constants_in,
+    has_few_items,
     known_work_items,
 )
 from octants.ir.ops.components import Extract, Insert
@@ -90,5 +91,6 @@ __all__ = [
     "Write",
     "Yield",
     "constants_in",
+    "has_few_items",
     "known_work_items",
 ]

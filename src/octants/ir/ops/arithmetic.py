@@ -94,6 +94,11 @@ def known_work_items(task: Task) -> int | None:
     return None if lower is None or upper is None else max(0, int(upper - lower))
 
 
+def has_few_items(task: Task, most: int) -> bool:
+    """Whether a parallel task is known to have work items, and at most so many."""
+    return 0 < (known_work_items(task) or 0) <= most
+
+
 @operation("unary")
 class Unary(Pure):
     """``%1: f32 = unary<sin>(%0)``; the result has the type of the operand.
