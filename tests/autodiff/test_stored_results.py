@@ -125,7 +125,27 @@ def rows(w: Any, x: Any, y: Any, n: Any) -> Any:
     return kernel
 
 
-PROGRAMS = [recurrence, gates, layers, scalars, rows]
+def sums_of_sums(w: Any, x: Any, y: Any, n: Any) -> Any:
+    """The results of a loop and of the loop around it are both worth recording."""
+
+    @qd.kernel
+    def kernel():
+        for m in y:
+            v = x[m, n[m]]
+            for t in range(STEPS):
+                total = v
+                for i in range(H):
+                    s = 0.0
+                    for j in range(i):
+                        s += w[i, j] * qd.sin(v + x[m, j])
+                    total += 0.3 * qd.sin(s) * s + w[t, i]
+                v = 0.5 * v + qd.sin(total)
+            y[m] = v
+
+    return kernel
+
+
+PROGRAMS = [recurrence, gates, layers, scalars, rows, sums_of_sums]
 
 
 def made(program: Any, **options: Any) -> tuple[Any, ...]:

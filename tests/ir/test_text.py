@@ -88,6 +88,20 @@ def test_verifier_rejects(message: str) -> None:
         verify(parse(text))
 
 
+def test_verifier_rejects_records_that_are_only_read() -> None:
+    text = """\
+kernel @k
+record #r (4,): f32
+serial @k_0 {
+  %0: i64 = constant<0>()
+  %1: f32 = record_pop<#r>(%0, %0)
+  yield()
+}
+"""
+    with pytest.raises(InvalidIR, match="nothing is pushed to the record"):
+        verify(parse(text))
+
+
 def test_parser_says_where() -> None:
     with pytest.raises(ParseError, match="no operation 'frobnicate'"):
         parse(HEAD + "frobnicate()\nyield()\n}\n")

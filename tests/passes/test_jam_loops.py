@@ -234,8 +234,9 @@ def test_what_is_carried_into_an_inner_loop_stays_there() -> None:
 def test_records_whose_order_matters() -> None:
     assert not jammed(kernel("%7", record=BUFFER, behind=PUSH + SUM[0], end=READ))[1]
     read = "%44: i64 = constant<0>()\n%45: f32 = record_pop<#r>(%44, %44)"
-    assert not jammed(kernel("%7", record=BUFFER, before=read))[1]
-    assert jammed(kernel(record=BUFFER, before=read))[1]
+    write = "%50: i64 = constant<0>()\nrecord_push<#r>(%50, %50, %6)"
+    assert not jammed(kernel("%7", record=BUFFER, before=read, end=write))[1]
+    assert jammed(kernel(record=BUFFER, before=read, end=write))[1]
     again = "%43: i64 = constant<0>()\nrecord_push<#r>(%43, %43, %13)"
     assert not jammed(kernel(record=BUFFER, before=again, behind=PUSH + SUM[0], end=READ))[1]
     assert not jammed(recording("record #r (8, 'unrolled'): f32"))[1]

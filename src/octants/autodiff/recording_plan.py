@@ -157,11 +157,15 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants, strides = ops.constants_in(body), uses.strides
     results = dict[Operation, Collection[ops.For]]()
+    read_back = set[Operation]()  # these do not run where others are recorded: they record nothing
     for op, inner in find_inner_results(body, uses).items():
+        if op in read_back:
+            continue
         stride = strides.get(op, 0) + sum(v.type.size for each in inner for v in each.results)
         most = min(MAX_BLOCK_AROUND_LOOPS, AROUND_RESULTS * machine.local_record_bytes // stride)
         if _surely_fits(op, most, constants):
             results[op], strides[op] = inner, stride
+            read_back.update(inner)
     local: dict[Operation, int] = {}
     in_blocks, fixed_length, unrolled = set[Operation](), set[Operation](), set[Operation]()
     single: dict[Operation, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octants.ir.cooperative_tasks import verify_task
 from octants.ir.core import Array, Block, InvalidIR, Module, Operation, Value
-from octants.ir.ops import Yield
+from octants.ir.ops import RecordPop, RecordPush, Yield
 from octants.ir.printer import Printer
 
 
@@ -19,6 +19,7 @@ def verify(module: Module) -> None:
         _verify_block(block, set(), arrays)
     for task in module.tasks:
         _verify_task_arguments(task.domain, task.body)
+        _verify_records(task.body)
         verify_task(task)
 
 
@@ -27,6 +28,15 @@ def _verify_task_arguments(domain: Block | None, body: Block) -> None:
     arguments = [arg.type for arg in body.args]
     if len(bounds) not in (0, 2) or bounds[:1] != arguments or len(set(bounds)) > 1:
         raise InvalidIR(f"task: the domain yields {bounds}, the body takes {arguments}")
+
+
+def _verify_records(body: Block) -> None:
+    """Check that a task has written what it reads back: no other task does."""
+    accesses = list(body.walk())
+    pushed = {op.record for op in accesses if isinstance(op, RecordPush)}
+    for op in accesses:
+        if isinstance(op, RecordPop) and op.record not in pushed:
+            raise InvalidIR(f"nothing is pushed to the record\nin: {Printer().operation(op)}")
 
 
 def _verify_block(block: Block, visible: set[Value], arrays: set[Array]) -> None:
