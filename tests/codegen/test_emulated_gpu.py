@@ -149,11 +149,12 @@ def test_a_failure_while_bounds_are_computed() -> None:
         assert not data["out"].any()
 
 
+@pytest.mark.parametrize("profile", ["core", "sums"])
 @pytest.mark.parametrize("seed", seeds(2, 6, 4))
-def test_random_programs(seed: int) -> None:
+def test_random_programs(seed: int, profile: str) -> None:
     """From the source to the launch, with the data layer over memory that is not shared."""
     with emulated_gpu(total=1 << 28) as fake:
-        program = generate(seed, ("f32", "f64")[seed % 2])
+        program = generate(seed, ("f32", "f64")[seed % 2], profile)
         (verdict,) = check([program], PackageBackend("cuda", "cuda"))
     assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems
     assert fake.launches

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.autodiff import recording_plan
 from octants.fuzz import backends, field_ndarray_conversion
 from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status
@@ -215,6 +216,43 @@ def test_fields_and_ndarrays_stand_for_each_other() -> None:
         found = run(changed)
         for name, estimate in expected.gradient.items():
             assert found.gradient[name].value.tolist() == estimate.value.tolist()
+
+
+SUMS_OF_SUMS = """
+f = qd.field(FP, shape=(2,), needs_grad=True, needs_dual=True)
+x = qd.field(FP, shape=(2, 5), needs_grad=True, needs_dual=True)
+
+@qd.kernel
+def k():
+    for m in f:
+        v = f[m]
+        for t in range(3):
+            total = v
+            for i in range(5):
+                s = 0.0
+                for j in range(i):
+                    s += x[m, j] * qd.sin(v + x[m, i])
+                total += 0.3 * qd.sin(s) * s + x[m, t]
+            v = 0.5 * v + qd.sin(total)
+        f[m] = v
+"""
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_records_of_gpus_are_checked(is_faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the inner of two loops decides first that it records results, the outer one does too."""
+    original = recording_plan.find_inner_results
+    if is_faulty:
+        monkeypatch.setattr(
+            recording_plan,
+            "find_inner_results",
+            lambda *given: dict(reversed(original(*given).items())),
+        )
+    inputs = {"f": [0.1, -0.2], "x": [[0.1 * k, 0.7, -0.3, 0.5, 0.2] for k in range(2)]}
+    checker = Checker("python", ["gpu"], 1)
+    found = checker.check(make(SUMS_OF_SUMS, inputs, [("k", ())]), BACKENDS["interpreter"]())  # type: ignore[arg-type]
+    checker.close()
+    assert found.status is (Status.DISAGREES if is_faulty else Status.AGREES), found.problems
 
 
 WITH_FUNCTION = SOURCE.replace(

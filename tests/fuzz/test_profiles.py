@@ -82,6 +82,9 @@ WANTED = {
         private variable read in the else of its loop""",
     "edges": """ndarray with clamped indices; index that may be beyond an end; domain: axes;
         loop in an order of axes; assignment of a swizzle""",
+    "sums": """sums nested 2 deep; sums nested 3 deep; sums nested 4 deep; sums nested 5 deep;
+        sums: while; sums: recurrence; sums: carried on; sums: a loop under a condition;
+        sums: bound: constant; sums: bound: outer; sums: bound: data""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

@@ -92,6 +92,7 @@ class RunConfiguration:
     multiples: bool = False  # whether launches propagate several tangents, or several adjoints
     rebinds: bool = False  # whether other functions and constants have the names at first
     beside: bool = False  # whether another thread runs the program too; then without tapes
+    machine: dict[str, Any] = field(default_factory=dict)  # capabilities other than the arch's
 
 
 class Backend(Protocol):
@@ -133,7 +134,8 @@ class PackageBackend:
         return FAST_SLACK if chosen["fast_math"] else 1.0
 
     def run(self, programs: Sequence[Program]) -> list[Actual]:
-        return [self._run(program) for program in programs]
+        with self._pretending():
+            return [self._run(program) for program in programs]
 
     def _run(self, program: Program) -> Actual:
         self._start(program)
@@ -173,7 +175,8 @@ class PackageBackend:
     def _start(self, program: Program) -> None:
         """Begin again where the options differ, and now and then to free memory."""
         chosen = self._options(program, self.configuration)
-        wanted = (program.precision, program.random_seed, chosen)
+        machine = self.configuration.machine
+        wanted = (program.precision, program.random_seed, chosen, machine)
         self._runs += 1
         if wanted != self._started or self._runs % 25 == 0:
             self.qd.init(
@@ -183,6 +186,17 @@ class PackageBackend:
                 **chosen,
             )
             self._started = wanted
+
+    @contextlib.contextmanager
+    def _pretending(self) -> Iterator[None]:
+        """Let passes and autodiff see the capabilities of the configuration meanwhile."""
+        backend = self.driver.backend_of(getattr(self.qd, self.arch).name)
+        given, facts = backend.machine, self.configuration.machine
+        backend.machine = lambda *of: replace(given(*of), **facts)
+        try:
+            yield
+        finally:
+            del backend.machine
 
     def _options(self, program: Program, configuration: RunConfiguration) -> dict[str, Any]:
         chosen: dict[str, Any] = {"fast_math": True, "offline_cache": False}

@@ -70,6 +70,7 @@ class Check:
     multiples: bool = False  # whether it propagates several tangents, or adjoints, in each launch
     rebinds: bool = False  # whether the other run begins with other functions and constants
     beside: bool = False  # whether two threads run the other run at the same time
+    machines: Sequence[Options] = ({},)  # capabilities that the other run pretends, by the seed
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -131,6 +132,16 @@ CHECKS: dict[str, Check] = {
         "tapes of 20, 100 or 1000 bytes",
         [{"ad_stack_budget_bytes": size} for size in (20, 100, 1000)],
         forward=False,
+    ),
+    "gpu": Check(
+        "derivatives as for GPUs, whose records are near work items: up to 1 to 4096 bytes",
+        [{"simd": "never"}],
+        machines=[
+            {"fills": 1 << 16, "vectors": None, "local_record_bytes": size, "unrolls": size == 16}
+            for size in (256, 1, 16, 64, 256, 4096)
+        ],
+        forward=False,
+        only=("cpu", "python"),
     ),
     "fields": Check("fields for ndarrays", transform=field_ndarray_conversion.as_fields),
     "ndarrays": Check("ndarrays for fields", transform=field_ndarray_conversion.as_ndarrays),
@@ -261,6 +272,7 @@ class Checker:
             check.forward,
             rebinds=check.rebinds,
             beside=check.beside,
+            machine=check.machines[program.seed // len(CHECKS) % len(check.machines)],
         )
         backend.forget()  # so that the run compiles its kernels, or loads them from the cache
         actual = _run(changed, backend, configuration)

@@ -20,6 +20,7 @@ from octants.fuzz.generator import (
     loops,
     matches,
     ndarray_views,
+    nested_sums,
     nests,
     quantised_fields,
     racy_loops,
@@ -126,6 +127,14 @@ PROFILES = {
         sequences=0.4,
         items=(2, 3, 4, 5, 8, 9, 17, 33),
         body=nests.rows_body,
+    ),
+    "sums": Profile(
+        "nests of two to five loops that add up functions of what loops in them add up",
+        (nested_sums.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.2,
+        items=(1, 2, 3, 5),
+        body=nested_sums.body,
     ),
     "ragged": Profile(
         "loops whose work items load the bounds of their own loops",
