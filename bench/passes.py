@@ -50,6 +50,7 @@ GPU = Capabilities(
     fills=2 * 132 * 2048,
     splits=True,
     groups_sums=True,
+    exchanges_factors=True,
     allots_registers=True,
     blocks=Blocks(),
 )

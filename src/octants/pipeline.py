@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.compile_profile import stage as timed
@@ -22,23 +22,7 @@ from octants.ir.ops import Atomic, RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
-from octants.passes.contract_to_fma import contract_to_fma
-from octants.passes.demote_atomics import demote_atomics
-from octants.passes.drop_custom_derivatives import drop_custom_derivatives
-from octants.passes.expand_divisions import expand_divisions
-from octants.passes.expand_powers import expand_powers
-from octants.passes.expose_invariants import expose_invariants
-from octants.passes.fold_zero_products import fold_zero_products
-from octants.passes.hoist_from_branches import hoist_from_branches
-from octants.passes.jam_loops import has_nests, jam_loops
-from octants.passes.outline_tasks import outline_tasks
-from octants.passes.relax_divisions import relax_divisions
-from octants.passes.sequence_work_items import sequence_work_items
-from octants.passes.share_reciprocals import share_reciprocals
-from octants.passes.sink_into_branches import sink_into_branches
-from octants.passes.skip_unchanged_updates import skip_unchanged_updates
-from octants.passes.spill_vectors import spill_vectors
-from octants.passes.sum_in_registers import sum_in_registers
+from octants.passes.jam_loops import has_nests
 from octants.simplify import simplify
 from octants.target import Blocks, Capabilities, Vectors
 
@@ -46,38 +30,12 @@ if TYPE_CHECKING:
     from octants.autodiff import batched_adjoints, forward, reverse
     from octants.autodiff.batched_adjoints import BatchedReverse
     from octants.autodiff.reverse import Reversed
-    from octants.passes import (
-        allot_registers,
-        approximate_quotients,
-        check_bounds,
-        check_finite,
-        fix_summation_order,
-        fuse_product_sums,
-        gather_sums,
-        hoist_loads,
-        localise_rows,
-        share_differences,
-        sink_stores,
-        split_sums,
-        unroll_loops,
-        unroll_shared_sums,
-    )
+    from octants.passes import localise_rows, split_sums, unroll_shared_sums
 else:  # what only derivatives, some machines or some options need
-    allot_registers = Deferred("octants.passes.allot_registers")
     batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
-    approximate_quotients = Deferred("octants.passes.approximate_quotients")
-    check_bounds = Deferred("octants.passes.check_bounds")
-    check_finite = Deferred("octants.passes.check_finite")
-    fix_summation_order = Deferred("octants.passes.fix_summation_order")
-    fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
-    gather_sums = Deferred("octants.passes.gather_sums")
-    hoist_loads = Deferred("octants.passes.hoist_loads")
-    share_differences = Deferred("octants.passes.share_differences")
-    sink_stores = Deferred("octants.passes.sink_stores")
-    split_sums = Deferred("octants.passes.split_sums")
     localise_rows = Deferred("octants.passes.localise_rows")
-    unroll_loops = Deferred("octants.passes.unroll_loops")
+    split_sums = Deferred("octants.passes.split_sums")
     unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
 
 Condition = Callable[[Capabilities], bool]
@@ -120,16 +78,42 @@ class Pass:
     when: Condition = _always
 
 
+def _row(
+    name: str,
+    reason: str,
+    when: Condition = _always,
+    given: Callable[[Module, Capabilities], tuple[Any, ...]] = lambda *_: (),
+) -> Pass:
+    """The row of the function that `octants.passes` has under a name, in a file of that name.
+
+    The file is imported when the pass first runs.
+
+    Args:
+        name: the name.
+        reason: why the pass runs at its position.
+        when: accepts the machines that need it.
+        given: the arguments of the function after the module.
+    """
+    found = Deferred(f"octants.passes.{name}")
+
+    def run(module: Module, machine: Capabilities) -> None:
+        getattr(found, name)(module, *given(module, machine))
+
+    return Pass(name, run, reason, when)
+
+
+def _noalias(module: Module, _: Capabilities) -> tuple[Any, ...]:
+    return (module.noalias,)
+
+
 LOWER = (
-    Pass(
+    _row(
         "check_bounds",
-        lambda module, _: check_bounds.check_bounds(module),
         "before anything moves, so that each access is still where it is in the user's code",
-        when=lambda machine: machine.checks_bounds,
+        lambda machine: machine.checks_bounds,
     ),
-    Pass(
+    _row(
         "outline_tasks",
-        lambda module, _: outline_tasks(module),
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
     Pass(
@@ -137,32 +121,23 @@ LOWER = (
         lambda module, _: simplify(module),
         "when all is in place: what follows costs what is left",
     ),
-    Pass(
+    _row(
         "expose_invariants",
-        lambda module, _: expose_invariants(module),
         "before derivatives are taken: a reverse run has the same invariants, and records none",
     ),
-    Pass(
-        "fold_zero_products",
-        lambda module, _: fold_zero_products(module),
-        "before products are taken into sums",
-        _contracts,
-    ),
-    Pass(
+    _row("fold_zero_products", "before products are taken into sums", _contracts),
+    _row(
         "relax_divisions",
-        lambda module, _: relax_divisions(module),
         "before derivatives are taken, whose replays must divide as what they replay",
         _contracts,
     ),
-    Pass(
+    _row(
         "approximate_quotients",
-        lambda module, _: approximate_quotients.approximate_quotients(module),
         "after divisions of which products are made, and before derivatives, for the same reason",
         lambda machine: machine.contracts and machine.approximates_quotients,
     ),
-    Pass(
+    _row(
         "contract_to_fma",
-        lambda module, _: contract_to_fma(module),
         "before derivatives are taken, whose replays must round as what they replay",
         _contracts,
     ),
@@ -170,12 +145,10 @@ LOWER = (
 """From the body that the frontend built to simplified tasks, of which derivatives are taken."""
 
 
-def _gather_sums(module: Module, machine: Capabilities) -> None:
+def _gather_sums(module: Module, machine: Capabilities) -> tuple[Any, ...]:
     splits = _splits(machine)
     fills = machine.fills // split_sums.SHARERS if splits else machine.fills
-    gather_sums.gather_sums(
-        module, module.noalias, 0 if machine.deterministic else fills, shared=splits
-    )
+    return module.noalias, 0 if machine.deterministic else fills, splits
 
 
 def _localise_rows(module: Module, machine: Capabilities) -> None:
@@ -183,147 +156,105 @@ def _localise_rows(module: Module, machine: Capabilities) -> None:
         localise_rows.localise_rows(module, machine.vectors)
 
 
-_EXCHANGING = 32
-"""The part of the work items of a busy GPU up to which subgroups exchange factors: a thread waits
-less then. More of them take turns, and shared memory would be busier than the arithmetic."""
-
-
 def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
     if any(isinstance(op, Atomic) for op in module.walk()):
-        unroll_shared_sums.unroll_shared_sums(
-            module,
-            machine.vectors,
-            exchanges=machine.exchanges_factors * machine.fills // _EXCHANGING,
-        )
+        unroll_shared_sums.unroll_shared_sums(module, machine.vectors)
 
 
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     """The two passes that find cheaper updates."""
     return (
-        Pass(
-            "sum_in_registers",
-            lambda m, machine: sum_in_registers(m, m.noalias, machine.deterministic),
-            reason,
-            when,
+        _row(
+            "sum_in_registers", reason, when, lambda m, machine: (m.noalias, machine.deterministic)
         ),
-        Pass(
+        _row(
             "demote_atomics",
-            lambda m, _: demote_atomics(m, m.noalias),
             "after sums have left their loops: one update may remain of many",
             when,
+            _noalias,
         ),
     )
 
 
 FINISH = (
-    Pass(
+    _row(
         "drop_custom_derivatives",
-        lambda module, _: drop_custom_derivatives(module),
         "when derivatives have been taken: all else works with the values",
     ),
-    Pass(
+    _row(
         "check_finite",
-        lambda module, _: check_finite.check_finite(module),
         "after derivatives, whose stores it checks too, and while each update stands at its line",
-        when=lambda machine: machine.checks_finite,
+        lambda machine: machine.checks_finite,
     ),
-    Pass(
+    _row(
         "sequence_work_items",
-        lambda module, _: sequence_work_items(module),
         "before the passes on updates: some are plain afterwards",
-        when=lambda machine: machine.serialises_blocks,
+        lambda machine: machine.serialises_blocks,
     ),
-    Pass("gather_sums", _gather_sums, "before sums leave the loops that it interchanges", _is_gpu),
+    _row("gather_sums", "before sums leave the loops that it interchanges", _is_gpu, _gather_sums),
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
-    Pass(
+    _row(
         "fix_summation_order",
-        lambda m, machine: fix_summation_order.fix_summation_order(
-            m, m.noalias, many=machine.fills > 0
-        ),
         "when it is known which updates only one work item makes",
         _deterministic,
+        lambda m, machine: (m.noalias, machine.fills > 0),
     ),
     *_cheaper_updates(_deterministic, "again, since work items have become loops"),
-    Pass(
-        "skip_unchanged_updates",
-        lambda module, _: skip_unchanged_updates(module),
-        "when it is known which updates have to be atomic",
-    ),
-    Pass(
+    _row("skip_unchanged_updates", "when it is known which updates have to be atomic"),
+    _row(
         "sink_into_branches",
-        lambda module, _: sink_into_branches(module),
         "when sums have left their loops, and before the passes that look at what loops carry",
         _contracts,
     ),
-    Pass(
-        "expand_powers",
-        lambda module, _: expand_powers(module),
-        "when derivatives, whose rules know powers, have been taken",
-        _contracts,
-    ),
-    Pass(
+    _row("expand_powers", "when derivatives, whose rules know powers, have been taken", _contracts),
+    _row(
         "expand_divisions",
-        lambda module, _: expand_divisions(module),
         "when derivatives, whose rules know quotients, have been taken",
         _fuses,
     ),
-    Pass(
-        "share_reciprocals",
-        lambda module, _: share_reciprocals(module),
-        "after powers, of which divisions are made",
-        _contracts,
-    ),
-    Pass(
+    _row("share_reciprocals", "after powers, of which divisions are made", _contracts),
+    _row(
         "share_differences",
-        lambda module, _: share_differences.share_differences(module),
         "when sums are gathered: each work item has both differences of a pair then",
         _splits,
     ),
-    Pass(
-        "fuse_product_sums",
-        lambda module, _: fuse_product_sums.fuse_product_sums(module),
-        "late, since sums may be rounded in another order",
-        _splits,
-    ),
-    Pass(
+    _row("fuse_product_sums", "late, since sums may be rounded in another order", _splits),
+    _row(
         "split_sums",
-        lambda m, machine: split_sums.split_sums(
-            m, m.noalias, machine.fills, machine.blocks or Blocks()
-        ),
         "when a loop holds all its sums",
         _splits,
+        lambda m, machine: (m.noalias, machine.fills, machine.blocks or Blocks()),
     ),
-    Pass(
+    _row(
         "hoist_from_branches",
-        lambda m, _: hoist_from_branches(m, m.noalias),
         "when no derivative is to be taken any more, and all operations are those of the code",
+        given=_noalias,
     ),
-    Pass(
-        "hoist_loads",
-        lambda m, _: hoist_loads.hoist_loads(m, m.noalias),
-        "when branches are as they stay",
-        _is_gpu,
-    ),
-    Pass(
-        "sink_stores",
-        lambda m, _: sink_stores.sink_stores(m, m.noalias),
-        "last: it moves what others would look for",
-        _is_gpu,
-    ),
-    Pass(
+    _row("hoist_loads", "when branches are as they stay", _is_gpu, _noalias),
+    _row("sink_stores", "last: it moves what others would look for", _is_gpu, _noalias),
+    _row(
         "spill_vectors",
-        lambda module, machine: spill_vectors(module, machine.vector_bytes),
         "last: others know vectors as values, which loops carry",
+        given=lambda _, machine: (machine.vector_bytes,),
     ),
     Pass(
         "localise_rows",
         _localise_rows,
         "when it is known which updates are plain, and before iterations run side by side",
     ),
-    Pass(
+    _row(
         "jam_loops",
-        lambda module, machine: jam_loops(module, machine.vectors),
         "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
+        given=lambda _, machine: (machine.vectors,),
+    ),
+    _row(
+        "mark_short_tasks",
+        "before shared sums are unrolled, which takes their exchanges into account",
+        _is_gpu,
+        lambda _, machine: (
+            machine.fills * machine.allots_registers,
+            machine.fills * machine.exchanges_factors,
+        ),
     ),
     Pass(
         "unroll_shared_sums",
@@ -331,19 +262,11 @@ FINISH = (
         "when all sums are where they stay",
         lambda machine: machine.groups_sums and not machine.deterministic,
     ),
-    Pass(
+    _row(
         "unroll_loops",
-        lambda m, machine: unroll_loops.unroll_loops(
-            m, estimate_sums=machine.estimate_sums * machine.contracts
-        ),
         "last: it writes code many times",
         lambda machine: machine.unrolls,
-    ),
-    Pass(
-        "allot_registers",
-        lambda m, machine: allot_registers.allot_registers(m, machine.fills),
-        "when it is known how many work items there are",
-        when=lambda machine: machine.allots_registers,
+        lambda _, machine: (machine.estimate_sums * machine.contracts,),
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

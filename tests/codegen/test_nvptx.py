@@ -18,6 +18,7 @@ from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
+from octants.passes.mark_short_tasks import mark_short_tasks
 from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
@@ -372,7 +373,8 @@ def test_few_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
     def text_of(most: int, guard: str = "%24", **options: Any) -> str:
         module = parse(OUTER_PRODUCTS.replace("primal>(%24", f"primal>({guard}"))
         module.noalias = True
-        unroll_shared_sums(module, exchanges=most)
+        mark_short_tasks(module, 0, 32 * most)
+        unroll_shared_sums(module)
         return assemble(module, 90, tmp_path, **options)
 
     text = text_of(99, fast_math=True)
@@ -393,7 +395,8 @@ def test_large_blocks_have_no_memory_for_factors(block: int, tmp_path: Path) -> 
     module = parse(OUTER_PRODUCTS)
     module.noalias = True
     module.tasks[0].options["block_dim"] = block
-    unroll_shared_sums(module, exchanges=99)
+    mark_short_tasks(module, 0, 32 * 99)
+    unroll_shared_sums(module)
     text = assemble(module, 90, tmp_path, fast_math=True)
     assert ("shfl.sync.bfly" in text) == (block > 128)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants import pipeline
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
@@ -336,7 +335,7 @@ def test_products_of_matrices_on_a_cpu(dtype: Any, monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(0)
     results = []
     for take in (see, lambda *_: None):
-        monkeypatch.setattr(pipeline, "jam_loops", take)
+        monkeypatch.setattr("octants.passes.jam_loops.jam_loops", take)
         qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
         x, y, z = (qd.field(dtype, (33, 33), needs_grad=True) for _ in "xyz")
         total = qd.field(dtype, (), needs_grad=True)

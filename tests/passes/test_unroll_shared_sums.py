@@ -15,6 +15,7 @@ from octants.ir.core import Block, Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
+from octants.passes.mark_short_tasks import mark_short_tasks
 from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.target import ALWAYS, NEVER, Target, Vectors
 
@@ -80,7 +81,8 @@ IN_LANES, ONE_BY_ONE = vectors_of(AVX512, ALWAYS), vectors_of(AVX512, NEVER)
 def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: int = 0) -> Module:
     result = copy_module(module)
     result.noalias = True
-    unroll_shared_sums(result, vectors, exchanges=exchanges)
+    mark_short_tasks(result, 0, exchanges)
+    unroll_shared_sums(result, vectors)
     verify(result)
     return result
 
@@ -236,5 +238,5 @@ def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list
             f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
         ]
     module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors), items="constant<9>()")
-    assert updates(unrolled(module, exchanges=9).tasks[0].body) == blocks
-    assert updates(unrolled(module, exchanges=8).tasks[0].body) == [0, 32]
+    assert updates(unrolled(module, exchanges=9 * 32).tasks[0].body) == blocks
+    assert updates(unrolled(module, exchanges=8 * 32).tasks[0].body) == [0, 32]

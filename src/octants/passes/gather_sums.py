@@ -85,9 +85,7 @@ _LONGEST = 24  # operations that are rather run again for each pair than not gat
 
 
 @staged("gather_sums")
-def gather_sums(
-    module: Module, noalias: bool = True, fills: int = 0, *, shared: bool = False
-) -> None:
+def gather_sums(module: Module, noalias: bool = True, fills: int = 0, shared: bool = False) -> None:
     """Replace scattered sums by tasks that gather them, in place.
 
     Args:

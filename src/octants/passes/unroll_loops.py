@@ -95,7 +95,7 @@ _ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "c
 
 
 @staged("unroll_loops")
-def unroll_loops(module: Module, *, estimate_sums: int = 0) -> None:
+def unroll_loops(module: Module, estimate_sums: int = 0) -> None:
     """Unroll the loops of all tasks, in place.
 
     Args:

@@ -72,19 +72,13 @@ _LITTLE_WORK = 50
 
 
 @staged("unroll_shared_sums")
-def unroll_shared_sums(
-    module: Module, vectors: Vectors | None = None, *, exchanges: int = 0
-) -> None:
+def unroll_shared_sums(module: Module, vectors: Vectors | None = None) -> None:
     """Unroll such loops of all parallel tasks, in place; on a CPU, of those that run in lanes.
 
     Args:
         module: The finished kernel.
         vectors: The vectors of a CPU.
-        exchanges: The most work items of which subgroups exchange factors of products.
     """
-    for task in module.tasks:
-        if task.is_parallel and ops.has_few_items(task, exchanges):
-            task.options = {**task.options, EXCHANGES: True}
     found = ((task, _candidates(task, vectors)) for task in module.tasks)
     changes = [
         _Unroller(task, loops, module.noalias, vectors).unroll() for task, loops in found if loops

@@ -1,12 +1,12 @@
-"""Launches that are known to be short: which of them may use all registers."""
+"""Tasks that are known to be short: which of them may use more of a GPU."""
 
 from __future__ import annotations
 
 import pytest
 
-from octants.ir.cooperative_tasks import ALL_REGISTERS
+from octants.ir.cooperative_tasks import ALL_REGISTERS, EXCHANGES
 from octants.ir.parser import parse
-from octants.passes.allot_registers import allot_registers
+from octants.passes.mark_short_tasks import mark_short_tasks
 
 KERNEL = """\
 kernel @k
@@ -39,5 +39,7 @@ FILLS = 800
 )
 def test_which_launches(lower: int, upper: str, is_short: bool) -> None:
     module = parse(KERNEL.format(lower=lower, upper=upper))
-    allot_registers(module, FILLS)
+    mark_short_tasks(module, FILLS, 0)
     assert [task.options.get(ALL_REGISTERS, False) for task in module.tasks] == [False, is_short]
+    mark_short_tasks(module, 0, 4 * FILLS)
+    assert [task.options.get(EXCHANGES, False) for task in module.tasks] == [False, is_short]
