@@ -63,10 +63,10 @@ def _for(context: Context, node: ast.For, guard: Value | None, flags: LoopExits)
     context.scopes.lose_past_indices(node, context.span(node))
     plan = context.scopes.plan(node)
     if context.is_top_level:
-        private = parallel_loops.private_variables(context, node, options, plan)
+        assigned = parallel_loops.assigned_variables(context, node, options, plan)
         bind = functools.partial(_bind_fresh, context, node, nest)
-        if private is not None and parallel_loops.build(
-            context, node, nest, options, guard, private, bind
+        if assigned is not None and parallel_loops.build(
+            context, node, nest, options, guard, assigned, bind
         ):
             return True
     return _counted(context, node, nest, guard, flags)

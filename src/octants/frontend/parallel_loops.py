@@ -29,14 +29,28 @@ from octants.frontend.loop_domains import Domain
 from octants.frontend.scope import Plan, VariableRegion
 from octants.ir import ops
 from octants.ir.core import Array, Block, Space, Value
+from octants.lazy_dataclass import dataclass
 
 BindTargets = Callable[[list[Value]], None]
 
 
-def private_variables(
+@dataclass(frozen=True)
+class AssignedVariables:
+    """The variables that the body of a loop assigns, in whole or in part, by the function's names.
+
+    Those that the function got by reference are variables of its callers. Each iteration has a copy
+    of the `private` ones; something may read those of the names `read_after` after the loop.
+    """
+
+    every: dict[str, Variable]
+    private: set[Variable]
+    read_after: set[str]
+
+
+def assigned_variables(
     context: Context, node: ast.For, options: dict[str, Any], plan: Plan
-) -> set[Variable] | None:
-    """The variables of which each iteration has a copy; None if a top-level loop must be serial.
+) -> AssignedVariables | None:
+    """The variables that a top-level loop assigns; None if it must be serial.
 
     It must be if an iteration reads a variable of the function that another one assigns, or if the
     loop of a function called by the kernel can be left: what Python means by that is that they run
@@ -48,36 +62,33 @@ def private_variables(
     frame, reads = context.scopes.frame, source.read_names(node.body)
     if not frame.is_kernel and _can_be_left(node):
         return None
-    shared = _shared(context, node)
+    targets = source.target_names(node)
+    changed = context.scopes.changed_by(node.body)
+    every = {name: _owner(variable) for name, variable in changed.items() if name not in targets}
+    read_after = {
+        name
+        for name, variable in every.items()
+        if variable is not frame.variables[name]
+        or names_in_source.is_read_after(name, node, frame.source.tree.body)
+    }
     private = {
         variable
-        for name, variable in shared.items()
+        for name, variable in every.items()
         if name in reads
-        and variable is frame.variables[name]
+        and name not in read_after
         and not variable.in_memory
         and not _is_memory(variable.value)
         and not names_in_source.is_read_first(name, node.body)
-        and not names_in_source.is_read_after(name, node, frame.source.tree.body)
     }
     is_independent = all(
         (name not in reads or variable in private) and _can_be_shared(variable)
-        for name, variable in shared.items()
+        for name, variable in every.items()
     )
-    return private if is_independent else None
+    return AssignedVariables(every, private, read_after) if is_independent else None
 
 
 def _can_be_left(node: ast.For) -> bool:
     return source.leaves_loop(node.body, ast.Break) or source.returns(node.body)
-
-
-def _shared(context: Context, node: ast.For) -> dict[str, Variable]:
-    """The variables that the body of a loop assigns, in whole or in part, by the function's names.
-
-    Those that the function got by reference are variables of its callers.
-    """
-    targets = source.target_names(node)
-    changed = context.scopes.changed_by(node.body)
-    return {name: _owner(variable) for name, variable in changed.items() if name not in targets}
 
 
 def _owner(variable: Variable) -> Variable:
@@ -103,15 +114,13 @@ def build(
     nest: Domain,
     options: dict[str, Any],
     guard: Value | None,
-    private: set[Variable],
+    assigned: AssignedVariables,
     bind: BindTargets,
 ) -> bool:
-    """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial.
-
-    Each iteration has a copy of the ``private`` variables.
-    """
-    for variable in _shared(context, node).values():
-        if variable not in private and not variable.in_memory and not _is_memory(variable.value):
+    """Build a parallel loop; gives False, and undoes it, if it turns out that it must be serial."""
+    for variable in assigned.every.values():
+        is_private = variable in assigned.private
+        if not (is_private or variable.in_memory or _is_memory(variable.value)):
             move_to_memory(context, variable)
     mark, deactivations = len(context.builder.block.ops), context.active.deactivations
     whole = loop_domains.from_zero(context, nest)
@@ -130,9 +139,9 @@ def build(
             context.build(node.body)
         context.builder.yield_()
     if (
-        not private.issuperset(v for v in region.changed if v is not context.draw)
+        not assigned.private.issuperset(v for v in region.changed if v is not context.draw)
         or _is_dependent(region.block)
-        or _leaves_any(region.block, _read_after(context, node))
+        or _leaves_any(region.block, _read_after(assigned))
     ):
         del context.builder.block.ops[mark:]
         context.scopes.plan(node).is_serial = True
@@ -140,7 +149,7 @@ def build(
     if context.active.trusts_loops and context.active.deactivations != deactivations:
         del context.builder.block.ops[mark:]
         with context.active.distrusting_loops():
-            return build(context, node, nest, options, guard, private, bind)
+            return build(context, node, nest, options, guard, assigned, bind)
     given = {name: value for name, value in options.items() if _says_something(name, value)}
     if loop is not None and loop.cooperates:
         given |= cooperation.finish(context, node, loop, region.block)
@@ -167,15 +176,10 @@ def _is_dependent(body: Block) -> bool:
     return not read.isdisjoint(written)
 
 
-def _read_after(context: Context, node: ast.For) -> set[Array]:
+def _read_after(assigned: AssignedVariables) -> set[Array]:
     """The memory of the variables that a loop assigns, and something may read after it."""
-    frame = context.scopes.frame
     return {
-        array
-        for name, variable in _shared(context, node).items()
-        if variable is not frame.variables[name]
-        or names_in_source.is_read_after(name, node, frame.source.tree.body)
-        for array in _arrays_of(variable.value)
+        array for name in assigned.read_after for array in _arrays_of(assigned.every[name].value)
     }
 
 
