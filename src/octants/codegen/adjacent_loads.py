@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from octants.analysis.array_strides import strides
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.ir import ops
+from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
@@ -52,14 +53,20 @@ def is_quick(body: Block) -> bool:
     return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
 
 
-def is_long(f: FunctionEmitter, loop: ops.For) -> bool:
+def _is_long(f: FunctionEmitter, loop: ops.For) -> bool:
     """Return whether a loop begins at zero, and is too long for a compiler to unroll it."""
     lower, upper = (f.code.known(f.use(bound)) for bound in (loop.lower, loop.upper))
     return lower == 0 and (upper is None or upper > _UNROLLED)
 
 
 def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
-    """Return the loads of a loop that can be combined for four iterations."""
+    """Return the loads of a loop that can be combined for four iterations.
+
+    Loops that work items share (`SHARED_LOOPS`) may begin anywhere.
+    """
+    is_shared = f.kernel.module.tasks[f.task].options.get(SHARED_LOOPS)
+    if not is_quick(loop.body) or not (is_shared or _is_long(f, loop)):
+        return {}
     counters = _counters(loop)
     inside = {value: op for op in loop.body.ops for value in op.results}
     rows: Rows = {}

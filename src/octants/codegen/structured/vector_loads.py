@@ -18,8 +18,6 @@ from octants.codegen.adjacent_loads import (
     Row,
     Rows,
     find_rows,
-    is_long,
-    is_quick,
 )
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.memory import load as load_one
@@ -28,14 +26,13 @@ from octants.codegen.structured import slow_path_speculation
 from octants.codegen.structured.control_flow import bind_all, write_all
 from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.ir import ops
-from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Operation
 from octants.types.scalars import i64, u1, u32, u64
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
-    rows = find_rows(body, op) if _is_suitable(body, op) else {}
+    rows = find_rows(body, op) if body.code.loads_four_words else {}
     if rows:
         _in_fours(body, op, rows)
     else:
@@ -48,13 +45,6 @@ def load(body: StructuredFunction, op: ops.Load) -> None:
         body.bind(op.result, body.loaded[op])
     else:
         load_one(body, op)
-
-
-def _is_suitable(body: StructuredFunction, op: ops.For) -> bool:
-    if not body.code.loads_four_words or not is_quick(op.body):
-        return False
-    options = body.kernel.module.tasks[body.task].options
-    return bool(options.get(SHARED_LOOPS)) or is_long(body, op)
 
 
 def _in_fours(body: StructuredFunction, op: ops.For, rows: Rows) -> None:

@@ -7,8 +7,8 @@ The loop tests the arrays' alignment before it begins; if they are not aligned i
             while there are four more: chunk
     tail:   the remaining iterations, or all
 
-Loops that work items share (`SHARED_LOOPS`) may begin anywhere. Others must begin at 0, and be too
-long for LLVM to write all iterations: it keeps components of local vectors in registers then.
+Loops that work items do not share must be too long for LLVM to write all iterations: it keeps
+components of local vectors in registers then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from octants.codegen.adjacent_loads import (
     Row,
     Rows,
     find_rows,
-    is_long,
     is_quick,
 )
 from octants.codegen.llvm import control_flow, memory_formats
@@ -35,9 +34,10 @@ from octants.ir.core import ArrayRef, Operation, Task
 
 def for_(f: ThreadText, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
-    if slow_path_speculation.is_worth_it(f, op):
+    speculates = slow_path_speculation.is_worth_it(f, op)
+    if speculates:
         f.interleaved_loops.discard(op)
-    rows = find_rows(f, op) if op in f.interleaved_loops or _is_long(f, op) else {}
+    rows = {} if speculates else find_rows(f, op)
     if not rows:
         slow_path_speculation.for_(f, op)
         return
@@ -63,13 +63,6 @@ def interleaved_loops(task: Task) -> set[Operation]:
         return set()
     loops = (op for op in task.body.walk() if isinstance(op, ops.For))
     return {loop for loop in loops if is_quick(loop.body)}
-
-
-def _is_long(f: ThreadText, op: ops.For) -> bool:
-    """Return whether a loop that work items do not share qualifies, but for its loads."""
-    if not is_long(f, op) or not is_quick(op.body):
-        return False
-    return not slow_path_speculation.is_worth_it(f, op)
 
 
 # -- the loop --------------------------------------------------------------------------------------
