@@ -51,14 +51,14 @@ def test_products_share_factors() -> None:
     products = found("%p", "%q")
     assert products is not None
     assert (len(products.factors), products.pairs) == (2, ((0, 1), (0, 0)))
-    assert not products.guards
+    assert not products.guarded
 
 
 def test_guards_of_a_factor() -> None:
     products = found("%f", "%q")
     assert products is not None
     assert products.pairs == ((0, 1), (0, 0))
-    assert len(products.guards) == 1
+    assert products.guarded
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ MOST_FACTORS = 20
 class SumsOfProducts:
     """The products of a group's updates, in order: pairs of positions in `factors`.
 
-    Where one of the `guards` fails, an update is zero even if the product is not a number.
+    Some updates may be zero where the product is not a number if they are `guarded`.
     """
 
     factors: tuple[Value, ...]
     pairs: tuple[tuple[int, int], ...]
-    guards: frozenset[Value]
+    guarded: bool
 
 
 class ProductFinder:
@@ -56,11 +56,10 @@ class ProductFinder:
         positions = {value: k for k, value in enumerate(dict.fromkeys(sum(pairs, ())))}
         if not pairs or len(positions) > MOST_FACTORS:
             return None
-        selects = (self._by_result[op.value] for op in group.updates)
         return SumsOfProducts(
             tuple(positions),
             tuple((positions[a], positions[b]) for a, b in pairs),
-            frozenset(op.condition for op in selects if isinstance(op, ops.Select)),
+            any(isinstance(self._by_result[op.value], ops.Select) for op in group.updates),
         )
 
     def factors(self, updates: Sequence[ops.Atomic]) -> list[Factors]:

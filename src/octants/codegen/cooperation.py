@@ -275,7 +275,7 @@ def update_group(
 
     def exchange() -> None:
         totals = sums_of_products.summed(f, products)
-        if not products.guards:
+        if not products.guarded:
             update_own(totals)
             return
         good = code.constant(True, u1)
