@@ -255,6 +255,13 @@ def test_records_of_gpus_are_checked(is_faulty: bool, monkeypatch: pytest.Monkey
     assert found.status is (Status.DISAGREES if is_faulty else Status.AGREES), found.problems
 
 
+@pytest.mark.parametrize("shape", [(3,), (4,), (5,), (2, 2), (2, 3), (1, 5)])
+def test_strided_arrays_are_not_contiguous(shape: tuple[int, ...]) -> None:
+    made = backends._strided(np.ones(shape, np.float32))
+    assert made.shape == shape and made.dtype == np.float32
+    assert not made.flags.c_contiguous
+
+
 WITH_FUNCTION = SOURCE.replace(
     "@qd.kernel", "@qd.func\ndef g(a):\n    return a + 0.25\n\n@qd.kernel"
 )

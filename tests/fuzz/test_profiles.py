@@ -64,7 +64,8 @@ WANTED = {
         dict in a dict display; assignment of a dict; value of a dict; get of a dict;
         loop over a dict; comprehension of a list; list whose elements change;
         assignment of an element of a list; assignment of an item of a dict;
-        update of an item of a dict; slice of a view, in a kernel; slice of a list""",
+        update of an item of a dict; slice of a view, in a kernel; slice of a list;
+        compared tuples; tuple in tuples""",
     "sparse": """sparse: bitmasked; sparse: pointer of halves; sparse: pointer of rows;
         sparse: pointer of elements; sparse: bitmasked in rows; sparse: bitmasked in pointer;
         sparse: list in each row; sparse: list in pointer; activate; deactivate; is_active; append;
@@ -85,6 +86,8 @@ WANTED = {
     "sums": """sums nested 2 deep; sums nested 3 deep; sums nested 4 deep; sums nested 5 deep;
         sums: while; sums: recurrence; sums: carried on; sums: a loop under a condition;
         sums: bound: constant; sums: bound: outer; sums: bound: data""",
+    "shapes": """shapes: a loop over an array; shapes: a loop over a shape;
+        shapes: inner bound: data; shapes: inner bound: shape""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

@@ -84,7 +84,7 @@ class RunConfiguration:
 
     options: dict[str, Any] = field(default_factory=dict)  # in addition to those of the seed
     with_seed: bool = True  # whether the options of the seed count
-    arrays: str = ""  # "numpy" or "torch": what replaces ndarrays
+    arrays: str = ""  # "numpy", "strided" (of numpy) or "torch": what replaces ndarrays
     tape: dict[str, Any] = field(default_factory=dict)  # options of tapes
     all_modes: bool = False  # a tape for every program, and none over a loss that is returned
     forward: bool = True  # whether tangents are computed
@@ -154,7 +154,7 @@ class PackageBackend:
             session.launch_rebound()
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
-        if configuration.arrays == "numpy":
+        if configuration.arrays in ("numpy", "strided"):
             return actual
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
@@ -577,6 +577,8 @@ def _foreign(kind: str, array: Any, has_grad: bool) -> Any:
     values = array.to_numpy()
     if kind == "numpy":
         return np.zeros_like(values)
+    if kind == "strided":
+        return _strided(values)
     torch = importlib.import_module("torch")
     if not hasattr(torch, values.dtype.name):
         return array
@@ -584,6 +586,17 @@ def _foreign(kind: str, array: Any, has_grad: bool) -> Any:
     if has_grad:
         tensor.grad = torch.zeros_like(tensor)
     return tensor
+
+
+def _strided(values: FloatArray) -> FloatArray:
+    """An array of the same shape: reversed, column by column, or every third of other elements."""
+    kind = values.size % 3
+    if kind == 0:
+        return np.zeros_like(values)[::-1]
+    if kind == 1 and values.ndim > 1:
+        return np.zeros_like(values, order="F")
+    wide: FloatArray = np.zeros((*values.shape[:-1], 3 * values.shape[-1]), values.dtype)
+    return wide[..., 1::3]
 
 
 def _like(array: Any, values: FloatArray) -> Any:

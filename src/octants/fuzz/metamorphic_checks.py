@@ -62,7 +62,7 @@ class Check:
     first: Options = field(default_factory=dict)
     bits: Bits = Bits.NONE
     transform: Callable[[Program], Program | None] = lambda program: program
-    arrays: str = ""  # "numpy" or "torch": what replaces ndarrays
+    arrays: str = ""  # what replaces ndarrays, see `RunConfiguration`
     tape: Options = field(default_factory=dict)
     forward: bool = True  # whether the other run computes tangents
     of_first: Callable[[Program, Actual], Iterator[str]] | None = None  # checks the first run alone
@@ -146,6 +146,9 @@ CHECKS: dict[str, Check] = {
     "fields": Check("fields for ndarrays", transform=field_ndarray_conversion.as_fields),
     "ndarrays": Check("ndarrays for fields", transform=field_ndarray_conversion.as_ndarrays),
     "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
+    "strided": Check(
+        "numpy arrays with other strides for ndarrays", arrays="strided", forward=False
+    ),
     "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
     "arguments": Check(

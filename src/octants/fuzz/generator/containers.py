@@ -150,6 +150,29 @@ def _element(c: Context, _: int = 0) -> Expr | None:
     return Expr(f"{variable.name}[{index(c, count)}]", -LIMIT, LIMIT)
 
 
+def _compared(c: Context) -> bool | None:
+    """A branch on a comparison of tuples or lists, item by item."""
+    variables = c.variables("f", (), assignable=True)
+    if not variables or c.depth > 4:
+        return None
+    count = c.integer(1, 3)
+    pair = [[c.whole(1).text for _ in range(count + (k and c.chance(0.1)))] for k in range(2)]
+    pair[1] = [one if c.chance(0.5) else other for one, other in zip(*pair, strict=False)]
+    if c.chance(0.2):
+        pair[1].append(str(c.integer(0, 2)))
+    one, other = (f"({', '.join(items)},)" for items in pair)
+    fn = c.pick(["<", "<=", ">", ">=", "==", "==", "!=", "in"])
+    c.note("tuple in tuples" if fn == "in" else "compared tuples")
+    if fn == "in":
+        other = f"[{other}, ({', '.join(c.rng.sample(['0', '1', '2', '3'], count))},)]"
+    elif c.chance(0.2):
+        one, other = (f"[{text[1:-2]}]" for text in (one, other))
+    target = c.pick(variables).name
+    with c.block(f"if {one} {fn} {other}:"):
+        c.emit(f"{target} = 0.5 * {target} + {fitting(c, 1.0, 1).text}")
+    return True
+
+
 PRODUCTIONS = Productions(
     floats=((1.5, _entry), (1.0, _element)),
     statements=(
@@ -159,5 +182,6 @@ PRODUCTIONS = Productions(
         (1.0, _loop_over_dict),
         (1.0, _declare_list),
         (0.7, _assign_element),
+        (1.0, _compared),
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from octants.fuzz.generator import (
+    changing_shapes,
     containers,
     cooperation,
     custom_adjoints,
@@ -143,6 +144,13 @@ PROFILES = {
         sequences=0.4,
         items=(2, 3, 5, 17, 33, 70, 260, 300),
         body=ragged.body,
+    ),
+    "shapes": Profile(
+        "kernels that are launched with arrays of several shapes",
+        (changing_shapes.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.4,
+        body=changing_shapes.body,
     ),
     "statics": Profile(
         "`static` around literals and in conditions; the `else` of loops",
