@@ -1,13 +1,12 @@
-"""Runs modules through the runtime of GPUs on a fake one, whose threads are run by the CPU."""
+"""Runs modules through the runtime of CUDA on a fake GPU, whose warps are run by the CPU."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,24 +16,33 @@ import octants as qd
 from octants import driver
 from octants.artifact import Artifact, Making
 from octants.backends.cuda import CudaBackend
+from octants.backends.llvm_gpu import choices
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
-from octants.runtime.cpu.native import linking as native
 from octants.runtime.cuda import launch_context
 from octants.runtime.cuda.device import CudaDevice
-from tests.codegen import emulated_target
-from tests.codegen.compiled import TARGET
+from octants.runtime.cuda.launch_state import parameter_bytes
 from tests.codegen.on_gpu import OnGpu
-from tests.machines import pretend
-from tests.runtime.cuda.fake_cuda import Call, FakeCuda
-
-_Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+from tests.codegen.warps import WarpKernels, Warps
+from tests.runtime.cuda.fake_cuda import FakeCuda
 
 
 class AddressableCuda(FakeCuda):
     """A fake GPU whose memory is the host's, so that native code can work on it."""
+
+    limits: dict[str, int]
+    """The threads that a block of an entry may have, 0 for any number."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.limits = {}
+
+    def cuFuncGetAttribute(self, out: Any, attribute: int, function: int) -> int:
+        status = super().cuFuncGetAttribute(out, attribute, function)
+        out[0] = self.limits.get(self._handles[function][0]) or out[0]
+        return status
 
     def _allocate(self, out: Any, size: int) -> int:
         status = super()._allocate(out, size)
@@ -49,75 +57,68 @@ class AddressableCuda(FakeCuda):
 
 
 class EmulatedCode:
-    """Artifacts for the CPU as those of a fake GPU, whose kernels run them thread by thread.
+    """Artifacts of `Warps` as those of a fake GPU."""
 
-    Kernels take the address of the parameter block; the block itself if it is passed ``by_value``,
-    as on GPUs of NVIDIA.
-    """
-
-    def __init__(self, fake: FakeCuda, *, by_value: bool = False) -> None:
-        self._fake, self._by_value = fake, by_value
+    def __init__(self, fake: AddressableCuda) -> None:
+        self._fake = fake
         self._numbers = itertools.count()
 
     def adopt(self, artifact: Artifact) -> Artifact:
         """The artifact that the fake GPU can load."""
-        names = [dispatch.entry for dispatch in artifact.dispatches]
-        library = native.link(artifact.code, names, native.implied_symbols())
-        dispatches, size, metadata = [], 8, artifact.metadata
-        if self._by_value:
-            size = 8 * len(artifact.parameters.slots)
-            metadata = tuple(each for each in metadata if each[0] != "parameters")
+        kernels = WarpKernels(artifact)
+        dispatches = []
         for dispatch in artifact.dispatches:
             unique = f"{dispatch.entry}_{next(self._numbers)}"
-            run = functools.partial(_run_threads, library, dispatch.entry)
-            self._fake.kernels[unique] = run
+            self._fake.kernels[unique] = functools.partial(kernels.run, dispatch.entry)
+            self._fake.limits[unique] = kernels.limits.get(dispatch.entry, 0)
             dispatches.append(dataclasses.replace(dispatch, entry=unique))
+        size = parameter_bytes(artifact)
+        size = 8 if size else 8 * len(artifact.parameters.slots)
         code = "".join(f"entry {each.entry} {size}\n" for each in dispatches).encode()
-        return dataclasses.replace(
-            artifact, code=code, dispatches=tuple(dispatches), metadata=metadata
-        )
-
-
-def _run_threads(library: Any, name: str, call: Call) -> None:
-    entry = _Entry(library[name])
-    words = (ctypes.c_int64 * len(call.launch))(*call.launch)
-    slots = np.array(call.slots)
-    block = int(slots[0]) if len(slots) == 1 else slots.ctypes.data
-    for thread in range(call.threads):
-        entry(block, ctypes.addressof(words), thread, call.threads)
+        return dataclasses.replace(artifact, code=code, dispatches=tuple(dispatches))
 
 
 class OnEmulatedGpu(OnGpu):
-    """A kernel on a fake GPU of four multiprocessors."""
+    """A kernel on a fake GPU, with limits of its device; `facts` are of the driver and the GPU."""
+
+    facts: Mapping[str, Any] = {}
+    gpu: type[Warps] = Warps
 
     def __init__(self, module: Module, **limits: Any) -> None:
         verify(module)
         self.module = module
-        self.fake = AddressableCuda()
+        self.fake = AddressableCuda(**self.facts)
         self.device = CudaDevice(library=self.fake.library(), **limits)  # type: ignore[assignment]
-        made = compilation.compile_module(module, emulated_target.Emulated(TARGET), opt_level=1)
+        made = compilation.compile_module(module, self.gpu(), opt_level=1)
         self.artifact = EmulatedCode(self.fake).adopt(made)
         self.kernel = self.device.load(self.artifact)  # type: ignore[assignment]
 
+    def run(
+        self, arrays: Mapping[Any, np.ndarray[Any, Any]], seed: int = 0, launch: int = 0
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        made = super().run(arrays, seed, launch)
+        assert not self.fake.problems, self.fake.problems[0]
+        return made
+
+
+class OnSmallGpu(OnEmulatedGpu):
+    """A kernel on a fake GPU that holds few threads, so that each has several work items."""
+
+    facts = {"multiprocessors": 1, "resident": 128}
+
 
 @contextlib.contextmanager
-def emulated_gpu(*, by_value: bool = False, **facts: Any) -> Iterator[AddressableCuda]:
+def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
     """Lets ``init(arch=cuda)`` start on a fake GPU; no code is kept on disk meanwhile."""
     fake = AddressableCuda(**facts)
-    code, library = EmulatedCode(fake, by_value=by_value), fake.library()
+    code, library = EmulatedCode(fake), fake.library()
 
     def begin_compile(_: CudaBackend, module: Module, chosen: Options) -> Making:
-        options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-        return Making(
-            code.adopt(
-                compilation.compile_module(module, emulated_target.Emulated(TARGET), **options)
-            )
-        )
+        return Making(code.adopt(compilation.compile_module(module, Warps(), **choices(chosen))))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch_context, "driver_library", lambda: library)
         patch.setattr(CudaBackend, "begin_compile", begin_compile)
-        pretend(patch, CudaBackend, splits=False)  # a thread has no others to work with
         patch.setattr(driver, "_artifacts", {})
         patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
         try:

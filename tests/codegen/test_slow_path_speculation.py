@@ -22,14 +22,17 @@ from octants.launch.kernel import Kernel
 from octants.mathlib.function_registry import function
 from octants.mathlib.sine_series import computed, series
 from octants.types.scalars import f32
-from tests.codegen import emulated_target
+from tests.codegen import on_emulated_gpu
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.codegen.warps import Warps
 
 NEAR = 2.0
 
 
-class RoughlyQuick(emulated_target.Emulated):
+class RoughlyQuick(Warps):
     """A GPU whose sine and cosine are nonsense beyond two."""
+
+    speculated: frozenset[str] = frozenset()
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         name = {"sin": "sin", "cos": "cos", "cos_beside_sin": "cos"}.get(fn)
@@ -67,10 +70,10 @@ class Computing(Speculating):
         return f.inlined(computed("sin" if fn == "sin" else "cos", f.series), operands)[0]
 
 
-def _run(machine: type[emulated_target.Emulated], trips: list[int]) -> list[Any]:
+def _run(machine: type[Warps], trips: list[int]) -> list[Any]:
     """Values and gradients of loops whose operands are far from zero now and then."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated_target, "Emulated", machine)
+        patch.setattr(on_emulated_gpu, "Warps", machine)
         qd.init(arch=qd.cuda)
         x, a, y = (qd.field(qd.f32, shape=50, needs_grad=True) for _ in "xay")
         n = qd.field(qd.i32, shape=())
@@ -103,10 +106,10 @@ def test_the_same_bits() -> None:
         assert np.abs(found).max() > 0
 
 
-def _series(machine: type[emulated_target.Emulated], x: Any) -> list[Any]:
+def _series(machine: type[Warps], x: Any) -> list[Any]:
     """Values and gradients of loops of which sines and cosines are most of the work."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(emulated_target, "Emulated", machine)
+        patch.setattr(on_emulated_gpu, "Warps", machine)
         qd.init(arch=qd.cuda)
         size = len(x)
         a, b, c = (qd.field(qd.f32, shape=size, needs_grad=True) for _ in "abc")

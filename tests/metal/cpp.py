@@ -74,10 +74,12 @@ def built(name: str, source: str, flags: list[str]) -> Path:
 
 
 @functools.cache
-def _emulator() -> Any:
-    path = built("emulator", (HERE / "emulator.cpp").read_text(), ["-O2", "-std=c++14"])
-    library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
-    library.run_dispatch.restype = ctypes.c_char_p
+def fibres() -> Any:
+    """What runs threads of blocks, for Metal and for CUDA; it keeps the lock of Python."""
+    source = (HERE.parent / "codegen" / "fibres.cpp").read_text()
+    path = built("fibres", source, ["-O2", "-std=c++14"])
+    library = ctypes.PyDLL(str(path), ctypes.RTLD_GLOBAL)
+    library.run_dispatch.restype = library.run_grid.restype = ctypes.c_char_p
     return library
 
 
@@ -93,7 +95,7 @@ class CppLibrary:
     """The kernels of a text of Metal."""
 
     def __init__(self, text: str) -> None:
-        emulator = _emulator()
+        emulator = fibres()
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
         given = os.environ.get("OCTANTS_TEST_METAL_FLAGS", _KERNEL).split()
         version = hashlib.sha256(_HEADER.encode()).hexdigest()[:8]

@@ -14,8 +14,8 @@ from octants.passes.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from octants.types.scalars import f64, i32
-from tests.codegen.blocks import BlockThreads
 from tests.codegen.compiled import Compiled
+from tests.codegen.on_emulated_gpu import OnSmallGpu
 from tests.frontend.frontend_programs import define
 from tests.seeds import seeds
 from tests.simt.kernels import compile_kernel, interpret, lowered
@@ -38,7 +38,7 @@ def inputs(program: Program) -> tuple[Any, ...]:
     return x, y, z, np.zeros(4, np.int32), program.chance.randint(0, 4)
 
 
-def check(seed: int, *, threads: bool) -> None:
+def check(seed: int) -> None:
     program = Program(seed)
     function = define(program.text, **NAMES)
     arguments = inputs(program)
@@ -62,10 +62,9 @@ def check(seed: int, *, threads: bool) -> None:
         dict(zip(names, found, strict=True))
     )
     _compare(wanted, found)
-    if threads:
-        found = fresh()
-        BlockThreads(module).run(dict(zip(names, found, strict=True)))
-        _compare(wanted, found)
+    found = fresh()
+    OnSmallGpu(module).run(dict(zip(names, found, strict=True)))
+    _compare(wanted, found)
 
 
 def _compare(wanted: tuple[Any, ...], found: tuple[Any, ...], exact: bool = False) -> None:
@@ -78,4 +77,4 @@ def _compare(wanted: tuple[Any, ...], found: tuple[Any, ...], exact: bool = Fals
 
 @pytest.mark.parametrize("seed", seeds(3, 8))
 def test_all_agree(seed: int) -> None:
-    check(seed, threads=seed % 3 == 0)
+    check(seed)

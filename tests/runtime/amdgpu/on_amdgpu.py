@@ -1,4 +1,4 @@
-"""``init(arch=amdgpu)`` on a fake GPU: its threads run on the CPU, or in tinygrad's emulator."""
+"""``init(arch=amdgpu)`` on a fake GPU, which runs CUDA's code, or AMD's in tinygrad's emulator."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from octants import driver
 from octants.artifact import Artifact
 from octants.backends import amdgpu
 from octants.backends.amdgpu import AmdgpuBackend
+from octants.backends.llvm_gpu import choices
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.options import Options
-from tests.codegen import emulated_target
-from tests.codegen.compiled import TARGET
 from tests.codegen.on_emulated_gpu import EmulatedCode
-from tests.machines import pretend
+from tests.codegen.warps import Warps
 from tests.runtime.amdgpu.fake_hip import FakeHip
+
+
+class _Waves(Warps):
+    by_value = -1  # kernels take the address of the parameter block
 
 
 @contextlib.contextmanager
 def fake_gpu(**facts: Any) -> Iterator[FakeHip]:
-    """A fake GPU that runs what the CPU's code generation makes; nothing is cached meanwhile."""
+    """A fake GPU that runs CUDA's code on the CPU; nothing is cached meanwhile."""
     with _gpu(FakeHip(**facts)) as fake, pytest.MonkeyPatch.context() as patch:
         code = EmulatedCode(fake)
 
         def compile_(_: AmdgpuBackend, module: Module, chosen: Options) -> Artifact:
-            options = {"fast_math": chosen.fast_math, "opt_level": chosen.opt_level}
-            return code.adopt(
-                compilation.compile_module(module, emulated_target.Emulated(TARGET), **options)
-            )
+            return code.adopt(compilation.compile_module(module, _Waves(), **choices(chosen)))
 
         patch.setattr(AmdgpuBackend, "compile", compile_)
-        pretend(patch, AmdgpuBackend, splits=False)  # a thread has no others to work with
         yield fake
 
 

@@ -170,6 +170,9 @@ class FakeCuda:
     devices: int = 1
     capability: tuple[int, int] = (9, 0)
     capabilities: dict[int, tuple[int, int]] = field(default_factory=dict)  # of single devices
+    multiprocessors: int = 4
+    resident: int = 512
+    """The threads that a multiprocessor holds at a time."""
     driver: int = 13000
     pools: bool = True
     peers: bool = True
@@ -606,7 +609,7 @@ class FakeCuda:
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(
         self, out: Any, function: int, block: int, shared: int
     ) -> int:
-        out[0] = 512 // block
+        out[0] = self.resident // block
         return 0
 
     def cuLaunchKernelEx(self, made: Any, function: int, arguments: Any, extra: Any) -> int:
@@ -792,7 +795,7 @@ class FakeCuda:
 
     def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> int:
         out[0] = {
-            cuda.ATTRIBUTE_MULTIPROCESSORS: 4,
+            cuda.ATTRIBUTE_MULTIPROCESSORS: self.multiprocessors,
             cuda.ATTRIBUTE_MAJOR: self._capability(device)[0],
             cuda.ATTRIBUTE_MINOR: self._capability(device)[1],
             cuda.ATTRIBUTE_MEMORY_POOLS: self.pools,

@@ -18,7 +18,7 @@ ITEMS = 40
 
 @pytest.fixture(autouse=True)
 def gpu() -> Iterator[AddressableCuda]:
-    with emulated_gpu(by_value=True) as fake:
+    with emulated_gpu() as fake:
         qd.init(arch=qd.cuda, log_level="error")
         yield fake
 

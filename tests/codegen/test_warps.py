@@ -1,0 +1,78 @@
+"""What the emulated warps find wrong: code without one of its barriers, or that lanes miss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.diagnostics.exceptions import OctantsError
+from tests.codegen.on_emulated_gpu import OnSmallGpu
+from tests.codegen.test_blocks import CASES
+from tests.codegen.warps import Warps
+from tests.simt.kernels import compile_kernel, lowered
+
+
+class _Faulty(Warps):
+    """Drops the barrier of the number `wrong`; if `only_one`, for a single thread."""
+
+    wrong, only_one = 0, False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barriers = 0
+
+    def block_barrier(self, f: ThreadText) -> None:
+        self._barrier(f, lambda: Warps.block_barrier(self, f))
+
+    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
+        self._barrier(f, lambda: Warps.subgroup_barrier(self, f, mask))
+
+    def _barrier(self, f: ThreadText, write: object) -> None:
+        assert callable(write)
+        self.barriers += 1
+        if self.barriers != self.wrong:
+            write()
+        elif self.only_one:
+            others, merge = f.fresh_label("others"), f.fresh_label("merge")
+            is_other = f.apply("icmp ne", "i32", self.thread_in_block(f), 5)
+            f.branch_if(is_other, others, merge)
+            f.start(others)
+            write()
+            f.branch(merge)
+            f.start(merge)
+
+
+def _problem(name: str, gpu: type[Warps]) -> str:
+    function, arguments = CASES[name]
+    kernel = type("OnFaultyGpu", (OnSmallGpu,), {"gpu": gpu})(
+        lowered(compile_kernel(function, *arguments))
+    )
+    arrays = {n: np.array(x) for n, x in zip(function.__annotations__, arguments, strict=True)}
+    with pytest.raises(OctantsError, match="LAUNCH_FAILED"):
+        kernel.run(arrays)
+    (problem,) = kernel.fake.problems
+    return str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "barriers"),
+    [("tree_sum", 6), ("transpose", 2), ("histogram", 2)],
+)
+def test_each_barrier_is_needed(name: str, barriers: int) -> None:
+    """The second one of `transpose` keeps the next work items from what others still read."""
+    for number in range(1, barriers + 1):
+        gpu = type("Without", (_Faulty,), {"wrong": number})
+        assert "race in shared memory" in _problem(name, gpu), number
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("tree_sum", "threads of a block are at two barriers"),
+        ("votes", "lanes wait for others that do not come"),
+    ],
+)
+def test_threads_that_miss_a_barrier(name: str, problem: str) -> None:
+    gpu = type("Diverging", (_Faulty,), {"wrong": 1, "only_one": True})
+    assert problem in _problem(name, gpu)
