@@ -189,7 +189,7 @@ def test_elements_can_be_vectors() -> None:
         well(n, 1.0, loss)
 
     v = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0]])
-    # The parameter of a Python function has no annotation: its arrays are of numbers.
+    # This parameter of a Python function has no annotation: its arrays are of numbers.
     with pytest.raises(qd.OctantsError):
         qd.ad.value_and_grad(loss_of, out={"loss": ()})(v)
 
@@ -203,6 +203,21 @@ def test_elements_can_be_vectors() -> None:
     loss, gradients = qd.ad.value_and_grad(loss_of_lengths, out={"loss": ()})(v)
     assert loss == 7.0
     np.testing.assert_allclose(gradients["v"], v / [[5.0], [2.0]])
+
+
+def test_a_python_function_states_that_elements_are_vectors() -> None:
+    def loss_of(v: qd.types.ndarray(qd.types.vector(3, qd.f64), 1), loss: qd.types.ndarray()):
+        n, far = qd.ndarray(qd.f64, 2, needs_grad=True), qd.ndarray(qd.i32, 2)
+        lengths(v, n, far)
+        well(n, 1.0, loss)
+
+    v = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0]])
+    n = np.array([[5.0], [2.0]])
+    loss, gradients = qd.ad.value_and_grad(loss_of, out={"loss": ()})(v)
+    assert loss == np.sum((n**2 - 1) ** 2)
+    np.testing.assert_allclose(gradients["v"], 4 * v * (n**2 - 1), rtol=1e-12)
+    _, tangent = qd.ad.jvp(loss_of, out={"loss": ()})(v, tangents={"v": v})
+    np.testing.assert_allclose(tangent, np.sum(gradients["v"] * v), rtol=1e-12)
 
 
 def test_several_threads() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from octants.diagnostics.kernel_as_function_errors import (
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.runtime.arguments.kernel_signatures import bind_arguments
 from octants.types.default_types import resolve
-from octants.types.parameter_annotations import NdarrayAnnotation
+from octants.types.parameter_annotations import NdarrayAnnotation, resolve_annotation
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import ScalarType
 
@@ -64,6 +65,7 @@ class ArraySignature:
         self.name = getattr(function, "__name__", repr(function))
         self.kernel = function.kernel if isinstance(function, BoundKernel) else function
         self.parameters = _parameters(function)
+        self._stated = {} if isinstance(self.kernel, Kernel) else _array_annotations(function)
         self.out = dict(out or {})
         self.inout = (inout,) if isinstance(inout, str) else tuple(inout)
         for name in (*self.out, *self.inout):
@@ -117,9 +119,9 @@ class ArraySignature:
         return value.item()
 
     def annotation(self, name: str) -> Any:
-        """The annotation of a parameter of a kernel; None for a Python function."""
+        """The annotation of a parameter; None where a Python function states no array type."""
         if not isinstance(self.kernel, Kernel):
-            return None
+            return self._stated.get(name)
         signature = self.kernel.signature
         return signature.annotations[signature.names.index(name)]
 
@@ -226,6 +228,16 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     else:
         found = list(inspect.signature(getattr(function, "function", function)).parameters.values())
     return {each.name: each.default for each in found}
+
+
+def _array_annotations(function: Callable[..., Any]) -> dict[str, NdarrayAnnotation]:
+    """The annotations of a Python function that state types of arrays."""
+    plain = inspect.unwrap(getattr(function, "function", function))
+    plain = getattr(plain, "__func__", plain)
+    if not isinstance(plain, FunctionType):
+        return {}
+    stated = {name: resolve_annotation(plain, each) for name, each in plain.__annotations__.items()}
+    return {name: each for name, each in stated.items() if isinstance(each, NdarrayAnnotation)}
 
 
 def _is_extent(value: Any) -> bool:
