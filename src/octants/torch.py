@@ -285,11 +285,25 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         **parameters: Any,
     ) -> None:
         super().__init__()
-        self._call = function(kernel, out, inout=inout)
+        self._function = kernel, out, inout if isinstance(inout, str) else tuple(inout)
+        self._make_call()
         for name, start in parameters.items():
             is_made = isinstance(start, torch.nn.Parameter)
             given = start if is_made else torch.nn.Parameter(torch.as_tensor(start))
             self.register_parameter(name, given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state that pickle stores: the function is made again."""
+        return {name: each for name, each in self.__dict__.items() if name != "_call"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what `__getstate__` returned."""
+        super().__setstate__(state)
+        self._make_call()
+
+    def _make_call(self) -> None:
+        kernel, out, inout = self._function
+        self._call = function(kernel, out, inout=inout)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """Call the kernel with these arguments and the parameters of the module."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,12 @@ def test_a_module_is_trained() -> None:
         optimiser.step(step)
     torch.testing.assert_close(layer.w.detach(), wanted, atol=1e-4, rtol=1e-4)
     assert set(layer.state_dict()) == {"w"}
+
+
+def test_a_module_is_pickled() -> None:
+    layer = qd.torch.Module(scaled_squares, out={"y": "x"}, factor=torch.tensor(3.0, dtype=f64))
+    copied = pickle.loads(pickle.dumps(layer))
+    assert copied(tensor(X), count=len(X)).tolist() == (3 * X**2).tolist()
 
 
 def test_compiled_programs_call_it_as_it_is() -> None:
