@@ -139,6 +139,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_float_of_text": lambda: scale(ones(2), "2"),
     "OCT414_float_of_none": lambda: scale(ones(2), None),
     "OCT414_float_of_array": lambda: scale(ones(2), ones(2)),
+    "OCT414_integer_of_array": lambda: scale(ones(2), 1.0, np.ones(2, np.int32)),
     "OCT414_integer_of_float": lambda: scale(ones(2), 1.0, 1.5),
     "OCT414_integer_out_of_range": lambda: scale(ones(2), 1.0, 2**31),
     "OCT414_extent_too_large": lambda: first(long_array(2**31)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,11 +48,12 @@ def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
         raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
     if isinstance(value, np.bool_):
         value = bool(value)
-    if not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)
+    except TypeError:  # also of arrays: of floats, or of more than one element
         advice = "convert it with `int(...)`" if isinstance(value, (float, np.floating)) else ""
-        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}", advice)
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}", advice) from None
     low, high = scalars.integer_range(dtype)
-    number = value.__index__()
     if not low <= number <= high:
         raise leaf.error(f"{number} is out of the range of {dtype}, {low} to {high}")
     return number
