@@ -53,6 +53,14 @@ def test_indented_functions() -> None:
     assert launch(compile_kernel(local, 4), 4)[0] == 8
 
 
+def test_a_docstring_alone() -> None:
+    @decorated()
+    def documented(n):
+        """Wait."""
+
+    assert find_source(documented).tree.name == "documented"
+
+
 def lines_of(error: OctantsError) -> list[str]:
     """The lines of the source that the message shows, and what is under the carets."""
     assert error.diagnostic is not None

@@ -77,7 +77,8 @@ def _end_by_positions(code: CodeType, lines: list[str]) -> int | None:
     end = _last_position(code)
     first = lines[code.co_firstlineno - 1]
     margin = first[: len(first) - len(first.lstrip())]
-    if end == 0 or "\t" in margin:
+    is_decorator = end == code.co_firstlineno and first.lstrip().startswith("@")
+    if end == 0 or is_decorator or "\t" in margin:  # a docstring has no code
         return None
     for line in lines[end:]:
         text = line.lstrip()
