@@ -54,7 +54,7 @@ def test_a_vector_type_without_an_element_type_checks_the_shape() -> None:
     def wrong() -> qd.f32:
         return _scaled(qd.Vector([1.0, 2.0]), 2.0)[0]
 
-    with pytest.raises(qd.OctantsTypeError, match=r"`v` is a vector\(3\)"):
+    with pytest.raises(qd.OctantsTypeError, match=r"takes a vector\(3\) as `v`"):
         wrong()
 
 

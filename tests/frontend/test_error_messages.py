@@ -134,6 +134,7 @@ PROGRAMS: dict[str, str] = {
     "OCT153_missing": "y = half()",
     "OCT153_too_many": "y = half(1, 2)",
     "OCT153_unknown": "y = half(y=a)",
+    "OCT169_parameter": "@func\ndef f(v: vec3):\n    return v\n\ndef kernel(x, n, a):\n    f(a)",
     "OCT153_twice": "y = half(a, x=a)",
     "OCT132_array": "x += 1",
     "OCT132_scalar_array": "total += a",

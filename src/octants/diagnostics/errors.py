@@ -710,6 +710,20 @@ class WrongArguments(UserError):
     label = "called here"
 
 
+class WrongArgumentType(UserError):
+    """An argument of a func that does not fit the annotation of its parameter."""
+
+    function: str
+    name: str
+    wanted: str
+    given: str
+    code = "OCT169"
+    exception = OctantsTypeError
+    title = "`{function}()` takes {wanted} as `{name}`, not {given}"
+    label = "called here"
+    remedy = "change the argument, or the annotation of `{name}`"
+
+
 class MissingReturn(UserError):
     """A function returns a value on some of its ways only."""
 

@@ -16,6 +16,7 @@ from octants.diagnostics.errors import (
     NoSource,
     StarParameter,
     WrongArguments,
+    WrongArgumentType,
 )
 from octants.diagnostics.render import Label
 from octants.frontend import assignments, custom_adjoints, source
@@ -146,13 +147,12 @@ def inline(
     adjoint = custom_adjoints.adjoint_of(context, function)
     if adjoint is None:
         return _inline(context, node, function, values, by_reference)
-    tree = find_source(context, function, node).tree
     own = parameters(context, function)
     references = by_reference | {each.name for each in own if each.is_template}
     copied = {
         each.name: values[each.name]
         if each.name in references
-        else _copied(context, each, values[each.name], tree)
+        else _copied(context, function, each, values[each.name], node)
         for each in own
     }
     call = custom_adjoints.CustomCall(context, node, function, copied, references)
@@ -177,15 +177,18 @@ def _inline(
     is_ours = is_library_function(function)
     if not is_ours:
         context.calls[text.inlined_at(scopes.frame.source.span(node))] = None
+    begins = {}
+    for parameter in parameters(context, function):
+        is_reference = parameter.is_template or parameter.name in by_reference
+        value = values[parameter.name]
+        keeps_number = is_number(value) and parameter.name in keeps
+        if not is_reference and not keeps_number:
+            value = _copied(context, function, parameter, value, node)
+        begins[parameter.name] = value
     with scopes.entered(FunctionScope(text, function, key, call=node)) as frame:
         frame.returns = None if is_ours else declared_result(function)
-        for parameter in parameters(context, function):
-            is_reference = parameter.is_template or parameter.name in by_reference
-            value = values[parameter.name]
-            keeps_number = is_number(value) and parameter.name in keeps
-            if not is_reference and not keeps_number:
-                value = _copied(context, parameter, value, text.tree)
-            scopes.declare(parameter.name, value)
+        for name, value in begins.items():
+            scopes.declare(name, value)
         completes = context.build(text.tree.body)
     return returned(context, node, frame, completes)
 
@@ -253,10 +256,17 @@ def source_or_none(function: types.FunctionType) -> source.FunctionSource | None
         return None
 
 
-def _copied(context: Context, parameter: Parameter, value: Any, node: ast.AST) -> Any:
+def _copied(
+    context: Context,
+    function: types.FunctionType,
+    parameter: Parameter,
+    value: Any,
+    node: ast.AST,
+) -> Any:
     """The copy that a parameter, not a template, holds: of the type of its annotation."""
-    value = context.load(value)
+    misfit = functools.partial(WrongArgumentType, function.__name__)
+    value, kind = context.load(value), parameter.annotation
     is_scalar = is_number(value) or isinstance(value, Value)
-    if is_scalar or isinstance(parameter.annotation, (MatrixType, StructType)):
-        value = assignments.as_kind(context, parameter.annotation, value, parameter.name, node)
+    if is_scalar or isinstance(kind, (MatrixType, StructType)):
+        value = assignments.as_kind(context, kind, value, parameter.name, node, misfit)
     return context.value(value) if is_number(value) or isinstance(value, Matrix) else value
