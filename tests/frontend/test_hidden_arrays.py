@@ -1,4 +1,4 @@
-"""Assignments to the name of an array whose index was forgotten give a warning."""
+"""Statements that change no array, though they seem to, give a warning."""
 
 from __future__ import annotations
 
@@ -71,3 +71,8 @@ def test_variables_that_are_read_and_elements_give_none(lines: tuple[str, ...]) 
 def test_the_warning_says_how_to_write_to_the_array(name: str, line: str) -> None:
     (warning,) = warnings_of(line)
     check_golden(f"errors/OCT164_{name}", render(warning))
+
+
+def test_a_comparison_that_is_a_statement_gives_a_warning() -> None:
+    (warning,) = warnings_of("for i in range(3):", "    x[i] == a")
+    check_golden("errors/OCT168_statement", render(warning))

@@ -150,3 +150,19 @@ def test_a_number_is_the_first_member_of_a_nested_struct() -> None:
 def test_missing_return_is_a_syntax_error() -> None:
     with pytest.raises(OctantsSyntaxError):
         value_of("f64", "pass", "f(x)")
+
+
+def test_a_kernel_without_a_result_may_return_none() -> None:
+    qd.init(arch=qd.python)
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def count(n: qd.i32) -> None:
+        if n > 2:
+            return None  # noqa: RET501
+        x[None] += 1
+        return None  # noqa: RET501
+
+    count(3)
+    count(1)
+    assert x[None] == 1

@@ -786,6 +786,16 @@ class HiddenArray(UserError):
     remedy = "{way_out}"
 
 
+class UnusedComparison(UserError):
+    """A warning: a statement that is a comparison, probably instead of an assignment."""
+
+    code = "OCT168"
+    exception = OctantsTypeError
+    title = "this comparison has no effect"
+    label = "its result is not used"
+    remedy = "to assign, write `=`"
+
+
 class EndlessLoop(UserError):
     """A ``while`` whose condition is always true, and that nothing leaves."""
 

@@ -86,7 +86,8 @@ def combine(context: Context, operator: str, a: Any, b: Any) -> RunTime:
             dtype = context.default_float
         return _exact(context, ARITHMETIC[operator], operator, dtype, a, b)
     if dtype.is_float:
-        way_out = "convert floats with `qd.cast(x, int)` first"
+        is_power = operator == "^"
+        way_out = "a power is `**`" if is_power else "convert floats with `qd.cast(x, int)` first"
         context.fail(WrongOperands(operator, describe(a), describe(b), way_out))
     if operator in BITWISE:
         return apply(context, BITWISE[operator], operator, common_type(context, a, b), a, b)

@@ -114,7 +114,7 @@ def _hint(base: Any, attr: str) -> str:
         full = f"{base.__name__}.{attr}".partition(".")[2]
         return ADVICE.get(full) or suggest(attr, _attributes_of(base))
     known = _attributes_of(base)
-    if attr in known and isinstance(base, MatrixValue):
+    if attr in known and isinstance(base, (ArrayReference, MatrixValue)):
         return f"it is a method: call it, `{attr}()`"
     return suggest(attr, known)
 

@@ -10,6 +10,7 @@ from octants.diagnostics.errors import (
     BreakInParallel,
     ReturnInParallel,
     UnsupportedSyntax,
+    UnusedComparison,
 )
 from octants.frontend import (
     assignments,
@@ -147,14 +148,15 @@ def return_(context: Context, node: ast.Return) -> bool:
     frame = context.scopes.frame
     if any(loop.is_parallel for loop in frame.loops):
         context.fail(ReturnInParallel(), node)
-    if node.value is not None:
-        value = context.evaluate(node.value)
+    given = None if node.value is None or _is_constant(node.value, None) else node.value
+    if given is not None:
+        value = context.evaluate(given)
         if frame.is_kernel:
             returns.store(context, value, node)
             context.scopes.assign(frame.result, ())
         elif value is not None:
             context.scopes.assign(frame.result, returns.converted(context, value, node))
-    if node.value is None or frame.result.value is UNDEFINED:
+    if given is None or frame.result.value is UNDEFINED:
         frame.returns_nothing = True
     context.scopes.assign(frame.returned, True)
     return False
@@ -248,9 +250,16 @@ def _takes(context: Context, reference: Any, fn: str, value: Any) -> bool:
 
 def expression(context: Context, node: ast.Expr) -> bool:
     """A call for its effects, a docstring, or ``...``, which does nothing."""
-    if not (isinstance(node.value, ast.Constant) and node.value.value is ...):
+    if not _is_constant(node.value, ...):
         context.evaluate(node.value)
+    if isinstance(node.value, ast.Compare) and isinstance(node.value.ops[0], ast.Eq):
+        context.warn(UnusedComparison(), node)
     return True
+
+
+def _is_constant(node: ast.expr, value: Any) -> bool:
+    """Whether an expression is one of the constants of Python."""
+    return isinstance(node, ast.Constant) and node.value is value
 
 
 def pass_(_: Context, __: ast.Pass) -> bool:
