@@ -330,3 +330,78 @@ print(call())
     )
     command = [sys.executable, str(script)]
     assert subprocess.check_output(command, text=True).split() == ["2", "11", "101"]
+
+
+def test_what_a_function_of_python_reads_is_noticed() -> None:
+    """Python calls a function of constants when a kernel is compiled; it reads what may change."""
+
+    class Body:
+        def __init__(self) -> None:
+            self.lengths = [1.0, 2.0]
+
+        def longest(self):
+            return max(self.lengths) * scale
+
+        def __getitem__(self, index):
+            return self.lengths[index]
+
+        def __call__(self):
+            return self.total
+
+        @property
+        def total(self):
+            return sum(self.lengths)
+
+    def twice():
+        return helper(2.0) * CONFIG.m
+
+    scale, body, results = 1.0, Body(), {}
+
+    def scaled(x):
+        return x + scale
+
+    def negative(x):
+        return -x
+
+    helper = scaled
+
+    def remembered(x):
+        if x not in results:
+            results[x] = helper(x)
+        return results[x]
+
+    @qd.kernel
+    def look() -> qd.types.vector(6, qd.f64):
+        found = [twice(), body.longest(), body[0], body(), remembered(1.0), helper(1.0)]
+        return qd.Vector(found)
+
+    CONFIG.m = 1.0
+    assert look().to_list() == [3.0, 2.0, 1.0, 3.0, 2.0, 2.0]
+    scale = 2.0
+    assert look().to_list() == [4.0, 4.0, 1.0, 3.0, 2.0, 3.0]  # as Python, it remembers
+    body.lengths[0] = 5.0
+    assert look().to_list() == [4.0, 10.0, 5.0, 7.0, 2.0, 3.0]
+    CONFIG.m = 2.0
+    assert look()[0] == 8.0
+    body = Body()
+    assert look()[1] == 4.0
+    helper = negative
+    assert look().to_list() == [-4.0, 4.0, 1.0, 3.0, 2.0, -1.0]
+
+
+def test_what_a_function_keeps_for_itself_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, seen = 0, []
+
+    def counted():
+        nonlocal calls
+        calls += 1
+        seen.append(calls)
+        return 3
+
+    @qd.kernel
+    def look() -> qd.i32:
+        return counted()
+
+    assert look() == 3
+    monkeypatch.setattr(type(look), "specialise", lambda *_: pytest.fail("compiled again"))
+    assert (look(), calls) == (3, 1)

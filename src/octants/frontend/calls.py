@@ -52,6 +52,7 @@ from octants.frontend.inlined_calls import (
     inline_call,
 )
 from octants.frontend.python_object_conversion import wrap
+from octants.frontend.reads_of_functions import LIBRARIES
 from octants.frontend.scope import FunctionScope
 from octants.frontend.source import parameters
 from octants.lang import exported_names as library
@@ -434,7 +435,7 @@ def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
 
 def _is_of_a_library(function: Any) -> bool:
     module = python_functions.module_of(function)
-    return module.partition(".")[0] in python_functions.LIBRARIES
+    return module.partition(".")[0] in LIBRARIES
 
 
 _OTHER_NAMES = {

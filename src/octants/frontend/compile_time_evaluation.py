@@ -35,6 +35,7 @@ from octants.frontend.expression_values import (
     plain,
 )
 from octants.frontend.python_object_conversion import wrap
+from octants.frontend.reads_of_functions import ReadsOfCall
 from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, has_host_number
 from octants.ir.core import Value
 from octants.types.matrix_values import Matrix
@@ -49,9 +50,13 @@ def call(
     """Call a Python function now; what it raises is the user's error."""
     if has_host_number(args) or has_host_number(named):
         raise DecidesAtCompileTime
-    if context.is_repeatable:
-        context.is_repeatable = is_repeatable(function, (*args, *named.values()))
-    return _run(context, node, function, *args, **named)
+    if is_repeatable(function, (*args, *named.values())):
+        return _run(context, node, function, *args, **named)
+    context.is_repeatable = False
+    reads = ReadsOfCall(function, args)
+    result = _run(context, node, function, *args, **named)
+    context.reads += reads.unchanged()
+    return result
 
 
 def operate(context: Context, node: ast.AST, function: Callable[..., Any], *operands: Any) -> Any:

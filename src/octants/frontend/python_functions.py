@@ -20,6 +20,7 @@ from octants.frontend.expression_values import ArrayReference, is_run_time
 from octants.frontend.functions import is_marked
 from octants.frontend.inlined_calls import BoundFunction
 from octants.frontend.python_object_conversion import wrap
+from octants.frontend.reads_of_functions import is_library
 from octants.lang.library_function_marks import home_of
 from octants.types.compile_time_reads import Read
 from octants.types.specialisation_signature import (
@@ -28,9 +29,6 @@ from octants.types.specialisation_signature import (
     QuantHandle,
     StructHandle,
 )
-
-LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "scipy", "torch")
-"""Packages whose functions are not inlined."""
 
 _ARRAYS = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle)
 _DEEPEST = 5  # calls of calls that are looked through for arrays
@@ -84,12 +82,6 @@ def is_refused_on_host(error: OctantsError, function: Any) -> bool:
     target = function.function if isinstance(function, BoundFunction) else function
     is_ordinary = isinstance(target, types.FunctionType) and not is_library(target)
     return is_ordinary and error.diagnostic is not None and error.diagnostic.code == KernelOnly.code
-
-
-def is_library(function: types.FunctionType) -> bool:
-    """Whether a function is a part of Octants, or of a library that kernels cannot call."""
-    module = module_of(function)
-    return is_ours(module) or module.partition(".")[0] in LIBRARIES
 
 
 def _uses_arrays(function: types.FunctionType, owner: Any, seen: set[Any]) -> bool:
