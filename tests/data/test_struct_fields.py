@@ -185,3 +185,10 @@ def test_methods_of_the_type() -> None:
     s = Struct.field({"a": f32}, {"doubled": lambda self: self.a * 2}, shape=2)
     s[1].a = 4
     assert s[1].doubled() == 8
+
+
+def test_a_member_cannot_be_assigned() -> None:
+    bodies = Struct.field({"mass": f32}, shape=3)
+    with pytest.raises(AttributeError, match=r"x\[i\]\.mass = .*x\.mass\.fill"):
+        bodies.mass = 3.0
+    assert bodies.mass.shape == (3,)

@@ -62,6 +62,12 @@ class StructField(StructHandle, Generic[E]):
             return _OF_ALL_MEMBERS[name](self)
         raise AttributeError(f"a field of structs of {list(members)} has no member `{name}`")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("members", {}):
+            advice = f"write to its elements, `x[i].{name} = ...`, or to all, `x.{name}.fill(...)`"
+            raise AttributeError(f"the member `{name}` of a field cannot be another one: {advice}")
+        super().__setattr__(name, value)
+
     @property
     def keys(self) -> list[str]:
         """The names of the members."""
