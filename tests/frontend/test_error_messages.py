@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import textwrap
 from typing import Any
 
@@ -71,6 +72,7 @@ PROGRAMS: dict[str, str] = {
     "OCT116_global": "CONSTANTS[0] = n",
     "OCT116_attribute": "OBJECT.value = n",
     "OCT116_list": "v = [1.0, n]\nv[0] = 2.0",
+    "OCT116_numpy": "v = np.zeros(3)\nv[0] = a",
     "OCT117_types": "if n > 1:\n    y = 1.0\nelse:\n    y = Vector([1.0, 2.0])\nx[0] = y",
     # compile time
     "OCT120_static": "for i in static(range(n)):\n    x[i] = 1",
@@ -96,6 +98,7 @@ PROGRAMS: dict[str, str] = {
     "OCT131_scalar": "x[0] = Vector([1.0, 2.0])",
     "OCT131_struct": "s = Pair(a=1.0, b=2.0)\nbodies = s\nx[0] = s",
     "OCT132_none": "y = half2(a)",
+    "OCT132_enum": "if n == COLOUR:\n    x[0] = 1",
     "OCT132_text": "y = 'text' * a",
     "OCT133_identity": "if n is a:\n    x[0] = 1",
     "OCT134_membership": "if n in x:\n    x[0] = 1",
@@ -238,6 +241,7 @@ def environment() -> dict[str, Any]:
         Vector=Vector,
         Matrix=Matrix,
         Pair=StructType({"a": f32, "b": f32}, name="Pair"),
+        COLOUR=enum.Enum("Colour", "RED").RED,  # type: ignore[attr-defined]
         TABLE=np.arange(3),
         CONSTANTS=(1, 2, 3),
         ITEMS=[1, 2],

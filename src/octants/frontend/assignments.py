@@ -69,6 +69,8 @@ def _not_assignable(context: Context, target: ast.expr) -> NotAssignable:
     variable = context.scopes.frame.variables.get(getattr(root, "id", ""))
     if variable is not None and isinstance(variable.value, list):
         return NotAssignable(what, "make the list a `qd.Vector([...])`: its elements have one type")
+    if variable is not None and isinstance(variable.value, np.ndarray):
+        return NotAssignable(what, "make a vector: `qd.Vector.zero(qd.f32, n)`; numpy is Python's")
     return NotAssignable(what)
 
 

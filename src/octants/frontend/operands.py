@@ -7,6 +7,7 @@ take that type exactly. Vectors and matrices combine by element, with numbers an
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,9 @@ def operand(context: Context, x: Any) -> Any:
 
 
 def element_of(given: Any) -> str:
-    """How to get at the elements of an array; "" for what is none."""
+    """How to get at the numbers of an array or a member of an enum; "" for what is neither."""
+    if isinstance(given, enum.Enum):
+        return "use its `.value`, or an `enum.IntEnum`, whose members are numbers"
     if not isinstance(given, ArrayReference):
         return ""
     if not given.array.rank:

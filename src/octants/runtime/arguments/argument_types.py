@@ -122,10 +122,14 @@ def array_type(
         return _interface_type(leaf, value, device, element_dim or 0)
     if device.shares_memory and is_on_other_device(value):
         raise not_on_device(leaf, value)
-    raise leaf.error(
-        f"{describe(value)} is not an array",
-        "pass an ndarray of Octants, a numpy array or a CPU torch tensor",
-    )
+    raise leaf.error(f"{describe(value)} is not an array", _array_to_pass(value))
+
+
+def _array_to_pass(value: Any) -> str:
+    """The remedy for an argument that is no array."""
+    if type(value).__module__.startswith("jax."):
+        return "under a transformation of JAX, call the kernel by `qd.jax.function`"
+    return "pass an ndarray of Octants, a numpy array or a CPU torch tensor"
 
 
 def _numpy_type(
