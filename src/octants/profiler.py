@@ -59,7 +59,7 @@ class KernelTimes(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """The use of a kind of memory.
+    """The bytes of one kind of memory.
 
     Attributes:
         kind: what it is for, in words.

@@ -30,7 +30,7 @@ BEYOND = np.array([FAR, -FAR, 64.5, 100.0, 1e3, -1e4, 1e6, -1e9, 3e38], np.float
 def test_nvidias_driver_has_them(vendor: int, has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     found = compiled.device().hardware
     monkeypatch.setattr(found.properties, "vendor", vendor)
-    assert ("waves" in found._features(structures.FloatControls())) == has
+    assert ("estimates" in found._features(structures.FloatControls())) == has
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def estimating(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def target(backend: vulkan.VulkanBackend, chosen: Options) -> Target:
         own = given(backend, chosen)
-        return dataclasses.replace(own, features=f"{own.features},waves")
+        return dataclasses.replace(own, features=f"{own.features},estimates")
 
     monkeypatch.setattr(vulkan.VulkanBackend, "target", target)
     yield

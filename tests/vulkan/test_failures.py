@@ -22,7 +22,7 @@ from octants.runtime.vulkan.device import VulkanDevice
 from octants.runtime.vulkan.library import DEVICE_LOST, checked
 from tests.vulkan import compiled
 
-OWN = "waves"  # no kernel here has a sine
+OWN = "estimates"  # no kernel here has a sine
 """What gives these tests a device that they may lose."""
 
 

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class NumpyArrays(ArrayLibrary):
-    """Kernels use the memory of arrays where they can, else a copy on the device."""
+    """Arrays of numpy, which kernels use where they are, or copied to the device."""
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, np.ndarray)

@@ -42,7 +42,7 @@ _MAX_BOXES = 16
 
 
 class _Missing(enum.Enum):
-    """The part of a content that is not in its memory; `PIECES` are the parts with copies."""
+    """How much of a content its memory no longer holds; `PIECES` are the parts with copies."""
 
     NOTHING = enum.auto()
     PIECES = enum.auto()

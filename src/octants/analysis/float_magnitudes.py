@@ -8,8 +8,8 @@ from typing import Any
 
 from octants.ir import ops
 from octants.ir.core import Module, Operation, Value
+from octants.ir.ops.arithmetic import SINES
 
-_WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
 _AT_MOST_ONE = 1.001
 """A bound of sines and cosines of finite numbers, which may be rounded up."""
 
@@ -48,7 +48,7 @@ def _bound(op: Operation | None, most: Callable[[Value], float]) -> float:
     if isinstance(op, ops.Random):
         return 1.0 if op.result.type.is_float else math.inf
     if isinstance(op, ops.Unary):
-        if op.fn in _WAVES:
+        if op.fn in SINES:
             return _AT_MOST_ONE
         return most(op.x) if op.fn in ("neg", "abs") else math.inf
     if not isinstance(op, (ops.Binary, ops.Fma)):

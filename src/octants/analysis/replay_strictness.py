@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from octants.ir import ops
 from octants.ir.core import ArrayRef, Block, Companion, Operation, Space, Task, Value
+from octants.ir.ops.arithmetic import SINES
 
 _ABRUPT = frozenset(
     ("floor", "ceil", "round", "trunc", "sign", "floordiv", "mod", "truncdiv", "truncmod")
@@ -15,16 +16,14 @@ _DECIDING = (ops.For, ops.If, ops.Random, ops.RandomStream)
 APPROXIMATE_TRIG = "approximate_trig"
 """The option of a reversed task whose replays need not reproduce sines and cosines bit by bit."""
 
-_WAVES = ("sin", "cos", "cos_beside_sin")
-
 
 def sines_and_cosines(block: Block) -> set[Value]:
     """The sines and cosines in a block."""
     every = (op for op in block.walk() if isinstance(op, ops.Unary))
-    return {op.result for op in every if op.fn in _WAVES}
+    return {op.result for op in every if op.fn in SINES}
 
 
-def is_free(task: Task, option: str, numbers: Collection[Value]) -> bool:
+def may_round_differently(task: Task, option: str, numbers: Collection[Value]) -> bool:
     """Whether some floats of a finished task may be rounded differently.
 
     Args:

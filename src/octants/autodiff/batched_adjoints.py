@@ -229,7 +229,7 @@ class _Batching:
                 self.values[value] = next(left)
 
     def _block(self, block: Block, slots: Sequence[Value] | None = None) -> Block:
-        """Copy a block, which yields what goes to ``slots``."""
+        """Copy a block; it yields several values where one of ``slots`` has several."""
         new = Block(self._define(block.args))
         with self.builder.into(new):
             for op in block.ops[:-1]:

@@ -88,7 +88,7 @@ class VulkanBackend(Backend):
             updates_64_bits="atomic64" in found.target.names(),
             unrolls="masks" not in found.target.names(),
             groups_sums={"lanes", "gathers"} <= found.target.names(),
-            estimate_sums=_ESTIMATE_SUMS * ("waves" in found.target.names()),
+            estimate_sums=_ESTIMATE_SUMS * ("estimates" in found.target.names()),
             memory_bytes=found.memory_bytes,
             workers=workers,
             local_record_bytes=NEAR_BYTES,

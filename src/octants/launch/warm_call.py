@@ -41,7 +41,7 @@ _LAUNCH_WITH_RESULTS = f"return wrap({_LAUNCH})"
 def make_entry(
     specialisation: Specialisation, generation: int, miss: WarmCall, arguments: tuple[Any, ...]
 ) -> WarmCall:
-    """Generate the entry of a specialisation for a generation of the driver's state.
+    """Generate the function of warm calls of a specialisation, until the next `init` or `reset`.
 
     It recognises arguments like ``arguments``, which have the specialisation's key. The kernel
     itself is compiled and loaded on its first launch, since a recorder may launch another one.

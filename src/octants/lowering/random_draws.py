@@ -15,7 +15,7 @@ def stream(item: Number, task: int, seed: Number, launch: Number) -> Number:
 
 
 def drawn(stream: Number, draw: Number, dtype: DType) -> Number:
-    """The uniform number of a type that is a draw of a stream."""
+    """The uniform random number of a type at position ``draw`` of a stream."""
     bits = _bits(stream, draw)
     low = bits.to(u32)
     if dtype is u1:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from octants.analysis.replay_strictness import is_free
+from octants.analysis.replay_strictness import may_round_differently
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.core import Block, Module, Task, Value
@@ -57,7 +57,9 @@ def share_differences(module: Module) -> None:
 def _share(task: Task) -> None:
     found = list(_find(task.body, {}))
     numbers = [block.ops[k].results[0] for block, k, _ in found]
-    if found and is_free(task, "", numbers) and not _shows_sign_of_zero(task, numbers):
+    if not found or not may_round_differently(task, "", numbers):
+        return
+    if not _shows_sign_of_zero(task, numbers):
         for block, k, opposite in found:
             op = block.ops[k]
             negative = ops.Unary("neg", opposite, results=op.results)

@@ -65,7 +65,7 @@ def _derivatives(body: Block) -> set[Value]:
 
 
 def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
-    """Which values go, as numbers, into which."""
+    """The operands of an operation, each with the results that are computed from it."""
     if isinstance(op, _ARITHMETIC):
         yield from ((value, op.results) for value in op.operands)
     elif isinstance(op, ops.If):

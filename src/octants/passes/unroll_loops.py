@@ -64,7 +64,11 @@ from collections.abc import Callable, Sequence
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
-from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
+from octants.analysis.replay_strictness import (
+    APPROXIMATE_TRIG,
+    may_round_differently,
+    sines_and_cosines,
+)
 from octants.analysis.speculated_iterations import (
     MOST_WORK,
     chunk_length,
@@ -113,7 +117,7 @@ class _Unroller:
 
     def __init__(self, task: Task, estimate_sums: int) -> None:
         self._estimate_sums = estimate_sums
-        self._may_change_bits = estimate_sums > 0 and is_free(
+        self._may_change_bits = estimate_sums > 0 and may_round_differently(
             task, APPROXIMATE_TRIG, sines_and_cosines(task.body)
         )
         self._constants = ops.constants_in(task.body)

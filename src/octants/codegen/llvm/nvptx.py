@@ -16,6 +16,7 @@ from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
+from octants.ir.ops.arithmetic import SINES
 from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
@@ -29,7 +30,7 @@ class Nvptx(Gpu):
     """An NVIDIA GPU. Subgroups are warps of 32 threads."""
 
     subgroup = 32
-    speculated = approximations.WAVES
+    speculated = SINES
     usual = FAR
     has_blocks = True
     shared_bytes = 48 * 1024

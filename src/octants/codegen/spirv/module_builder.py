@@ -51,7 +51,7 @@ class Assembly:
         self.legal = legal(
             features.has("float64"),
             fast_math,
-            features.has("waves"),
+            features.has("estimates"),
             extremes=fast_math,
             roots=fast_math and features.has("gathers"),
             rounds=features.has("rounds64"),

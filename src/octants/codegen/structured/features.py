@@ -26,7 +26,7 @@ address), `whole` (the runtime can require whole subgroups), and `fuses` (a fuse
 drivers that run on the CPU split it, and fuse constants). `masks` means that the machine
 predicates, as these drivers do. `cuts` means that it ends all loops of a thread after some 65,000
 iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
-unless their halves are separate, `waves` that it has good estimates of sines, cosines and powers of
+unless their halves are separate, `estimates` that it has good ones of sines, cosines and powers of
 two, `selects` that it keeps short arrays of a work item in registers, and selects among them in
 each access. `rounds64` means that it rounds f64 right to the nearest whole number and towards zero,
 `push256` that a launch pushes 256 bytes.

@@ -28,6 +28,9 @@ SLOPES = frozenset(("cos_beside_sin",))
 ESTIMATES = frozenset(("sin_estimate", "cos_estimate", "exp2_estimate"))
 """Functions of f32 that some machines have an instruction for, to some digits: lowered code."""
 
+SINES = frozenset(("sin", "cos", "cos_beside_sin"))
+"""Sines and cosines: bounded, and slow for huge angles."""
+
 ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
 UNARY = FLOAT_FUNCTIONS | SLOPES | ROUNDINGS | BIT_COUNTS | {"neg", "abs", "sign", "not"}

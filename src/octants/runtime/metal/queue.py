@@ -30,7 +30,7 @@ class CommandBatch(Batch):
 
 
 class Queue(BatchQueue):
-    """The commands of a device. Whatever is written is read by what comes after it.
+    """The commands of a device, each of which sees what earlier ones have written.
 
     Metal orders encoders by the buffers that they use, and kernels of one by a barrier.
     """

@@ -112,7 +112,7 @@ class VulkanDevice(BatchedDevice):
             self.transfers.copy_kernel = self.transfers.copy_kernel or made
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """The same, after one barrier."""
+        """Queue fills of ranges with zeros, after one barrier."""
         self.transfers.clear_each(ranges)
 
     def make_graph(self, commands: Sequence[Command], kept: Any = None) -> CommandReplay:

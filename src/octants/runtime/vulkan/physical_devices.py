@@ -250,7 +250,7 @@ class Hardware:
             "cuts": "llvmpipe" in self.name,
             "rounds64": "llvmpipe" not in self.name,  # without AVX-512: round(1.5) is 1
             "splits": self.properties.vendor == _NVIDIA,
-            "waves": self.properties.vendor == _NVIDIA,
+            "estimates": self.properties.vendor == _NVIDIA,
             "selects": self.properties.vendor == _NVIDIA,
             "push256": self.properties.limits[_MOST_PUSHED] >= 256,
             **_float_modes(controls),

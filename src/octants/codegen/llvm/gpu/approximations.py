@@ -70,9 +70,6 @@ def _fma(f: FunctionText, *operands: str) -> str:
     return f.intrinsic("fma", "float", [("float", x) for x in operands])
 
 
-WAVES = frozenset(("sin", "cos", "cos_beside_sin"))
-"""The functions with slow paths."""
-
 FAST: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _sine_or_cosine("sin"),
     "cos": _sine_or_cosine("cos"),

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import abi
-from octants.analysis.replay_strictness import APPROXIMATE_TRIG, is_free, sines_and_cosines
+from octants.analysis.replay_strictness import (
+    APPROXIMATE_TRIG,
+    may_round_differently,
+    sines_and_cosines,
+)
 from octants.cached_property import cached_property
 from octants.codegen.function_emitter import Lanes
 from octants.codegen.instruction_writer import ThreadCode
@@ -71,7 +75,7 @@ class ThreadText(FunctionText):
     def may_change_bits(self) -> bool:
         """Whether no replay needs the bits of the task's sines and cosines."""
         task = self.kernel.module.tasks[self.task]
-        return is_free(task, APPROXIMATE_TRIG, sines_and_cosines(task.body))
+        return may_round_differently(task, APPROXIMATE_TRIG, sines_and_cosines(task.body))
 
     # -- memory -----------------------------------------------------------------------------------
 
