@@ -132,4 +132,4 @@ def test_picture(module: ModuleType, name: str) -> None:
             transformed = transformed.module
         result = parsed if transformed is None else transformed
         verify(result)
-        assert to_text(result) == to_text(parse(after))
+        assert to_text(result) == to_text(parse(after)) != to_text(parse(before))

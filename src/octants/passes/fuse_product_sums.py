@@ -4,6 +4,7 @@ Before::
 
     array @x: f32, 1, ndarray, () [primal]
     array @y: f32, 1, ndarray, () [primal]
+    array @z: f32, 1, ndarray, () [primal]
     parallel (%2: i32 < shape<@y, 0>()) {
       %3: i32 = constant<0>()
       %4: i32 = shape<@x, 0>()
@@ -13,10 +14,10 @@ Before::
         %10: f32 = load<@x, primal>(%8)
         %11: f32 = binary<mul>(%6, %10)
         %12: f32 = fma(%10, %10, %11)
-        %13: f32 = binary<sub>(%9, %12)
+        %13: f32 = binary<add>(%9, %12)
         yield(%13)
       }
-      store<@y, primal>(%7, %2)
+      store<@z, primal>(%7, %2)
     }
 
 After::
@@ -28,12 +29,11 @@ After::
       %6: f32 = load<@y, primal>(%2)
       %7: f32 = for(%3, %4, %5) { (%8: i32, %9: f32):
         %10: f32 = load<@x, primal>(%8)
-        %11: f32 = binary<mul>(%6, %10)
+        %11: f32 = fma(%6, %10, %9)
         %12: f32 = fma(%10, %10, %11)
-        %13: f32 = binary<sub>(%9, %12)
-        yield(%13)
+        yield(%12)
       }
-      store<@y, primal>(%7, %2)
+      store<@z, primal>(%7, %2)
     }
 
 The terms of a sum are added in another order then. So this needs permission to round differently,
