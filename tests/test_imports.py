@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,6 +133,14 @@ def edges_of(module: str) -> list[tuple[str, int]]:
 
 def test_every_unit_has_a_layer() -> None:
     assert {unit_of(name) for name in MODULES} <= set(RANK)
+
+
+def test_the_page_on_the_architecture_has_the_layers() -> None:
+    text = " ".join((ROOT.parent.parent / "docs/architecture.md").read_text().split())
+    order = text.partition("The order, bottom first: ")[2].partition(". The parts ")[0]
+    found = [re.findall(r"`(\w+)`", row) for row in order.split("; ")]
+    public = [[unit for unit in layer if unit[0] != "_"] for layer in LAYERS]
+    assert found == [layer for layer in public if layer]
 
 
 @pytest.mark.parametrize("module", MODULES)
