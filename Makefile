@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& echo $$python && break; done)
 VENV := .venv
 RUN := $(VENV)/bin/python
-RECORD_KERNELS = -p tests.cross_compile.plugin --record-kernels $(KERNELS)
+RECORD_KERNELS = -p tests.cross_compile.plugin --record-kernels=$(KERNELS)
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help

@@ -1,6 +1,6 @@
 """Compiles the kernels that tests have recorded, for GPUs that are not at hand.
 
-    python -m pytest -p tests.cross_compile.plugin --record-kernels FOLDER tests
+    python -m pytest -p tests.cross_compile.plugin --record-kernels=FOLDER tests
     python -m tests.cross_compile.compile FOLDER --for gfx942,gfx1100,metal
 
 Each kernel is compiled by a process that may end: what ended it has failed, and another process

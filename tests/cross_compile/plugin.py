@@ -1,6 +1,6 @@
 """A plug-in of pytest that records all kernels that tests compile.
 
-    python -m pytest -p tests.cross_compile.plugin --record-kernels FOLDER tests/ad
+    python -m pytest -p tests.cross_compile.plugin --record-kernels=FOLDER tests/ad
 
 `tests.cross_compile.compile` compiles them for other GPUs. What is recorded is independent of the
 machine that runs the tests: a module before the passes of `pipeline.FINISH`, or before it is
