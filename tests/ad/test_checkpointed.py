@@ -32,7 +32,7 @@ from tests.ad.loops import (
     without_gradients,
 )
 from tests.ad.test_random_tapes import add_square, entangle, multiply, shift, total, turn
-from tests.seeds import seeds
+from tests.seeds import pairwise, seeds
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +44,7 @@ def runtime() -> Iterator[None]:
     qd.reset()
 
 
-@pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
-@pytest.mark.parametrize("n", [2, 11])
+@pytest.mark.parametrize(("step", "name", "n"), pairwise(STEPS, list(LOOPS), [2, 11]))
 def test_gradients_are_those_of_a_full_record(
     step: Callable[[Chain, int], None], name: str, n: int
 ) -> None:

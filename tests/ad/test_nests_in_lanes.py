@@ -85,11 +85,11 @@ def deep(x: qd.Tensor, y: qd.Tensor, n: qd.Tensor):
 
 
 BUDGETS = (0, 4096, 1000, 200, 16)
-OFTEN = [(kernel, budget) for kernel in (ragged, deep) for budget in BUDGETS]
+OFTEN = [*((ragged, budget) for budget in BUDGETS), (deep, 0), (deep, 200)]
 OFTEN += [(counted, 200), (until, 1000), (broken_off, 4096)]
 OTHERS = [
     (kernel, budget)
-    for kernel in (counted, until, broken_off)
+    for kernel in (deep, counted, until, broken_off)
     for budget in BUDGETS
     if (kernel, budget) not in OFTEN
 ]

@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm.cpu import has_fused, host_target
 from tests.ad.record_buffers import check_gradient, iteration_bytes
+from tests.seeds import pairwise
 
 
 @qd.kernel
@@ -105,20 +106,22 @@ def arrays() -> tuple[Any, Any, Any]:
     return x, y, n
 
 
-@pytest.mark.parametrize("budget", [0, 300])
-@pytest.mark.parametrize("simd", ["always", "never"])
 @pytest.mark.parametrize(
-    "kernel",
-    [
-        decay,
-        nested,
-        two_functions,
-        only_sometimes,
-        of_the_counter,
-        of_loads,
-        of_two_carried,
-        behind_a_loop,
-    ],
+    ("kernel", "simd", "budget"),
+    pairwise(
+        [
+            decay,
+            nested,
+            two_functions,
+            only_sometimes,
+            of_the_counter,
+            of_loads,
+            of_two_carried,
+            behind_a_loop,
+        ],
+        ["always", "never"],
+        [0, 300],
+    ),
 )
 def test_gradients(kernel: Any, simd: str, budget: int) -> None:
     qd.init(arch=qd.cpu, default_fp=qd.f64, simd=simd, ad_stack_budget_bytes=budget)

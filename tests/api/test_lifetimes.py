@@ -15,7 +15,7 @@ import pytest
 import octants as qd
 from octants.launch.specialisation import Specialisation
 
-MANY = 300
+MANY = 60
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from tests.autodiff.random_ir import COLUMNS, ROWS, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_nests import Nests
-from tests.seeds import counts
+from tests.seeds import counts, pairwise
 
 ADJOINT = Companion.ADJOINT
 TRIPS = 6
@@ -153,9 +153,10 @@ def check(module: Module, seed: int, budget: int, nests: str) -> set[str]:
 
 
 @pytest.mark.parametrize("count", counts(6, 60))
-@pytest.mark.parametrize("nests", ["replay", "store", "auto"])
-@pytest.mark.parametrize("budget", [0, 60, 400])
-@pytest.mark.parametrize("generator", [Bounds, Conditions, DeepConditions])
+@pytest.mark.parametrize(
+    ("generator", "budget", "nests"),
+    pairwise([Bounds, Conditions, DeepConditions], [0, 60, 400], ["replay", "store", "auto"]),
+)
 def test_random_kernels(
     generator: type[Bounds], budget: int, nests: str, count: int, plans: list[RecordingPlan]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import octants as qd
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.seeds import each_once
 
 H, ITEMS, STEPS = 12, 5, 4
 
@@ -169,8 +170,7 @@ def gradients(program: Any, **options: Any) -> list[np.ndarray]:
     return [w.grad.to_numpy(), x.grad.to_numpy()]
 
 
-@pytest.mark.parametrize("simd", [True, False])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "simd"), each_once(PROGRAMS, [True, False]))
 def test_same_gradients(program: Any, simd: bool) -> None:
     """Whether results are stored, and where only some fit; the budget is for one execution."""
     expected = gradients(program, ad_stack_nests="replay", simd=False)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cache.sessions import Sessions
+from tests.seeds import each_once
 
 PROGRAMS = {
     "bare gradient": """
@@ -271,8 +272,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("careful", [False, True], ids=["plain", "careful"])
+@pytest.mark.parametrize(("name", "careful"), each_once(list(PROGRAMS), [False, True]))
 def test_the_same_from_the_cache(name: str, careful: bool, sessions: Sessions) -> None:
     options: dict[str, Any] = {"debug": careful, "deterministic": careful}
     if name == "long loop in blocks":

@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm import cpu
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
+from tests.seeds import pairwise
 
 pytestmark = pytest.mark.skipif(
     not lanes_of_target(cpu.host_target()), reason="this processor has no lanes"
@@ -39,9 +40,11 @@ def kernel_of(lanes: Any, x: Any, y: Any) -> Any:
     return turn
 
 
-@pytest.mark.parametrize("fast_math", [True, False])
-@pytest.mark.parametrize("dtype", [qd.f32, qd.f64], ids=str)
-@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize(
+    ("lanes", "dtype", "fast_math"),
+    pairwise([2, 4, 8, 16, 32, 64], [qd.f32, qd.f64], [True, False]),
+    ids=str,
+)
 def test_each_lane_gets_what_it_gets_alone(lanes: int, dtype: Any, fast_math: bool) -> None:
     qd.init(arch=qd.cpu, fast_math=fast_math)
     x, y = (qd.field(dtype, shape=len(ANGLES)) for _ in range(2))

@@ -27,8 +27,8 @@ def angles() -> np.ndarray:
     """Those that the short way is good for, and the first ones beyond."""
     rng = np.random.default_rng(2)
     quarters = np.arange(4000) * (math.pi / 2)
-    near = [(quarters * (1 + d)).astype(np.float32) for d in rng.uniform(-1, 1, 60) * 1e-7]
-    sizes = (rng.uniform(0, 7000, 400_000), 2.0 ** rng.uniform(-60, 13, 400_000))
+    near = [(quarters * (1 + d)).astype(np.float32) for d in rng.uniform(-1, 1, 12) * 1e-7]
+    sizes = (rng.uniform(0, 7000, 60_000), 2.0 ** rng.uniform(-60, 13, 60_000))
     ends = FAR + np.arange(-50, 50, dtype=np.float32) * np.spacing(FAR)
     x = np.concatenate([*near, *(each.astype(np.float32) for each in sizes), ends])
     return np.concatenate([x, -x])

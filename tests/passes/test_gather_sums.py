@@ -21,12 +21,16 @@ from octants.target import Blocks
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.machines import pretend
 from tests.passes.test_pictures import pictures
+from tests.seeds import each_once
 
 LARGEST = 12
 ROWS, COLUMNS = 8, 8
 
 
-@pytest.fixture(params=[1, 100], ids=["whole", "in parts"])
+FILLS = [1, 100]
+
+
+@pytest.fixture(params=FILLS, ids=["whole", "in parts"])
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU, as if it took so many work items to keep it busy."""
     pretend(monkeypatch, CpuBackend, fills=request.param)
@@ -249,7 +253,9 @@ def is_gathered(kernel: Any, *arguments: int) -> bool:
 SIZES = [(12, 12), (12, 5), (1, 12), (7, 11), (0, 5), (5, 0)]
 
 
-@pytest.mark.parametrize("name", GATHERED + LEFT)
+@pytest.mark.parametrize(
+    ("runtime", "name"), each_once(FILLS, GATHERED + LEFT), indirect=["runtime"]
+)
 def test_gradients(runtime: None, name: str) -> None:
     world = World()
     kernel = getattr(world, name)

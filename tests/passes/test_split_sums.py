@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from octants.passes.split_sums import split_sums
 from octants.target import Blocks
 from tests.devices import on_cpu
 from tests.machines import pretend
+from tests.seeds import each_once
 
 pytestmark = on_cpu  # which stands for a GPU here
 LARGEST = 70
@@ -24,7 +26,10 @@ TEXTS: dict[str, str] = {}
 """Kernels as they were split, by name."""
 
 
-@pytest.fixture(params=[(1, 32), (40, 32), (300, 8), (100_000, 64)])
+RUNTIMES = [(1, 32), (40, 32), (300, 8), (100_000, 64)]
+
+
+@pytest.fixture(params=RUNTIMES)
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU as a GPU that so many threads fill, in subgroups; lanes run one after the other."""
     fills, lanes = request.param
@@ -352,7 +357,11 @@ def is_split(kernel: Any, mode: str = "primal") -> bool:
     return "_bounds {" in kernel.inspect(3, 3, mode=mode).stages["finish"]
 
 
-@pytest.mark.parametrize("name", SPLIT + LEFT)
+@pytest.mark.parametrize(
+    ("runtime", "name"),
+    [*itertools.product(RUNTIMES, SPLIT), *each_once(RUNTIMES, LEFT)],
+    indirect=["runtime"],
+)
 def test_results(runtime: None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     assert is_split(getattr(world, name)) == (name in SPLIT)
@@ -388,8 +397,12 @@ def test_blocks_have_no_more_work_items_than_a_device_allows(
 
 
 @pytest.mark.parametrize(
-    "name",
-    "plain matrix asked less branches triangle two_loops cells sum_of_sums kinks".split(),
+    ("runtime", "name"),
+    each_once(
+        RUNTIMES,
+        "plain matrix asked less branches triangle two_loops cells sum_of_sums kinks".split(),
+    ),
+    indirect=["runtime"],
 )
 def test_gradients(runtime: None, name: str) -> None:
     world = World()

@@ -16,6 +16,7 @@ from octants.types import scalars
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, f16, f32, i32, u1
 from tests.codegen.compiled import for_, if_, ndarray, parallel
+from tests.seeds import pairwise
 from tests.vulkan import compiled
 from tests.vulkan.test_atomic_sums import a_target, count
 from tests.vulkan.test_validity import MUCH
@@ -78,10 +79,10 @@ def expected(
     return wanted
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("is_field", [False, True])
-@pytest.mark.parametrize("apart", APART, ids=len)
-@pytest.mark.parametrize("fn", ["add", "max"])
+@pytest.mark.parametrize(
+    ("fn", "apart", "is_field", "ragged"),
+    pairwise(["add", "max"], APART, [False, True], [False, True]),
+)
 def test_each_element_gets_its_own(
     fn: str, apart: tuple[int, ...], is_field: bool, ragged: bool
 ) -> None:
