@@ -109,6 +109,35 @@ def test_message_buffers_that_fill_their_memory(vulkan: str) -> None:
     assert x.to_numpy().tolist() == [200] * 8, vulkan
 
 
+def test_one_batch_is_enough(vulkan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where messages leave no memory for the parameters of more launches, the host waits."""
+    x = qd.field(qd.i32, shape=8)
+    queue, refused = qd.driver.state.device.queue, list[bool]()  # type: ignore[union-attr]
+
+    def refuse() -> None:
+        refused.append(True)
+        raise OctantsMemoryError("there is no more")
+
+    @qd.kernel
+    def add(k: qd.i32):
+        for i in x:
+            x[i] += k
+
+    add(0)
+    qd.sync()
+    while len(queue._flying) > 1:
+        queue._flying.pop()
+    monkeypatch.setattr(queue, "_make_batch", refuse)
+    monkeypatch.setattr(queue, "_spare_batch", lambda nbytes: refuse())
+    for k in range(200):
+        add(k)
+    for _ in range(40):  # a launch that is worth recording
+        add(1)
+        qd.sync()
+    assert x.to_numpy().tolist() == [199 * 100 + 40] * 8, vulkan
+    assert refused
+
+
 def test_prints_and_failures(vulkan: str, capfd: pytest.CaptureFixture[str]) -> None:
     qd.init(arch=qd.vulkan, offline_cache=False, vulkan_without=vulkan, debug=True)
 

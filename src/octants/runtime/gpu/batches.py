@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.runtime.gpu.periodic_thread import PeriodicThread
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
@@ -281,7 +281,11 @@ class BatchQueue(ABC):
     def _next(self) -> Any:
         self.context.check()
         if len(self._flying) < _IN_FLIGHT:
-            return self._make_batch()
+            try:
+                return self._make_batch()
+            except OctantsMemoryError:
+                if not self._flying:
+                    raise
         batch = self._flying.popleft()
         self.context.wait(batch.number)
         batch.clear()

@@ -146,7 +146,10 @@ class Queue(BatchQueue):
     def record(self, run: Callable[[], None], nbytes: int) -> RecordedCommands | None:
         with self.lock:
             self.context.check()
-            batch = self._spare_batch(nbytes)
+            try:
+                batch = self._spare_batch(nbytes)
+            except OctantsMemoryError:
+                return None
             batch.due, batch.is_recorded = sys.maxsize, True
             self._begin_batch(batch)
             before, self.batch = self.batch, batch
