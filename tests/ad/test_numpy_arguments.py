@@ -105,7 +105,7 @@ def world(make: Callable[[Any], Any]) -> World:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ways that launches take."""
     found: list[str] = []
-    for name in ("_launch_on_fast_path", "_launch_on_slow_path", "_launch_again"):
+    for name in ("_launch_on_fast_path", "_launch_on_slow_path", "_launch_in_known_prefix"):
         method = getattr(tapes.Tape, name)
 
         def record(*args: Any, method: Any = method, name: str = name, **given: Any) -> Any:
@@ -148,7 +148,7 @@ def test_launches_that_overwrite_follow_an_earlier_tape(world: World, ways: list
         found = world.gradient(body)
         np.testing.assert_allclose(found, 4 * VALUES**3 * w**2)
 
-    assert repeated(ways, run) == ["again"] * 4
+    assert repeated(ways, run) == ["in_known_prefix"] * 4
     w *= 0.7
     run()
 

@@ -146,7 +146,7 @@ def arrays(request: pytest.FixtureRequest) -> Arrays:
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were launched like those of an earlier tape."""
     found: list[str] = []
-    launch = tapes.Tape._launch_again
+    launch = tapes.Tape._launch_in_known_prefix
 
     def record(
         self: Any, path: Any, touched: Any, known: Any, specialisation: Any, *rest: Any
@@ -155,7 +155,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(specialisation.signature.kernel)
         return result
 
-    monkeypatch.setattr(tapes.Tape, "_launch_again", record)
+    monkeypatch.setattr(tapes.Tape, "_launch_in_known_prefix", record)
     return found
 
 

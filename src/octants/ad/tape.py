@@ -1,4 +1,19 @@
-"""Reverse mode over several launches: ``with qd.ad.Tape(loss=loss): ...``."""
+"""Reverse mode over several launches: ``with qd.ad.Tape(loss=loss): ...``.
+
+`Tape.launch` records a launch in the first of these ways that applies:
+
+1. As expected: so far, the tape has recorded what an earlier one did (`repeated_reversals`). Then a
+   launch only runs, and the end of the tape repeats the earlier reversal as a whole.
+2. On the fast path: the identities of its arrays tell that it overwrites nothing that is needed
+   (`fast_recording`).
+3. By a prefix: an earlier tape began with the same launches, and this one makes the same copies
+   before it without asking the ledger (`repeated_tapes`).
+4. On the slow path: the ledger saves what the launch overwrites (`overwrite_ledger`), and learns
+   what its reverse needs.
+
+Anything else that happens, such as a host write or a launch of another thread, ends the first and
+the third way (`_diverge`): the ledger learns of all launches so far, and is asked from then on.
+"""
 
 from __future__ import annotations
 
@@ -145,13 +160,13 @@ class Tape:
     _is_abandoned = False
     block: Any = None
     _observes = False
-    _prefix: Prefix | None = None  # the launches before `_recent`
-    _stops = 0  # calls of `_stop_following`
-    _follows = False  # copies as an earlier tape did; the ledger has only deferred entries
+    _prefix: Prefix | None = None  # the launches before `_since_prefix`
+    _divergences = 0  # calls of `_diverge`
+    _matches_prefix = False  # of an earlier tape; the ledger has only deferred entries
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
-    _followed: LaunchSequence | None = None  # that of an earlier tape, and of this one so far
-    _expected: Iterator[Any] | None = iter(())  # its launches that have not been repeated yet
+    _expected_sequence: LaunchSequence | None = None  # of an earlier tape, which this one repeats
+    _expected_launches: Iterator[Any] | None = iter(())  # those of it that have not run yet
     _check: differences.GradientCheck | None = None
     _requested = _NO_ARGUMENTS
 
@@ -183,12 +198,12 @@ class Tape:
             self._requested = ArgumentGradients(argument_gradients)
         self._all_entries: list[TapeEntry] = []
         self._touched_arrays: set[Any] = set()
-        self._unentered: list[PlainLaunch] = []
-        self._is_simple = simple = self._uses_fast_path and not (validation or grad_check)
-        self._may_follow = follows = simple and on_overwrite == "save"
+        self._ran_as_expected: list[PlainLaunch] = []
+        self._may_use_fast_path = simple = self._uses_fast_path and not (validation or grad_check)
+        self._may_match_prefix = follows = simple and on_overwrite == "save"
         if not (follows and self._repeats and argument_gradients is False):
-            self._expected = None
-        self._recent: list[Touched] = []
+            self._expected_launches = None
+        self._since_prefix: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
 
@@ -238,7 +253,7 @@ class Tape:
             A table when printed; as data, `saved` has an entry for each array, the kernel that was
             about to overwrite it, and the kernel whose reverse needs it.
         """
-        self._catch_up()
+        self._resolve_ledger()
         if self._unexplained is not None:
             self._unexplained.note_copies(self._ledger.account)
             self._unexplained = None
@@ -339,17 +354,19 @@ class Tape:
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
         path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
-        expected = self._expected
+        expected = self._expected_launches
         if expected is not None and path is not None:
             touched = path.known_touched(*arguments)
             if touched is not None and (
-                touched is next(expected, None) or self._follow_another(touched)
-            ):  # as an earlier tape did: the ledger need not know of it yet
+                touched is next(expected, None) or self._expect_another(touched)
+            ):  # the ledger need not know of it yet
                 state, step = driver.state, path.steps[0]
                 seed, number = state.seed, next(state.numbers)
                 specialisation.number = number
                 results = step.forward.launch(seed, number, 0, *arguments)
-                self._unentered.append((touched, step, specialisation, arguments, number, seed))
+                self._ran_as_expected.append(
+                    (touched, step, specialisation, arguments, number, seed)
+                )
                 return specialisation.wrap(results) if results else None
         with self._lock:  # other threads may overwrite what the tape needs
             return self._launch(path, specialisation, arguments)
@@ -357,7 +374,7 @@ class Tape:
     def _launch(
         self, path: FastPath | None, specialisation: Specialisation, arguments: tuple[Any, ...]
     ) -> Any:
-        """Run a launch that no earlier tape lets expect."""
+        """Run a launch that was not expected."""
         by_value: Collection[int] = ()
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
@@ -368,16 +385,16 @@ class Tape:
                 else:
                     touched = None
             if touched is not None:
-                saves_nothing = path.saves_nothing and not self._follows
+                saves_nothing = path.saves_nothing and not self._matches_prefix
                 if saves_nothing and self._ledger.may_overwrite(touched.written):
                     return self._launch_on_fast_path(path, touched, specialisation, arguments)
-                if self._may_follow and touched.is_known:
-                    return self._launch_alike(path, touched, specialisation, arguments)
+                if self._may_match_prefix and touched.is_known:
+                    return self._launch_by_prefix(path, touched, specialisation, arguments)
         return self._launch_on_slow_path(specialisation, arguments, by_value)
 
     def _cached_fast_path(self, specialisation: Specialisation) -> FastPath | None:
         """The fast path that an earlier launch found."""
-        if not self._is_simple:
+        if not self._may_use_fast_path:
             return None
         path: FastPath | None = specialisation.fast_paths.get(self._fast_path_key(specialisation))
         if path is not None:
@@ -392,7 +409,7 @@ class Tape:
 
     def _fast_path_key(self, specialisation: Specialisation) -> Any:
         """The options of a tape on which the fast path of a kernel depends."""
-        if self._may_follow and self._requested is _NO_ARGUMENTS and self._adjoints == 1:
+        if self._may_match_prefix and self._requested is _NO_ARGUMENTS and self._adjoints == 1:
             return _USUAL_OPTIONS
         wants = self._requested is not _NO_ARGUMENTS and self.wants_arguments_of(specialisation)
         return wants, self.on_overwrite == "trust", self._adjoints
@@ -421,7 +438,7 @@ class Tape:
             self._ledger.note(entry, touched.needed)
         self._touched.update(touched.every)
         self._entries.append(entry)
-        self._recent.append(touched)
+        self._since_prefix.append(touched)
         self._launches += 1
         return specialisation.wrap(results) if results else None
 
@@ -446,14 +463,14 @@ class Tape:
         except OctantsError as error:
             return self.launch(*with_constants(given, arguments, error))
         if (
-            self._is_simple
+            self._may_use_fast_path
             and specialisation is given
             and self._fast_path_key(given) not in given.fast_paths
         ):
             self._cache_fast_path(given, plan)
             return self.launch(given, arguments)
         if not is_tracked:
-            self._stop_following()
+            self._diverge()
         if not is_own:
             needed = {k for step in plan.steps for k in step.needed}
             self._overlaps.see(specialisation, memories, needed)
@@ -544,23 +561,24 @@ class Tape:
 
     # -- launches as on an earlier tape --------------------------------------------------------
 
-    def _follow_another(self, touched: Touched) -> bool:
+    def _expect_another(self, touched: Touched) -> bool:
         """Whether some earlier tape recorded the launches of this one, and then this launch."""
         with self._lock:
-            if self._expected is None:  # another thread has written what the tape needs
+            if self._expected_launches is None:  # another thread has written what the tape needs
                 return False
-            launches = self._unentered
+            launches = self._ran_as_expected
             sequences = launches[0][0].sequences if launches else touched.sequences
             found: LaunchSequence | None = None
             if launches and sequences is not None:
                 begun = (*[each[0] for each in launches], touched)
                 found = sequences.beginning_with(begun)
-            elif sequences is not None and self._may_follow and self._is_new:
+            elif sequences is not None and self._may_match_prefix and self._is_new:
                 begun, found = (touched,), sequences.latest
             if found is None:
-                self._enter_launches()
+                self._enter_expected()
                 return False
-            self._followed, self._expected = found, iter(found.launches[len(begun) :])
+            self._expected_sequence = found
+            self._expected_launches = iter(found.launches[len(begun) :])
             return True
 
     @property
@@ -569,14 +587,14 @@ class Tape:
         return not self._all_entries and "_whole_ledger" not in self.__dict__
 
     @_one_at_a_time
-    def _enter_launches(self) -> None:
+    def _enter_expected(self) -> None:
         """Enter the launches that ran as expected, and expect no more.
 
         If another thread does so, the thread of the tape may add one more meanwhile.
         """
-        self._expected = self._followed = None
+        self._expected_launches = self._expected_sequence = None
         count = 0
-        while launches := self._unentered[count:]:
+        while launches := self._ran_as_expected[count:]:
             for launch in launches:  # at any time, each of its arrays is in one of both
                 self._touched_arrays |= launch[0].every
             for touched, step, specialisation, arguments, number, seed in launches:
@@ -585,70 +603,71 @@ class Tape:
                 if touched.needed:
                     self._whole_ledger.note(entry, touched.needed)
                 self._all_entries.append(entry)
-                self._recent.append(touched)
+                self._since_prefix.append(touched)
                 self._launches += 1
             count += len(launches)
-        del self._unentered[:count]
+        del self._ran_as_expected[:count]
 
     @property
     def _entries(self) -> list[TapeEntry]:
         """The recorded entries, in order."""
-        if self._unentered:
-            self._enter_launches()
+        if self._ran_as_expected:
+            self._enter_expected()
         return self._all_entries
 
     @property
     def _ledger(self) -> OverwriteLedger:
         """The contents that launches have read and their reverse needs."""
-        if self._unentered:
-            self._enter_launches()
+        if self._ran_as_expected:
+            self._enter_expected()
         return self._whole_ledger
 
     @property
     def _touched(self) -> set[Any]:
         """The keys of the arrays that launches use."""
-        if self._unentered:
-            self._enter_launches()
+        if self._ran_as_expected:
+            self._enter_expected()
         return self._touched_arrays
 
-    def _launch_alike(
+    def _launch_by_prefix(
         self,
         path: FastPath,
         touched: Touched,
         specialisation: Specialisation,
         arguments: tuple[Any, ...],
     ) -> Any:
-        """Run a launch as an earlier tape did, which recorded the same launches before.
+        """Run a launch as an earlier tape did that has the same prefix.
 
-        If there was none, take the slow path, and remember it for later tapes.
+        If there was none, take the slow path, and remember the prefix for later tapes.
         """
         prefix, ledger = self._prefix, self._ledger
         if prefix is None:
-            first = self._recent[0] if self._recent else touched
+            first = self._since_prefix[0] if self._since_prefix else touched
             prefix = first.start = first.start or Prefix()
             if prefix.is_full:
                 return self._launch_on_slow_path(specialisation, arguments, path.by_value)
-        if self._recent:
+        if self._since_prefix:
             prefix = self._advance(prefix)
         known = None if prefix is None else prefix.longer.get(touched)
-        may_follow = self._follows or ledger.is_new
-        if known is not None and may_follow and ledger.has_budget_for(known.nbytes):
-            self._follows = True
-            return self._launch_again(path, touched, known, specialisation, arguments)
-        self._stop_following()  # also if the launch fails
-        number, stops = len(self._entries), self._stops
+        may_match = self._matches_prefix or ledger.is_new
+        if known is not None and may_match and ledger.has_budget_for(known.nbytes):
+            self._matches_prefix = True
+            return self._launch_in_known_prefix(path, touched, known, specialisation, arguments)
+        self._diverge()  # also if the launch fails
+        number, divergences = len(self._entries), self._divergences
         results = self._launch_on_slow_path(
             specialisation, arguments, path.by_value, is_tracked=True
         )
-        if prefix is not None and self._stops == stops:  # no launch of another thread meanwhile
+        is_alone = self._divergences == divergences  # no other thread has launched meanwhile
+        if prefix is not None and is_alone:
             launched: Any = self._entries[number:]
             self._prefix = known or prefix.add(touched, tuple(entry.copies() for entry in launched))
-        self._may_follow = self._prefix is not None
+        self._may_match_prefix = self._prefix is not None
         return results
 
     def _advance(self, prefix: Prefix) -> Prefix | None:
         """The prefix that is longer by the launches since, which copied nothing."""
-        recent, self._recent = self._recent, []
+        recent, self._since_prefix = self._since_prefix, []
         reached: Prefix | None = prefix
         for touched in recent:
             if reached is None or not touched.is_known:
@@ -656,7 +675,7 @@ class Tape:
             reached = reached.longer.get(touched) or reached.add(touched, ((),))
         return reached
 
-    def _launch_again(
+    def _launch_in_known_prefix(
         self,
         path: FastPath,
         touched: Touched,
@@ -665,7 +684,7 @@ class Tape:
         arguments: tuple[Any, ...],
     ) -> Any:
         """Run the last launch of a known prefix, after the same copies."""
-        stops = self._stops
+        divergences = self._divergences
         if path.freezes:
             arguments = freeze(specialisation, arguments)
         persistent = None
@@ -688,26 +707,26 @@ class Tape:
                 self._entries.append(entry)
                 is_first = False
         except BaseException:
-            self._stop_following()
+            self._diverge()
             raise
-        self._prefix = known if self._stops == stops else None
+        self._prefix = known if self._divergences == divergences else None
         self._touched.update(touched.every)
         self._launches += 1
         return self._wrap(specialisation, persistent, results, len(path.steps))
 
-    def _catch_up(self) -> None:
+    def _resolve_ledger(self) -> None:
         """Let the ledger know of the launches that ran without it."""
-        if self._follows:
-            self._follows = False
+        if self._matches_prefix:
+            self._matches_prefix = False
             self._ledger.resolve()
 
-    def _stop_following(self) -> None:
+    def _diverge(self) -> None:
         """Take the ledger from here on, since what happens now is not in the prefix."""
-        if self._expected is not None:
-            self._enter_launches()
-        self._catch_up()
-        self._may_follow, self._prefix = False, None
-        self._stops += 1
+        if self._expected_launches is not None:
+            self._enter_expected()
+        self._resolve_ledger()
+        self._may_match_prefix, self._prefix = False, None
+        self._divergences += 1
 
     # -- launches that are not recorded --------------------------------------------------------
 
@@ -721,7 +740,7 @@ class Tape:
                 return self._guard.launch(specialisation, arguments)
             writes = [(memories[position], None) for position in specialisation.written]
             if not self._is_foreign_to([memory for memory, _ in writes]):
-                self._stop_following()
+                self._diverge()
                 self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
                 for memory, region in writes:
                     self.overwrite(memory, region, specialisation.signature.kernel)
@@ -738,7 +757,7 @@ class Tape:
         is_own = threading.get_ident() == self.thread or self._custom is not None
         if is_own or self._check is not None:
             return False
-        launches = tuple(self._unentered)  # before `_touched_arrays`, see `_enter_launches`
+        launches = tuple(self._ran_as_expected)  # before `_touched_arrays`, see `_enter_expected`
         for memory in written:
             key = memory.key
             if memory.may_share or key in self._touched_arrays:
@@ -763,7 +782,7 @@ class Tape:
     def custom_call(self) -> Iterator[CustomCall]:
         """Run launches unrecorded inside the context, and collect the arrays that they access."""
         with self._lock:
-            self._stop_following()
+            self._diverge()
             self.paused += 1
             call = self._custom = CustomCall()
         try:
@@ -789,7 +808,7 @@ class Tape:
                 self._guard.before_write(write)
 
     def _record_write(self, write: HostWrite, memory: TapedMemory) -> None:
-        self._stop_following()
+        self._diverge()
         if self._check is not None:
             self._check.touch(memory)
         self.untracked.see_host_write(memory, is_done=write.is_done)
@@ -828,7 +847,7 @@ class Tape:
         if self._has_nothing_of((memory,)):
             return
         with self._lock:
-            self._stop_following()
+            self._diverge()
             self._ledger.resolve()
             is_used = memory.key in self._touched
             if is_used and array.has_grad():
@@ -875,7 +894,7 @@ class Tape:
         Raises:
             OctantsMemoryError: the copies exceed the budget.
         """
-        self._stop_following()
+        self._diverge()
         self._prepare_writes(writer, [((), writes), (needs, ())])
 
     def _prepare_writes(self, writer: str, phases: Sequence[Phase]) -> None:
@@ -919,7 +938,7 @@ class Tape:
     @_one_at_a_time
     def append(self, entry: TapeEntry) -> None:
         """Record an event that is not a launch."""
-        self._stop_following()
+        self._diverge()
         self._entries.append(entry)
 
     @internal
@@ -952,9 +971,9 @@ class Tape:
         if driver.state.generation != self._generation:
             self._require_fields()
         with self._lock:
-            if self._unentered and not self._all_entries and self._reverse_as_before():
-                self._launches += len(self._unentered)
-                self._unentered.clear()
+            if self._ran_as_expected and not self._all_entries and self._reverse_as_before():
+                self._launches += len(self._ran_as_expected)
+                self._ran_as_expected.clear()
                 self._held.clear()
                 return
         launches = self._plain_launches()
@@ -966,7 +985,7 @@ class Tape:
 
     def _require_fields(self) -> None:
         """Raise an error if the body has destroyed a field whose address launches know."""
-        self._stop_following()
+        self._diverge()
         known = {getattr(entry, "specialisation", None): None for entry in self._entries}
         for specialisation in filter(None, known):
             for reference in specialisation.field_references:
@@ -975,15 +994,15 @@ class Tape:
 
     def _plain_launches(self) -> tuple[Touched, ...]:
         """The launches of a tape that recorded nothing else, if later tapes may follow them."""
-        entries, launches = self._entries, self._recent
-        is_all = self._may_follow and self._prefix is None and len(launches) == len(entries)
+        entries, launches = self._entries, self._since_prefix
+        is_all = self._may_match_prefix and self._prefix is None and len(launches) == len(entries)
         if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
             return ()
         return tuple(launches) if all(each.is_plain for each in launches) else ()
 
     def _reverse_as_before(self) -> bool:
         """Reverse the tape as an earlier one, if that had recorded the same."""
-        launches, sequence = self._unentered, self._followed
+        launches, sequence = self._ran_as_expected, self._expected_sequence
         if sequence is None or len(sequence.launches) != len(launches):
             every = tuple([each[0] for each in launches])
             known = every[0].sequences
@@ -1034,11 +1053,11 @@ class Tape:
         reached = self._advance(prefix)
         launches: Any = self._entries  # all of them, since a prefix is known
         copies = [saved.values for entry in launches for _, saved in entry.saved or ()]
-        if self._follows and reached is not None and reached.reversal is not None:
-            self._follows, self._unexplained = False, reached
+        if self._matches_prefix and reached is not None and reached.reversal is not None:
+            self._matches_prefix, self._unexplained = False, reached
             self._restore_and_reverse(reached, reached.reversal, copies)
             return
-        self._catch_up()
+        self._resolve_ledger()
         if reached is None:
             return
         ledger = self._ledger

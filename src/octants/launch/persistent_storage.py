@@ -12,7 +12,8 @@ import numpy as np
 from octants import driver
 from octants.diagnostics.tape_errors import WrongAdjointSeed
 from octants.ir.core import Array, ArrayRef, Companion, Module, Space
-from octants.launch.specialisation import Specialisation, make_value
+from octants.launch.returned_values import make_value
+from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Part, parts_of

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import itertools
-import math
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import length_hint
@@ -32,6 +30,7 @@ from octants.ir.core import Array, Companion, Module, Operation, Space
 from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.kernel_cache import build_environment, open_entry
 from octants.launch.kernel_device import arrays_of_arguments, arrays_of_fields, common_device
+from octants.launch.returned_values import next_value
 from octants.launch.specialisation_guards import (
     Sight,
     Terms,
@@ -52,7 +51,6 @@ from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.device import Device
 from octants.slow_compiles import watched
 from octants.types.compile_time_reads import HiddenArgument, Read, ReadKey, key_of
-from octants.types.matrix_values import Matrix, Vector
 from octants.types.parameter_annotations import AnyTensor
 from octants.types.specialisation_signature import (
     ArgumentSource,
@@ -553,7 +551,7 @@ class Specialisation:
             return results[0]
         left = iter(results)
         kinds = self.signature.returns or self.returns
-        values = [_rebuilt(kind, left) for kind in kinds]
+        values = [next_value(kind, left) for kind in kinds]
         return tuple(values) if self.returns_tuple else values[0]
 
     @cached_property
@@ -646,19 +644,3 @@ def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) ->
             leaf = specialisation.leaf(position)
             if is_read_only(leaf.value(arguments)):
                 raise leaf.error(*_READ_ONLY)
-
-
-def _rebuilt(kind: Any, left: Iterator[Any]) -> Any:
-    """Make a value of the next numbers that were returned."""
-    if isinstance(kind, StructArgument):
-        return kind.python_type(**{name: _rebuilt(member, left) for name, member in kind.members})
-    return make_value(kind, list(itertools.islice(left, math.prod(kind.element_shape))))
-
-
-def make_value(kind: ScalarType, flat: Sequence[Any]) -> Any:
-    """Make a number, vector or matrix of its components."""
-    shape = kind.element_shape
-    if not shape:
-        return flat[0]
-    cls = Vector if len(shape) == 1 else Matrix
-    return cls.of(np.array(flat, kind.dtype.numpy).reshape(shape), kind.dtype)
