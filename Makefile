@@ -10,7 +10,7 @@ RECORD_KERNELS = -p tests.cross_compile.plugin --record-kernels=$(KERNELS)
 PYTEST_ARGS ?= -n 2 --dist worksteal --durations 25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-compile-for test-arm64 docs-test docs-site lint bench bench-gpu docs clean
+.PHONY: help demo test test-genesis test-slow test-vulkan test-vulkan-all test-cuda test-compile-for test-arm64 docs-test docs-site lint bench bench-gpu docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -30,6 +30,12 @@ VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests
 
 test-vulkan: $(VENV)/stamp-test  ## run the tests of kernels and gradients on Vulkan, and random programs
 	@OCTANTS_ARCH=vulkan OCTANTS_TEST_ARCH=vulkan $(RUN) -m pytest $(PYTEST_ARGS) $(VULKAN_TESTS)
+
+CUDA_TESTS ?= tests/ad/test_tape.py tests/ad/test_programs.py tests/library/test_algorithms.py tests/simt \
+	tests/fuzz/test_fuzz_run.py
+
+test-cuda: $(VENV)/stamp-test  ## run tests of kernels and gradients on CUDA, emulated where there is no GPU
+	@OCTANTS_ARCH=cuda OCTANTS_TEST_ARCH=cuda $(RUN) -m pytest $(PYTEST_ARGS) $(CUDA_TESTS)
 
 # Kernels of tests, compiled for GPUs that are not at hand (tests/cross_compile). KERNELS is a folder in
 # which `make test RECORD=1` has put them; without one, the tests of kernels run first. With

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -29,13 +30,17 @@ if sys.dont_write_bytecode:  # a hundred processes of the tests would compile th
 if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
     octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
 
-FAKE_METAL = None
+FAKE: Any = None
 if os.environ.get("OCTANTS_TEST_ARCH") == "metal" and sys.platform != "darwin":
     from tests.metal.emulated import install
 
-    FAKE_METAL = install(
-        pytest.MonkeyPatch(), is_wider=bool(os.environ.get("OCTANTS_TEST_METAL_WIDER"))
-    )
+    FAKE = install(pytest.MonkeyPatch(), is_wider=bool(os.environ.get("OCTANTS_TEST_METAL_WIDER")))
+if os.environ.get("OCTANTS_TEST_ARCH") == "cuda":
+    from tests.codegen import on_emulated_gpu
+    from tests.codegen.on_gpu import gpu
+
+    if gpu() is None:
+        FAKE = on_emulated_gpu.install(pytest.MonkeyPatch(), total=1 << 31)
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
@@ -70,19 +75,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Skip what a fake Metal lacks as the real one does; it must not be used in a wrong way.
+    """Skip what a fake Metal lacks as the real one does; no fake must be used in a wrong way.
 
     A test that expects an error or a warning fails otherwise than by the refusal of its kernel.
     """
-    if FAKE_METAL is not None:
-        FAKE_METAL.refusals.clear()
+    refusals = getattr(FAKE, "refusals", [])
+    refusals.clear()
     try:
         yield
     except (Exception, pytest.fail.Exception):
-        if FAKE_METAL is None or not FAKE_METAL.refusals:
+        if not refusals:
             raise
-        pytest.skip(FAKE_METAL.refusals[0].splitlines()[0])
+        pytest.skip(refusals[0].splitlines()[0])
     finally:
-        if FAKE_METAL is not None:
-            problems, FAKE_METAL.problems = FAKE_METAL.problems, []
+        if FAKE is not None:
+            problems, FAKE.problems = FAKE.problems, []
             assert not problems, problems[0]

@@ -107,20 +107,26 @@ class OnSmallGpu(OnEmulatedGpu):
     facts = {"multiprocessors": 1, "resident": 128}
 
 
-@contextlib.contextmanager
-def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
-    """Lets ``init(arch=cuda)`` start on a fake GPU; no code is kept on disk meanwhile."""
+def install(patch: pytest.MonkeyPatch, **facts: Any) -> AddressableCuda:
+    """Let ``init(arch=cuda)`` start on a fake GPU; no code is kept on disk meanwhile."""
     fake = AddressableCuda(**facts)
     code, library = EmulatedCode(fake), fake.library()
 
     def begin_compile(_: CudaBackend, module: Module, chosen: Options) -> Making:
         return Making(code.adopt(compilation.compile_module(module, Warps(), **choices(chosen))))
 
+    patch.setattr(launch_context, "driver_library", lambda: library)
+    patch.setattr(CudaBackend, "begin_compile", begin_compile)
+    patch.setattr(driver, "_artifacts", {})
+    patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
+    return fake
+
+
+@contextlib.contextmanager
+def emulated_gpu(**facts: Any) -> Iterator[AddressableCuda]:
+    """Lets ``init(arch=cuda)`` start on a fake GPU."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch_context, "driver_library", lambda: library)
-        patch.setattr(CudaBackend, "begin_compile", begin_compile)
-        patch.setattr(driver, "_artifacts", {})
-        patch.setenv("OCTANTS_OFFLINE_CACHE", "0")
+        fake = install(patch, **facts)
         try:
             yield fake
         finally:

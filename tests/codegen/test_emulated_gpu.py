@@ -19,64 +19,21 @@ from octants.types.scalars import i32
 from tests.autodiff.random_ir import inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
-from tests.codegen import (
-    test_control_and_memory,
-    test_messages,
-    test_records,
-    test_reductions,
-    test_threads,
-)
+from tests.codegen import test_records
 from tests.codegen.compiled import Compiled, ndarray, parallel
 from tests.codegen.on_emulated_gpu import OnEmulatedGpu, emulated_gpu
-from tests.seeds import counts, seeds
+from tests.seeds import counts
 
 ADJOINT = Companion.ADJOINT
 
 
-def _emulated(module: Module, *_: Any, **__: Any) -> OnEmulatedGpu:
-    return OnEmulatedGpu(module)
-
-
-def _run(module: Module, arrays: Any, **options: Any) -> Any:
-    return OnEmulatedGpu(module).run(arrays, **options)
-
-
-@pytest.fixture(autouse=True)
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tests of other modules run there, when they are called from here."""
-    monkeypatch.setattr(test_threads, "Threads", _emulated)
-    for module in (test_control_and_memory, test_messages, test_reductions):
-        monkeypatch.setattr(module, "Compiled", _emulated)
-        monkeypatch.setattr(module, "run", _run)
-
-
-def test_what_the_interpreter_gives() -> None:
-    test_control_and_memory.test_nested_loops_with_carried_values()
-    test_control_and_memory.test_tasks_hand_values_to_each_other()  # one has computed bounds
-    test_control_and_memory.test_draws_are_those_of_the_definition()
-
-
-def test_reductions_as_on_the_cpu() -> None:
-    test_reductions.test_one_place_for_all_by_an_argument()
-
-
-def test_what_kernels_say(capsys: Any, tmp_path: Any) -> None:
-    test_messages.test_lines_come_in_the_order_of_tasks_and_items(capsys)
-    test_messages.test_the_lowest_failing_item_is_reported(4321)
-    test_messages.test_a_failure_inside_loops_ends_the_work_item_and_shows_its_line(tmp_path)
-    test_messages.test_what_was_printed_before_a_failure_is_there(capsys)
-
-
-@pytest.mark.parametrize("by_while", [False, True])
-@pytest.mark.parametrize("items", [1, 60, 4000])
-def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
-    kernel = OnEmulatedGpu(test_records.reversal(by_while))
-    for most in (40, 3000 if items < 1000 else 40, 7):
-        n = np.random.default_rng(3).integers(0, most, items).astype(np.int32)
-        data = {"n": n, "out": np.zeros(items)}
+def test_record_buffers_grow_in_few_launches() -> None:
+    kernel = OnEmulatedGpu(test_records.reversal(by_while=True))
+    for most in (40, 3000, 7):
+        n = np.random.default_rng(3).integers(0, most, 60).astype(np.int32)
+        data = {"n": n, "out": np.zeros(60)}
         kernel.run(data)
         assert data["out"].tolist() == test_records.wanted(n)
-    assert not kernel.fake.problems
     assert len(kernel.fake.launches) <= 20
 
 
@@ -149,15 +106,28 @@ def test_a_failure_while_bounds_are_computed() -> None:
         assert not data["out"].any()
 
 
-@pytest.mark.parametrize("profile", ["core", "sums"])
-@pytest.mark.parametrize("seed", seeds(2, 6, 4))
+PROFILES = ("core", "sums", "blocks", "reductions", "vectors", "ragged", "shared")
+OFTEN = ((4, "core"), (4, "sums"), (6, "blocks"), (5, "reductions"))
+
+
+@pytest.mark.parametrize(
+    ("seed", "profile"),
+    [
+        *OFTEN,
+        *(
+            pytest.param(seed, profile, marks=pytest.mark.slow)
+            for profile in PROFILES
+            for seed in range(10, 20)
+        ),
+    ],
+)
 def test_random_programs(seed: int, profile: str) -> None:
     """From the source to the launch, with the data layer over memory that is not shared."""
     with emulated_gpu(total=1 << 28) as fake:
         program = generate(seed, ("f32", "f64")[seed % 2], profile)
         (verdict,) = check([program], PackageBackend("cuda", "cuda"))
     assert verdict.status in (Status.AGREES, Status.SET_ASIDE), verdict.problems
-    assert fake.launches
+    assert fake.launches or verdict.status is Status.SET_ASIDE
     assert not fake.problems
 
 

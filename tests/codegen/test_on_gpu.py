@@ -1,4 +1,4 @@
-"""Code for GPUs of NVIDIA on a real one; skipped where there is none."""
+"""Code for GPUs of NVIDIA on a real one; on one that the CPU emulates where there is none."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from tests.codegen import (
     test_threads,
 )
 from tests.codegen.compiled import Compiled
+from tests.codegen.on_emulated_gpu import OnEmulatedGpu
 from tests.codegen.on_gpu import OnGpu, gpu
 
-pytestmark = pytest.mark.skipif(gpu() is None, reason="there is no NVIDIA GPU")
+EMULATES = gpu() is None
+LONG: Any = pytest.mark.slow if EMULATES else ()
 
 ADJOINT = Companion.ADJOINT
 
 
 def _on_gpu(module: Module, *_: Any, **__: Any) -> OnGpu:
-    return OnGpu(module)
+    return OnEmulatedGpu(module) if EMULATES else OnGpu(module)
 
 
 def _run(module: Module, arrays: Any, **options: Any) -> Any:
-    return OnGpu(module).run(arrays, **options)
+    return _on_gpu(module).run(arrays, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +57,9 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "run", _run)
 
 
-@pytest.mark.parametrize("dtype", scalars.ALL, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(d, marks=() if d is f32 else LONG) for d in scalars.ALL], ids=str
+)
 def test_exact_functions(dtype: Any) -> None:
     target = test_scalar_operations.TARGET
     test_scalar_operations.test_exact_functions_give_the_defined_bits(dtype, target, 1)
@@ -70,9 +74,9 @@ def test_remainders_are_exact(dtype: Any) -> None:
     "name",
     [
         "test_nested_loops_with_carried_values",
-        "test_while_and_branches_that_depend_on_data",
+        pytest.param("test_while_and_branches_that_depend_on_data", marks=LONG),
         "test_tasks_hand_values_to_each_other",
-        "test_row_major_arrays_and_arguments_of_every_shape",
+        pytest.param("test_row_major_arrays_and_arguments_of_every_shape", marks=LONG),
         "test_draws_are_those_of_the_definition",
     ],
 )
@@ -91,9 +95,9 @@ def test_reductions_as_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize("by_while", [False, True])
-@pytest.mark.parametrize("items", [1, 60, 40_000])
+@pytest.mark.parametrize("items", [1, 60, pytest.param(40_000, marks=LONG)])
 def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
-    kernel = OnGpu(test_records.reversal(by_while))
+    kernel = _on_gpu(test_records.reversal(by_while))
     for most in (40, 3000 if items < 1000 else 40, 7):
         n = np.random.default_rng(3).integers(0, most, items).astype(np.int32)
         data = {"n": n, "out": np.zeros(items)}
@@ -101,7 +105,7 @@ def test_what_is_pushed_comes_back(by_while: bool, items: int) -> None:
         assert data["out"].tolist() == test_records.wanted(n)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=LONG) for seed in range(60)])
 def test_gradients_of_random_modules(seed: int) -> None:
     module = LongLoops(seed).simplified()
     result = differentiate(module, whole_record_bytes=(0, 40)[seed % 2])
@@ -114,16 +118,20 @@ def test_gradients_of_random_modules(seed: int) -> None:
     both |= {(name, ADJOINT): value for name, value in inputs(seed + 1).items()}
     wanted = {key: value.copy() for key, value in both.items()}
     Compiled(result.module).run(wanted)
-    small = CudaDevice(record_budget=1 << 10)
     try:
-        OnGpu(result.module, small).run(both)
+        if EMULATES:
+            OnEmulatedGpu(result.module, record_budget=1 << 10).run(both)
+        else:
+            OnGpu(result.module, CudaDevice(record_budget=1 << 10)).run(both)
     except OctantsMemoryError:  # a task that stores in its first sweep cannot run again
         pytest.skip("refused for good")
     for key, expected in wanted.items():
         np.testing.assert_allclose(both[key], expected, rtol=1e-9, atol=1e-12, err_msg=str(key))
 
 
-@pytest.mark.parametrize("first", [0, 4321, 99_999])
+@pytest.mark.parametrize(
+    "first", [pytest.param(0, marks=LONG), 4321, pytest.param(99_999, marks=LONG)]
+)
 def test_the_lowest_failing_item_is_reported(first: int) -> None:
     test_messages.test_the_lowest_failing_item_is_reported(first)
 
