@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from octants import abi
 from octants.analysis.cost_model import UNINTERRUPTED
@@ -140,28 +141,16 @@ def llvm_text(module: Module, target: Target, *, simd: str = NEVER, fast_math: b
 
 
 def optimised_llvm_text(
-    module: Module,
-    target: Target,
-    *,
-    opt_level: int = 2,
-    simd: str = NEVER,
-    fast_math: bool = False,
+    module: Module, target: Target, *, opt_level: int = 2, **choices: Any
 ) -> str:
-    """Return the LLVM IR of a module after LLVM's passes."""
-    text = llvm_text(module, target, simd=simd, fast_math=fast_math)
+    """Return the LLVM IR of a module after LLVM's passes; `llvm_text` has the other choices."""
+    text = llvm_text(module, target, **choices)
     return str(llvmlite_driver.optimised(text, target, opt_level)[0])
 
 
-def assembly_text(
-    module: Module,
-    target: Target,
-    *,
-    opt_level: int = 2,
-    simd: str = NEVER,
-    fast_math: bool = False,
-) -> str:
-    """Return the assembly of a module."""
-    text = llvm_text(module, target, simd=simd, fast_math=fast_math)
+def assembly_text(module: Module, target: Target, *, opt_level: int = 2, **choices: Any) -> str:
+    """Return the assembly of a module; `llvm_text` has the other choices."""
+    text = llvm_text(module, target, **choices)
     optimised, machine = llvmlite_driver.optimised(text, target, opt_level)
     assembly: str = machine.emit_assembly(optimised)
     return assembly

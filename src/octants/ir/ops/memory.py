@@ -39,6 +39,15 @@ class Access(Operation):
         """The array, and which of its companions is read or written."""
         return _array_ref((self.array, self.companion))
 
+    def verify(self) -> None:
+        array, indices = self.array, self.indices
+        if not array.has(self.companion):
+            raise InvalidIR(f"{array.name} has no {self.companion.value}")
+        if len(indices) != array.rank + len(array.element_shape):
+            raise InvalidIR(f"{len(indices)} indices for {array.name} of rank {array.rank}")
+        if any(index.type.name not in ("i32", "i64") for index in indices):
+            raise InvalidIR(f"indices of {array.name} are i32 or i64: {indices}")
+
 
 class Write(Access):
     """The base of those that write it: `value`, or what they make of it."""
@@ -47,6 +56,14 @@ class Write(Access):
     writes = True
     has_effects = True
     value: Value
+
+    def verify(self) -> None:
+        Access.verify(self)
+        array, value = self.array, self.value
+        if value.type is not array.dtype:
+            raise InvalidIR(f"store of {value.type} into {array.name} of {array.dtype}")
+        if array.space is Space.ARGUMENT and self.companion is Companion.PRIMAL:
+            raise InvalidIR(f"store into the argument {array.name}")
 
 
 @operation("load")
@@ -61,7 +78,7 @@ class Load(Access):
     indices: list[Value] = operands()
 
     def verify(self) -> None:
-        _check_access(self.array, self.companion, self.indices)
+        Access.verify(self)
         if self.result.type is not self.array.dtype:
             raise InvalidIR(f"load of {self.result.type} from {self.array.name}")
 
@@ -74,10 +91,6 @@ class Store(Write):
     companion: Companion = attribute()
     value: Value = operand()
     indices: list[Value] = operands()
-
-    def verify(self) -> None:
-        _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.companion, self.value)
 
 
 @operation("atomic")
@@ -94,8 +107,7 @@ class Atomic(Write):
     indices: list[Value] = operands()
 
     def verify(self) -> None:
-        _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.companion, self.value)
+        Write.verify(self)
         if self.fn not in ATOMIC:
             raise InvalidIR(f"no atomic {self.fn}")
 
@@ -112,10 +124,6 @@ class CompareExchange(Write):
     expected: Value = operand()
     value: Value = operand()
     indices: list[Value] = operands()
-
-    def verify(self) -> None:
-        _check_access(self.array, self.companion, self.indices)
-        _check_value(self.array, self.companion, self.value)
 
 
 @operation("shape")
@@ -167,19 +175,3 @@ class Assert(Operation):
     message: str = attribute()
     condition: Value = operand()
     values: list[Value] = operands()
-
-
-def _check_access(array: Array, companion: Companion, indices: list[Value]) -> None:
-    if not array.has(companion):
-        raise InvalidIR(f"{array.name} has no {companion.value}")
-    if len(indices) != array.rank + len(array.element_shape):
-        raise InvalidIR(f"{len(indices)} indices for {array.name} of rank {array.rank}")
-    if any(index.type.name not in ("i32", "i64") for index in indices):
-        raise InvalidIR(f"indices of {array.name} are i32 or i64: {indices}")
-
-
-def _check_value(array: Array, companion: Companion, value: Value) -> None:
-    if value.type is not array.dtype:
-        raise InvalidIR(f"store of {value.type} into {array.name} of {array.dtype}")
-    if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
-        raise InvalidIR(f"store into the argument {array.name}")
