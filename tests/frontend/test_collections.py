@@ -332,6 +332,37 @@ def test_a_list_changes_while_the_kernel_is_compiled() -> None:
     assert [run(2), run(3)] == [of(2), of(3)]
 
 
+def test_lists_are_sorted_while_the_kernel_is_compiled() -> None:
+    @qd.kernel
+    def run(n: qd.i32) -> qd.i32:
+        values = [3, 1, 2, 9]
+        values.sort()
+        values.remove(2)
+        for value in values.copy():
+            values.append(value * n)
+        return values[0] + 10 * values[1] + 100 * values[3] + 1000 * len(values)
+
+    assert run(4) == 1 + 30 + 400 + 6000
+
+    @qd.kernel
+    def sorts_sometimes(n: qd.i32) -> qd.i32:
+        values = [3, 1, 2]
+        if n > 2:
+            values.sort()
+        return values[0]
+
+    @qd.kernel
+    def sorts_numbers_of_run_time(n: qd.i32) -> qd.i32:
+        values = [3, n]
+        values.sort()
+        return values[0]
+
+    with pytest.raises(qd.OctantsTypeError, match="OCT146: `sort`"):
+        sorts_sometimes(0)
+    with pytest.raises(qd.OctantsTypeError, match="OCT151: `sort`"):
+        sorts_numbers_of_run_time(0)
+
+
 ITEMS = [1, 2]
 HOLDER = {"items": ITEMS}
 

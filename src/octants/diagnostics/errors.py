@@ -671,9 +671,10 @@ class ListChanges(UserError):
     where: str
     code = "OCT146"
     exception = OctantsTypeError
-    title = "`{name}` cannot change a list {where}"
+    title = "`{name}` cannot change a {kind} {where}"
     label = "called here"
-    remedy = "a list changes while the kernel is compiled: use a `qd.Vector` or an array"
+    remedy = "a {kind} changes while the kernel is compiled: use a `qd.Vector` or an array"
+    kind: str = "list"
 
 
 class KernelInKernel(UserError):

@@ -242,6 +242,7 @@ def _method(context: Context, node: ast.Attribute) -> Any:
         return _Method(view, node.attr, base)
     if local_lists.is_changing(base, node.attr):
         return _Method(base.variable.value, node.attr, base)
+    local_lists.check_container(context, node, base)
     found = name_resolution.find_attribute(context, base, node.attr, node)
     if found is not NOT_FOUND and not isinstance(base, str):
         return context.load(found)

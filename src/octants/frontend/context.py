@@ -99,6 +99,7 @@ class Context:
         self.blocks = blocks  # what there is for work items that work together
         self.loop: BlockLoop | None = None  # the parallel loop, where there are blocks
         self.statement: ast.stmt | None = None  # the innermost that is being built
+        self.iterated: list[tuple[Any, ast.expr]] = []  # by unrolled loops around: in which frame
         self.is_in_static = False  # within the argument of a call of `static`
         self._typed_at: int | None = None  # how many functions are around `evaluate_for_type`
         self._conditions = 0  # how many conditions that are known, but not static, are around

@@ -153,6 +153,9 @@ def python_extreme(fn: str) -> Callable[..., Any]:
         values = _elements(context, args[0]) if len(args) == 1 else args
         if not values:
             context.fail(WrongArguments(fn, "of an empty sequence has no value"), node)
+        if len(values) > 1 and any(isinstance(each, (list, tuple)) for each in values):
+            text = f"compares no tuples or lists: write `qd.{fn}` of vectors, or a condition"
+            context.fail(WrongArguments(fn, text), node)
         return arithmetic.extreme(context, fn, *values)
 
     return handler

@@ -27,7 +27,9 @@ def build(context: Context, node: ast.For, items: list[Any], flags: LoopExits) -
     before = set(scopes.frame.variables.values())
     if flags.broken is not None:
         scopes.claim(flags.broken)
+    context.iterated.append((scopes.frame, node.iter))
     completes = _iterations(context, node, items, flags)
+    context.iterated.pop()
     targets = source.target_names(node)
     for variable in scopes.frame.variables.values():
         if variable not in before:
