@@ -11,6 +11,7 @@ import pytest
 
 import octants as qd
 from tests.ad.differences import check_tape
+from tests.seeds import pairwise
 
 N = 4
 
@@ -152,8 +153,9 @@ HOST_WRITES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", HOST_WRITES)
-@pytest.mark.parametrize("what", ["x", "v", "y"])
+@pytest.mark.parametrize(
+    ("w", "how", "what"), pairwise(list(KINDS), list(HOST_WRITES), ["x", "v", "y"]), indirect=["w"]
+)
 def test_host_writes_between_launches(w: World, how: str, what: str) -> None:
     def body() -> None:
         smooth(w.x, w.y)

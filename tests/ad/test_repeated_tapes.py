@@ -18,7 +18,7 @@ from octants import driver
 from octants.ad import repeated_tapes
 from octants.ad import tape as tapes
 from tests.devices import on_cpu, shares_memory
-from tests.seeds import seeds
+from tests.seeds import pairwise, seeds
 
 SIZE = 6
 
@@ -264,8 +264,9 @@ EVENTS: dict[str, Callable[[Arrays], Any]] = {
 }
 
 
-@pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("when", [0, 2])
+@pytest.mark.parametrize(
+    ("arrays", "event", "when"), pairwise(list(MAKERS), list(EVENTS), [0, 2]), indirect=["arrays"]
+)
 def test_something_else_happens(
     arrays: Arrays, followed: list[str], alone: Any, event: str, when: int
 ) -> None:

@@ -27,7 +27,7 @@ def test_random_modules_whose_ifs_compute_again(
     assert {"after", "before", "split"} <= set(found)
 
 
-@pytest.mark.parametrize("count", counts(8, 60))
+@pytest.mark.parametrize("count", counts(4, 60))
 def test_random_modules_with_vectors(count: int) -> None:
     found = Counter(check(seed, VectorGenerator) for seed in range(count))
     assert found["kink"] <= max(1, count // 5)

@@ -249,7 +249,7 @@ def test_atomics_one_after_the_other(dtype: Any) -> None:
     """In serial code the interpreter's result, and the value before, are exact."""
     old, values = ndarray("old", dtype), ndarray("values", dtype)
     places = {fn: ndarray(fn, dtype) for fn in ATOMICS[dtype]}
-    count = 9
+    count = 5
 
     def body(build: Any) -> None:
         position = 0
@@ -262,15 +262,16 @@ def test_atomics_one_after_the_other(dtype: Any) -> None:
                 position += 1
         place = places["exchange"]
         for k in range(count):
-            new, expected = (build.load(values, [build.index(n % count)]) for n in (k, k + 8))
+            last = 0 if k == 3 else (k - 1) % count  # from then on, something else is there
+            new, expected = (build.load(values, [build.index(n)]) for n in (k, last))
             before = build.compare_exchange(place, [build.index(0)], expected, new)
             build.store(old, [build.index(position)], before)
             position += 1
 
     module = Module("atomics", [old, values, *places.values()], tasks=[serial("t", body)])
-    numbers = np.array([3, 1, 1, 5, 2, 7, 0, 1, 4], dtype.numpy)
+    numbers = np.array([3, 1, 1, 5, 0], dtype.numpy)
     if dtype.is_float:
-        numbers[2], numbers[6] = -0.0, 0.0
+        numbers[2], numbers[4] = -0.0, 0.0
     data = {name: np.ones(1, dtype.numpy) for name in places}
     data |= {"old": np.zeros(count * (len(places) + 1), dtype.numpy), "values": numbers}
     agree(module, data)

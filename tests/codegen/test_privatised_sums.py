@@ -19,7 +19,7 @@ from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.launch.explain_gradient_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
-from tests.seeds import counts
+from tests.seeds import counts, pairwise
 
 PRIMAL = Companion.PRIMAL
 N, M = 70, 90  # enough work items for several chunks
@@ -144,11 +144,6 @@ class World:
 
 TURNS = ("line", "pool", "five", "by_arguments", "clamped", "around", "solid", "convolve")
 PARTS = ("look_up", "interact", "triangle", "network")
-CASES = [
-    pytest.param(threads, simd, id=f"{threads} threads" + ", lanes" * simd)
-    for threads in (1, 2, 3, 8)
-    for simd in (False, True)
-]
 
 
 def gradients(world: World, name: str) -> list[Any]:
@@ -181,8 +176,9 @@ def wanted() -> Callable[[str], list[Any]]:
     return find
 
 
-@pytest.mark.parametrize(("threads", "simd"), CASES)
-@pytest.mark.parametrize("name", TURNS + PARTS)
+@pytest.mark.parametrize(
+    ("name", "threads", "simd"), pairwise(TURNS + PARTS, [1, 2, 3, 8], [False, True])
+)
 def test_gradients_are_those_of_atomics(
     name: str, threads: int, simd: bool, wanted: Callable[[str], list[Any]]
 ) -> None:

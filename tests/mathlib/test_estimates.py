@@ -56,8 +56,8 @@ def values(fn: str, x: Any) -> Any:
 
 @pytest.mark.parametrize("fn", ["exp", "exp2"])
 def test_errors(fn: str) -> None:
-    x = numbers(fn, f32, 200_000)
-    ends = np.linspace(-150.0, -80.0, 100_001).astype(np.float32)
+    x = numbers(fn, f32, 40_000)
+    ends = np.linspace(-150.0, -80.0, 20_001).astype(np.float32)
     near = np.float32(LEAST * (math.log(2) if fn == "exp" else 1)) * np.ones(2000, np.float32)
     near = (near.view(np.int32) + np.arange(-1000, 1000, dtype=np.int32)).view(np.float32)
     x = np.concatenate([x, ends, -ends, near])
