@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from octants import driver
 from octants.ir import ops
 from octants.ir.parser import parse
+from octants.runtime.cpu.device import CpuDevice
 from tests.devices import ON_GPU
 
 
@@ -23,6 +25,18 @@ class _Uncounted:
     __hash__ = None  # type: ignore[assignment]
 
 
+@contextmanager
+def exact_record_buffers(device: CpuDevice) -> Iterator[None]:
+    """Free the record buffers of a CPU, and let them grow by just what is needed."""
+    device.free_record_buffers()
+    device.pool.fields.record_buffer_exact = 1
+    try:
+        yield
+    finally:
+        device.pool.fields.record_buffer_exact = 0
+        device.free_record_buffers()
+
+
 def record_buffer_bytes(launch: Callable[[], Any]) -> Any:
     """The bytes that the record buffers of all threads come to need in some launches.
 
@@ -32,7 +46,7 @@ def record_buffer_bytes(launch: Callable[[], Any]) -> Any:
     if ON_GPU:
         launch()
         return _Uncounted()
-    with device.exact_record_buffers():
+    with exact_record_buffers(device):
         launch()
         return int(device.record_buffer_bytes)
 

@@ -16,6 +16,7 @@ from octants.ir.core import Companion, Module, Value
 from octants.runtime.cpu import CpuDevice
 from octants.simplify import simplify
 from octants.target import NEVER
+from tests.ad.record_buffers import exact_record_buffers
 from tests.autodiff.random_ir import Generator, gradient, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_records import strict_records
@@ -93,7 +94,7 @@ def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:
             both |= {(name, ADJOINT): value for name, value in adjoints.items()}
             copies = {key: value.copy() for key, value in both.items()}
             interpreted = run(result.module, copies, share=budget or MAXIMUM_RECORD_BUFFER)
-            with device.exact_record_buffers():
+            with exact_record_buffers(device):
                 Compiled(result.module, device, simd=NEVER).run(both)
                 assert device.record_buffer_bytes == interpreted.record_buffer_bytes
             in_blocks += any("checkpoint" in name for name in records(result.module))

@@ -16,6 +16,7 @@ from octants.ir import ops
 from octants.ir.core import Block, Companion, Value
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import f64, i32, i64
+from tests.ad.record_buffers import exact_record_buffers
 from tests.autodiff.random_ir import inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_records import check_records
@@ -129,7 +130,7 @@ def test_compiled_nests_take_the_bytes_of_the_interpreter(plans: list[RecordingP
         both |= {(name, ADJOINT): value for name, value in adjoints.items()}
         copies = {key: value.copy() for key, value in both.items()}
         interpreted = run(result.module, copies, share=600)
-        with device.exact_record_buffers():
+        with exact_record_buffers(device):
             Compiled(result.module, device, simd="never").run(both)
             assert device.record_buffer_bytes == interpreted.record_buffer_bytes
         stored += 1

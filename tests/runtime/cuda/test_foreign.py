@@ -130,5 +130,3 @@ def test_torch_without_a_gpu(device: CudaDevice) -> None:
     if not torch.cuda.is_available():
         assert foreign_arrays.torch_stream(0) == 0
         assert device.foreign(torch.zeros(3), "x") is None
-    with device.beside_torch():
-        pass

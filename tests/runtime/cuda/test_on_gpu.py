@@ -439,9 +439,11 @@ def test_torch_in_a_stream_of_its_own(device: CudaDevice, torch: Any) -> None:
             for _ in range(3):
                 big = big @ big
             x = torch.zeros(1000, dtype=torch.int64, device="cuda") + 5
-            with device.beside_torch():
-                launch(spin, 10**6)
-                launch(add, x.data_ptr(), 0, 1000)
+            handle = torch.cuda.current_stream().cuda_stream
+            device.wait_for_foreign(handle)
+            launch(spin, 10**6)
+            launch(add, x.data_ptr(), 0, 1000)
+            device.let_foreign_wait(handle)
             x *= 2
             assert x.cpu().tolist() == [12] * 1000
 

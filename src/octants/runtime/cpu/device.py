@@ -9,8 +9,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.artifact import SYSTEM, Artifact, Slot
@@ -208,21 +207,6 @@ class CpuDevice(SerialLaunches, HostMemory):
     def record_buffer_bytes(self) -> int:
         """The bytes of all record buffers, which are retained for later launches until `close`."""
         return self.pool.record_buffer_bytes
-
-    @contextmanager
-    def exact_record_buffers(self) -> Iterator[None]:
-        """Free the record buffers, and let them grow by just what is needed.
-
-        This is slow where a `while` loop is recorded. No launch may be running when the block
-        begins or ends.
-        """
-        self.free_record_buffers()
-        self.pool.fields.record_buffer_exact = 1
-        try:
-            yield
-        finally:
-            self.pool.fields.record_buffer_exact = 0
-            self.free_record_buffers()
 
     # -- for kernels ----------------------------------------------------------------------------
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -299,14 +298,6 @@ class CudaDevice(LaunchContext):
         self.versions.exported(address)
         stream = self.streams.here()
         return array_interface(address, shape, strides, typestr, stream)
-
-    @contextlib.contextmanager
-    def beside_torch(self) -> Iterator[None]:
-        """Order the work of a ``with`` block into torch's current stream."""
-        handle = torch_stream(self.context.ordinal)
-        self.wait_for_foreign(handle)
-        yield
-        self.let_foreign_wait(handle)
 
     # -- closing --------------------------------------------------------------------------------
 
