@@ -36,15 +36,16 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
     if fn in COMPARISONS:
         return bool(COMPARISONS[fn](*operands))
     if dtype.is_float:
-        return convert(_float(fn, dtype, operands), dtype)
+        return _float(fn, dtype, operands)
     if dtype.is_bool:
         return bool(INTEGER[fn](u1, *operands)) if fn != "not" else not operands[0]
     return convert(INTEGER[fn](dtype, *operands), dtype)
 
 
 def _float(fn: str, dtype: DType, operands: tuple[Any, ...]) -> float:
+    kind = dtype.numpy.type
     with np.errstate(all="ignore"):
-        return float(FLOAT[fn](*(dtype.numpy.type(x) for x in operands)))
+        return float(kind(FLOAT[fn](*map(kind, operands))))
 
 
 def _float_floordiv(a: Any, b: Any) -> Any:

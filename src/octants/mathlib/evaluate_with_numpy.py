@@ -42,7 +42,7 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
 
     Those that are not of the library are those of `ir.scalar_semantics`.
     """
-    if fn not in FUNCTIONS | SLOPES or not dtype.is_float:
+    if not dtype.is_float or (fn not in FUNCTIONS and fn not in SLOPES):
         return scalar_semantics.evaluate(fn, dtype, *operands)
     kind = register_type(dtype)
     with np.errstate(all="ignore"):
