@@ -10,6 +10,7 @@ import pytest
 
 import octants as qd
 from tests.ad.differences import check_tape
+from tests.seeds import each_once
 
 ITEMS = (1, 8, 45, 129)
 
@@ -40,8 +41,9 @@ def fill(array: Any, seed: int) -> Any:
     return values
 
 
-@pytest.mark.parametrize("kind", ["ndarray", "field", "columns first"])
-@pytest.mark.parametrize("length", [3, 8, 13, 33])
+@pytest.mark.parametrize(
+    ("length", "kind"), each_once([3, 8, 13, 33], ["ndarray", "field", "columns first"])
+)
 def test_matrix_times_vector(length: int, kind: str) -> None:
     weights = weights_of(kind, (length, length))
     most = ITEMS[-1]

@@ -16,6 +16,7 @@ import octants as qd
 from tests.api.recursive_programs import program
 from tests.devices import ARCH
 from tests.golden_files import check_golden, without_lines
+from tests.seeds import seeds
 
 M = qd.types.matrix(6, 6, qd.f32)
 
@@ -494,7 +495,7 @@ def test_gradients_and_tangents() -> None:
 SINGLE = ARCH in ("vulkan", "metal")
 
 
-@pytest.mark.parametrize("seed", range(2 if SINGLE else 12))
+@pytest.mark.parametrize("seed", range(2) if SINGLE else seeds(6, 12))
 def test_random_recursions(seed: int, tmp_path: Path) -> None:
     """Values are those of Python, gradients those of finite differences."""
     text = program(random.Random(seed))

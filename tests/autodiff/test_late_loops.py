@@ -71,7 +71,7 @@ def traits(plans: list[RecordingPlan]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("count", counts(4, 40))
+@pytest.mark.parametrize("count", counts(2, 40))
 @pytest.mark.parametrize("nests", ["auto", "replay", "store"])
 def test_random_modules(nests: str, count: int, plans: list[RecordingPlan]) -> None:
     found: Counter[str] = Counter()

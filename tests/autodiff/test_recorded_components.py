@@ -12,6 +12,7 @@ import pytest
 import octants as qd
 from octants.autodiff import recording_plan
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.seeds import each_once
 
 LENGTH = 24
 
@@ -138,8 +139,7 @@ PROGRAMS: dict[Callable[..., Any], int] = {
 """Programs, and the most numbers that an iteration records."""
 
 
-@pytest.mark.parametrize("budget", [0, 3000])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "budget"), each_once(list(PROGRAMS), [0, 3000]))
 def test_gradients(program: Any, budget: int) -> None:
     """With a budget, the loop is recorded in blocks."""
     more = {"ad_stack_budget_bytes": budget} if budget else {}

@@ -30,6 +30,7 @@ from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import Compiled
 from tests.codegen.on_emulated_gpu import OnSmallGpu
 from tests.codegen.test_nvptx import assemble, needs_assembler
+from tests.seeds import each_once
 from tests.simt import test_blocks, test_derivatives, test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
 
@@ -172,8 +173,7 @@ def test_derivatives_are_assembled(function: Any, tmp_path: Path) -> None:
 
 
 @needs_assembler
-@pytest.mark.parametrize("capability", [75, 80, 90])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "capability"), each_once(list(CASES), [75, 80, 90]))
 def test_it_is_assembled(name: str, capability: int, tmp_path: Path) -> None:
     function, arguments = CASES[name]
     module = lowered(compile_kernel(function, *arguments), checks_bounds=True)

@@ -33,6 +33,7 @@ from tests.codegen.compiled import (
     parallel,
     while_,
 )
+from tests.seeds import seeds
 
 AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", "+avx2,+f16c,+fma,+avx,+sse4.2")
 PLAIN = Target("cpu", "x86_64-unknown-linux-gnu", "x86-64", "")
@@ -425,7 +426,7 @@ def _random_data(kernel: Module, rows: int) -> Data:
     return data
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_random_modules(seed: int, is_reversed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums over all work items are rounded in another order; all else is the same."""

@@ -12,7 +12,7 @@ from octants.fuzz.backends import BACKENDS
 from octants.fuzz.report import Report
 from tests.fuzz import forced_sorting
 
-FIRST, QUICK, MORE = 0, 3, 97
+FIRST, QUICK, MORE = 0, 2, 98
 
 pytestmark = pytest.mark.filterwarnings("ignore::octants.OctantsWarning")
 

@@ -18,6 +18,7 @@ from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.memory.versions import Versions
 from octants.runtime.vulkan import physical_devices
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.seeds import seeds
 
 SIZE = 40
 
@@ -366,7 +367,7 @@ class Mixture(World):
         changes[int(rng.integers(0, len(changes)))]()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_random_changes(checks: list[str], monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(record_buffer_growth, "_FIRST_CAPACITY", 16)
     rng, world = np.random.default_rng(seed), Mixture()

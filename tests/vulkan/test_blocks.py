@@ -27,7 +27,7 @@ from octants.types.scalars import f64, i8, i32
 from tests.autodiff.reversing import differentiate
 from tests.codegen.test_blocks import CASES
 from tests.frontend.frontend_programs import define
-from tests.seeds import seeds
+from tests.seeds import each_once, seeds
 from tests.simt import test_derivatives as simt_derivatives
 from tests.simt import test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered
@@ -63,8 +63,7 @@ def compare(function: Any, arguments: tuple[Any, ...], **stage: Any) -> None:
 FITTING = [name for name in CASES if name != "segments"]  # that one has parts of 32 lanes
 
 
-@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
-@pytest.mark.parametrize("name", FITTING)
+@pytest.mark.parametrize(("name", "checked"), each_once(FITTING, [False, True]))
 def test_the_device_does_what_the_interpreter_does(name: str, checked: bool) -> None:
     compare(*CASES[name], checks_bounds=checked)
 

@@ -15,6 +15,7 @@ from octants.analysis import trip_count_keys
 from octants.codegen import sorted_work_items
 from octants.codegen.structured import dispatch_functions
 from tests.codegen import test_records as records
+from tests.seeds import each_once
 from tests.vulkan import compiled
 from tests.vulkan.test_shared_sums import AS_A_GPU
 
@@ -107,8 +108,9 @@ def sortings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("make", [nest, ranges, updates])
-@pytest.mark.parametrize("kind", ["equal", "random", "few"])
+@pytest.mark.parametrize(
+    ("make", "kind"), each_once([nest, ranges, updates], ["equal", "random", "few"])
+)
 def test_each_work_item_runs_once(sortings: list[Any], make: Any, kind: str) -> None:
     grad = make is not updates
     qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without=AS_A_GPU)

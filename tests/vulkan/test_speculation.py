@@ -16,6 +16,7 @@ from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import DType
 from tests.mathlib import bounds
 from tests.mathlib.compiled_functions import bits, units
+from tests.seeds import each_once
 from tests.vulkan import compiled
 
 Results = list[np.ndarray[Any, Any]]
@@ -48,8 +49,9 @@ SIZES = [0.0, 1e-30, 1.0, 5999.9, 6000.1, 9.9e4, 1.01e5, 9.9e5, 1.01e6, 1e9, 1e3
 """On both sides of all limits."""
 
 
-@pytest.mark.parametrize("fast_math", [False, True])
-@pytest.mark.parametrize("dtype", [qd.f32, qd.f64], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "fast_math"), each_once([qd.f32, qd.f64], [False, True]), ids=str
+)
 def test_angles_that_grow_in_a_loop(dtype: DType, fast_math: bool) -> None:
     """What is carried becomes too large for the short way in some turn of some work items."""
 
