@@ -89,50 +89,30 @@ def match_all(mask: CompileTime, val: Any) -> Any:
     return u32(u64(0) - u64(subgroup.all_equal(val)))
 
 
-@library_function
-def shfl_sync_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of lane `offset`."""
-    _check(mask)
-    return subgroup.shuffle(i32(val), offset)
+def _shuffle(name: str, shuffle: CompileTime, dtype: CompileTime, lane: str) -> Any:
+    """A function that gives the value of another lane, as a number of a type."""
+
+    @library_function
+    def shuffled(mask: CompileTime, val: Any, offset: Any) -> Any:
+        _check(mask)
+        return shuffle(dtype(val), offset)
+
+    shuffled.__name__ = shuffled.__qualname__ = name
+    shuffled.__doc__ = f"The value of {lane}."
+    return shuffled
 
 
-@library_function
-def shfl_sync_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of lane `offset`."""
-    _check(mask)
-    return subgroup.shuffle(f32(val), offset)
-
-
-@library_function
-def shfl_up_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` before the own one; the own value if there is none."""
-    _check(mask)
-    return subgroup.shuffle_up(i32(val), offset)
-
-
-@library_function
-def shfl_up_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` before the own one; the own value if there is none."""
-    _check(mask)
-    return subgroup.shuffle_up(f32(val), offset)
-
-
-@library_function
-def shfl_down_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` after the own one; the own value if there is none."""
-    _check(mask)
-    return subgroup.shuffle_down(i32(val), offset)
-
-
-@library_function
-def shfl_down_f32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane `offset` after the own one; the own value if there is none."""
-    _check(mask)
-    return subgroup.shuffle_down(f32(val), offset)
-
-
-@library_function
-def shfl_xor_i32(mask: CompileTime, val: Any, offset: Any) -> Any:
-    """The value of the lane whose number differs in the bits `offset`."""
-    _check(mask)
-    return subgroup.shuffle_xor(i32(val), offset)
+_BEFORE = "the lane `offset` before the own one; the own value if there is none"
+_AFTER = "the lane `offset` after the own one; the own value if there is none"
+shfl_sync_i32 = _shuffle("shfl_sync_i32", subgroup.shuffle, i32, "lane `offset`")
+shfl_sync_f32 = _shuffle("shfl_sync_f32", subgroup.shuffle, f32, "lane `offset`")
+shfl_up_i32 = _shuffle("shfl_up_i32", subgroup.shuffle_up, i32, _BEFORE)
+shfl_up_f32 = _shuffle("shfl_up_f32", subgroup.shuffle_up, f32, _BEFORE)
+shfl_down_i32 = _shuffle("shfl_down_i32", subgroup.shuffle_down, i32, _AFTER)
+shfl_down_f32 = _shuffle("shfl_down_f32", subgroup.shuffle_down, f32, _AFTER)
+shfl_xor_i32 = _shuffle(
+    "shfl_xor_i32",
+    subgroup.shuffle_xor,
+    i32,
+    "the lane whose number differs in the bits `offset`",
+)
