@@ -191,48 +191,8 @@ def identity(fn: str, value: Any) -> Any:
 
 
 @library_function
-def segmented_reduce_add(value: Any, head_flag: Any) -> Any:
-    """The sum of the values of the own segment, up to the own lane.
-
-    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
-    """
-    return _segmented(value, head_flag, _add, log2_group_size())
-
-
-@library_function
-def segmented_reduce_add_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """`segmented_reduce_add` within each aligned group of ``2 ** log2_size`` lanes."""
-    return _segmented(value, head_flag, _add, log2_size)
-
-
-@library_function
-def segmented_reduce_min(value: Any, head_flag: Any) -> Any:
-    """The least of the values of the own segment, up to the own lane.
-
-    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
-    """
-    return _segmented(value, head_flag, smaller, log2_group_size())
-
-
-@library_function
-def segmented_reduce_min_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """`segmented_reduce_min` within each aligned group of ``2 ** log2_size`` lanes."""
-    return _segmented(value, head_flag, smaller, log2_size)
-
-
-@library_function
-def segmented_reduce_max(value: Any, head_flag: Any) -> Any:
-    """The largest of the values of the own segment, up to the own lane.
-
-    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
-    """
-    return _segmented(value, head_flag, larger, log2_group_size())
-
-
-@library_function
-def segmented_reduce_max_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
-    """`segmented_reduce_max` within each aligned group of ``2 ** log2_size`` lanes."""
-    return _segmented(value, head_flag, larger, log2_size)
+def _add(a: Any, b: Any) -> Any:
+    return a + b
 
 
 @library_function
@@ -248,6 +208,33 @@ def _segmented(value: Any, head_flag: Any, op: CompileTime, log2_size: CompileTi
         if distance >= (1 << k):
             result = op(other, result)
     return result
+
+
+def _segmented_reduce(fn: str, op: CompileTime, result: str) -> tuple[Any, Any]:
+    """A function that combines the values of a segment, and its counterpart within groups."""
+    name = f"segmented_reduce_{fn}"
+
+    @library_function
+    def reduce(value: Any, head_flag: Any) -> Any:
+        return _segmented(value, head_flag, op, log2_group_size())
+
+    @library_function
+    def reduce_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
+        return _segmented(value, head_flag, op, log2_size)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""{result} of the values of the own segment, up to the own lane.
+
+    A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
+    """
+    reduce_tiled.__name__ = reduce_tiled.__qualname__ = f"{name}_tiled"
+    reduce_tiled.__doc__ = f"`{name}` within each aligned group of ``2 ** log2_size`` lanes."
+    return reduce, reduce_tiled
+
+
+segmented_reduce_add, segmented_reduce_add_tiled = _segmented_reduce("add", _add, "The sum")
+segmented_reduce_min, segmented_reduce_min_tiled = _segmented_reduce("min", smaller, "The least")
+segmented_reduce_max, segmented_reduce_max_tiled = _segmented_reduce("max", larger, "The largest")
 
 
 # -- sorting ---------------------------------------------------------------------------------------
@@ -276,8 +263,3 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: CompileTime) -> Any:
             if (is_first == ascends and precedes) or (is_first != ascends and follows):
                 k, v = other_k, other_v
     return k, v
-
-
-@library_function
-def _add(a: Any, b: Any) -> Any:
-    return a + b
