@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
 from collections.abc import Iterator
@@ -328,6 +329,19 @@ def test_the_functions_of_operator_are_operators() -> None:
         run(a, b, out)
         expected = [int(function(a, b)) for function in BINARY] + [int(f(a)) for f in UNARY]
         assert out.tolist() == [*expected, int(10 * a / b)]
+
+
+def test_functions_of_math_take_numbers_of_the_run() -> None:
+    def look(x, y):
+        whole = math.floor(x) * 100 + math.ceil(x) * 10 + math.trunc(x)
+        return whole / 2 + math.atan2(x, y) + math.isnan(x - x) + math.isinf(x / y)
+
+    @qd.kernel
+    def call(x: qd.f64, y: qd.f64) -> qd.f64:
+        return look(x, y)
+
+    for x, y in ((2.5, 1.5), (-2.5, 1.5), (3.0, -0.5)):
+        assert call(x, y) == pytest.approx(look(x, y), rel=1e-12)
 
 
 def test_map_and_reduce_call_their_function() -> None:

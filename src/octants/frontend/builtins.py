@@ -104,11 +104,22 @@ def _python_math() -> dict[Any, Handler]:
     """Functions of Python's `math` that mean the same; numbers alone are left to Python."""
     names = "sqrt exp log log2 log10 log1p expm1 sin cos tan asin acos atan sinh cosh tanh asinh"
     names += " acosh atanh erf"
-    return {
+    table = {
         getattr(math, name): bind(
             getattr(scalar_functions, name), numeric_functions.float_function(name), folds=True
         )
         for name in names.split()
+    }
+    others: dict[Any, Callable[..., Any]] = {
+        math.atan2: numeric_functions.atan2,
+        math.isnan: numeric_functions.isnan,
+        math.isinf: numeric_functions.isinf,
+        math.floor: numeric_functions.python_rounding("floor"),
+        math.ceil: numeric_functions.python_rounding("ceil"),
+        math.trunc: numeric_functions.python_rounding("trunc"),
+    }
+    return table | {
+        function: bind(function, build, folds=True) for function, build in others.items()
     }
 
 

@@ -278,6 +278,11 @@ def python_sum(context: Context, _node: ast.AST, iterable: Any, start: Any = 0) 
     return functools.reduce(add, elements, start)
 
 
+def python_rounding(fn: str) -> Implementation:
+    """``math.floor`` and the like, which give integers."""
+    return lambda context, node, x: rounding(fn)(context, node, x, int)
+
+
 def python_round(context: Context, node: ast.AST, number: Any, ndigits: Any = None) -> Any:
     """Python's ``round``: to the nearest integer, the even one at a tie."""
     value = operand(context, number)
