@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 else:
     source_without_file = Deferred("octants.diagnostics.source_without_file")
 
-_known: weakref.WeakKeyDictionary[FunctionType, str | None] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, str | None]] = (
+    weakref.WeakKeyDictionary()
+)
+"""The texts of functions, each with the code that it is of: notebooks that load modules again may
+give a function another code."""
 
 
 def source_text(function: FunctionType) -> str | None:
@@ -28,9 +32,10 @@ def source_text(function: FunctionType) -> str | None:
     Of a lambda it is the expression. None where there are no lines. A function keeps the text that
     it was first found to have, since everything derived from it must agree.
     """
-    if function not in _known:
-        _known[function] = _find(function)
-    return _known[function]
+    known = _known.get(function)
+    if known is None or known[0] is not function.__code__:
+        known = _known[function] = function.__code__, _find(function)
+    return known[1]
 
 
 def search_text(function: FunctionType, frame: FrameType | None) -> None:
@@ -48,7 +53,7 @@ def file_of(code: CodeType) -> str:
 def derive_text(part: FunctionType, whole: FunctionType, name: str) -> None:
     """Give a function that is made of another one a text of its own, by which caches know it."""
     text = source_text(whole)
-    _known[part] = None if text is None else f"{text}\n# {name}"
+    _known[part] = part.__code__, None if text is None else f"{text}\n# {name}"
 
 
 def _find(function: FunctionType) -> str | None:
@@ -59,6 +64,8 @@ def _find(function: FunctionType) -> str | None:
     if code.co_name == "<lambda>":
         found = lambda_of(function)
         return "" if found is None else ast.get_source_segment("".join(lines), found)
+    if not lines[code.co_firstlineno - 1].lstrip().startswith(_BEGINNINGS):
+        return _text_by_name(code, lines)
     end = _end_by_positions(code, lines)
     if end is not None:
         return "".join(lines[code.co_firstlineno - 1 : end])
@@ -66,6 +73,32 @@ def _find(function: FunctionType) -> str | None:
         return "".join(inspect.getblock(lines[code.co_firstlineno - 1 :]))
     except (SyntaxError, tokenize.TokenError):
         return ""
+
+
+_BEGINNINGS = ("@", "def ", "async ")
+
+
+def _text_by_name(code: CodeType, lines: list[str]) -> str | None:
+    """The text of the only function of this name and these parameters in a file.
+
+    IPython's autoreload compiles a function of a module without its line numbers.
+    """
+    named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    try:
+        nodes = [*ast.walk(ast.parse("".join(lines)))]
+    except SyntaxError:
+        return None
+    found = [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        and node.name == code.co_name
+        and tuple(each.arg for each in [*node.args.args, *node.args.kwonlyargs]) == named
+    ]
+    if len(found) != 1:
+        return None
+    first = min([found[0].lineno, *(each.lineno for each in found[0].decorator_list)])
+    return "".join(lines[first - 1 : found[0].end_lineno])
 
 
 def _end_by_positions(code: CodeType, lines: list[str]) -> int | None:

@@ -78,7 +78,9 @@ class FunctionSource:
         return self.lines[line - 1] if line <= len(self.lines) else ""
 
 
-_known: weakref.WeakKeyDictionary[types.FunctionType, FunctionSource] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[types.FunctionType, tuple[types.CodeType, FunctionSource]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def find_source(function: types.FunctionType) -> FunctionSource:
@@ -86,14 +88,15 @@ def find_source(function: types.FunctionType) -> FunctionSource:
 
     A function without a source is a user error.
     """
-    if function not in _known:
-        _known[function] = _find(function)
-    return _known[function]
+    known = _known.get(function)
+    if known is None or known[0] is not function.__code__:
+        known = _known[function] = function.__code__, _find(function)
+    return known[1]
 
 
 def provide(function: types.FunctionType, text: FunctionSource) -> None:
     """Give a function that was made of another one its tree."""
-    _known[function] = text
+    _known[function] = function.__code__, text
 
 
 def _find(function: types.FunctionType) -> FunctionSource:

@@ -10,11 +10,17 @@ evaluates them (`launch.warm_call`).
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import marshal
 import math
+import os
+import re
+import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +61,7 @@ def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
     Classes, modules, members of enums, read-only numpy arrays and everything that Octants holds
     count as constant, as do objects that a property creates each time it is read, and functions
     that a module or a class holds, but for the main module: interactive sessions define its
-    functions again.
+    functions again. A module that is loaded again, as notebooks do after a change, has a new spec.
     ``known`` maps the identities of objects to expressions for them, where these conditions follow
     others that have checked them. The conditions keep nothing alive that the reads have found.
     """
@@ -66,7 +72,35 @@ def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
         if key not in conditions and not read.varies and _is_watched(read):
             writer = _Writer(sight, known or {}, str(len(conditions)), scope)
             conditions[key] = writer.condition(read)
+    values = [getattr(read.value, "__func__", read.value) for read in sight.reads]
+    functions = {id(each): each for each in values if isinstance(each, types.FunctionType)}
+    editable = [each for each in functions.values() if _is_editable(each.__module__)]
+    modules = filter(None, map(sys.modules.get, {each.__module__ for each in editable}))
+    for number, module in enumerate(modules):
+        scope |= {f"m{number}": weakref.ref(module), f"s{number}": module.__spec__}
+        conditions["module", number] = f"m{number}().__spec__ is s{number}"
+    if _AUTORELOAD in sys.modules:
+        for number, function in enumerate(editable):
+            scope |= {f"f{number}": reference_to(function), f"k{number}": function.__code__}
+            conditions["code", number] = f"f{number}().__code__ is k{number}"
     return list(conditions.values()), scope
+
+
+_AUTORELOAD = "IPython.extensions.autoreload"
+"""The extension of notebooks that gives the functions of changed modules new code."""
+
+
+@functools.cache
+def _is_editable(name: str) -> bool:
+    """Whether a module comes from a file outside of the folders that packages are installed in."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    path = str(getattr(spec, "origin", None) or "")
+    is_installed = path.startswith(_LIBRARY) or _PACKAGES.search(path) is not None
+    return Path(path).is_absolute() and not is_installed and name.partition(".")[0] != "octants"
+
+
+_LIBRARY = str(Path(os.__file__).parent)
+_PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def hidden_terms(
