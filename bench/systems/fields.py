@@ -253,7 +253,7 @@ class Pairwise(Program):
             for i in range(size[0]):
                 here = qd.Vector([x[i, 0], x[i, 1], x[i, 2]])
                 force = qd.Vector([0.0, 0.0, 0.0])
-                for j in range(size[1]):
+                for j in range(size[0]):
                     d = qd.Vector([x[j, 0], x[j, 1], x[j, 2]]) - here
                     r2 = d.dot(d) + 0.01
                     force += d / (r2 * qd.sqrt(r2))

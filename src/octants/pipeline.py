@@ -8,7 +8,7 @@ tests the verifier follows each pass that has changed something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.ir.cloning import copy_module
 from octants.ir.cloning import serialise as serialise_task
-from octants.ir.core import BYTES, Array, Module, Task
-from octants.ir.ops import Atomic, RecordCapacity
+from octants.ir.core import BYTES, Array, Block, Module, Task
+from octants.ir.ops import Atomic, For, RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
@@ -30,10 +30,18 @@ if TYPE_CHECKING:
     from octants.autodiff import batched_adjoints, forward, reverse
     from octants.autodiff.batched_adjoints import BatchedReverse
     from octants.autodiff.reverse import Reversed
-    from octants.passes import localise_rows, split_sums, unroll_shared_sums
+    from octants.passes import (
+        fuse_product_sums,
+        gather_sums,
+        localise_rows,
+        split_sums,
+        unroll_shared_sums,
+    )
 else:  # what only derivatives, some machines or some options need
     batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
+    fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
+    gather_sums = Deferred("octants.passes.gather_sums")
     localise_rows = Deferred("octants.passes.localise_rows")
     split_sums = Deferred("octants.passes.split_sums")
     unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
@@ -145,10 +153,32 @@ LOWER = (
 """From the body that the frontend built to simplified tasks, of which derivatives are taken."""
 
 
-def _gather_sums(module: Module, machine: Capabilities) -> tuple[Any, ...]:
-    splits = _splits(machine)
-    fills = machine.fills // split_sums.SHARERS if splits else machine.fills
-    return module.noalias, 0 if machine.deterministic else fills, splits
+def _inner_loops(module: Module) -> Iterator[Block]:
+    """The bodies of the loops that work items of parallel tasks run."""
+    for task in module.tasks:
+        for op in task.body.walk() if task.is_parallel else ():
+            if isinstance(op, For):
+                yield op.body
+
+
+def _gather_sums(module: Module, machine: Capabilities) -> None:
+    if _is_gpu(machine):
+        splits = _splits(machine)
+        fills = machine.fills // split_sums.SHARERS if splits else machine.fills
+        fills = 0 if machine.deterministic else fills
+        gather_sums.gather_sums(module, module.noalias, fills, splits, machine.contracts)
+    elif any(isinstance(op, Atomic) for body in _inner_loops(module) for op in body.walk()):
+        gather_sums.gather_pairs(module, module.noalias)
+
+
+_LATENCY = 8
+"""The operations that a CPU can begin before the result of another one is there."""
+
+
+def _fuse_product_sums(module: Module, machine: Capabilities) -> None:
+    latency = 0 if _is_gpu(machine) else _LATENCY
+    if any(len(body.ops) > latency for body in _inner_loops(module)):
+        fuse_product_sums.fuse_product_sums(module, latency)
 
 
 def _localise_rows(module: Module, machine: Capabilities) -> None:
@@ -191,7 +221,12 @@ FINISH = (
         "before the passes on updates: some are plain afterwards",
         lambda machine: machine.serialises_blocks,
     ),
-    _row("gather_sums", "before sums leave the loops that it interchanges", _is_gpu, _gather_sums),
+    Pass(
+        "gather_sums",
+        _gather_sums,
+        "before sums leave the loops that it interchanges",
+        lambda machine: _is_gpu(machine) or machine.contracts,
+    ),
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     _row(
         "fix_summation_order",
@@ -218,7 +253,12 @@ FINISH = (
         "when sums are gathered: each work item has both differences of a pair then",
         _splits,
     ),
-    _row("fuse_product_sums", "late, since sums may be rounded in another order", _splits),
+    Pass(
+        "fuse_product_sums",
+        _fuse_product_sums,
+        "late, since sums may be rounded in another order",
+        lambda machine: _splits(machine) or (_fuses(machine) and not _is_gpu(machine)),
+    ),
     _row(
         "split_sums",
         "when a loop holds all its sums",

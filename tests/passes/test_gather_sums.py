@@ -177,6 +177,16 @@ class World:
             self.y[i] = force[0] * force[1]
 
     @qd.kernel
+    def all_terms(self, n: qd.i32, m: qd.i32):
+        for i in self.x:
+            one, other = 0.0, 0.5
+            for j in range(LARGEST):
+                d = self.x[j] - self.x[i]
+                one += qd.sin(self.plain[j]) * d + qd.sin(self.x[j]) * self.x[i]
+                other += qd.sin(self.x[i] * self.plain[i]) * d * d - d
+            self.y[i] = one * other
+
+    @qd.kernel
     def all_but_one(self, n: qd.i32, m: qd.i32):
         for i in self.x:
             total = 0.0
@@ -216,7 +226,7 @@ class World:
 GATHERED = (
     "squares nonlinear bounds_of_a_field forces cut_off neighbours_of_j by_an_index"
     " backwards_with_steps an_inner_loop two_loops of_a_grid scatter"
-    " all_products all_forces all_but_one"
+    " all_products all_forces all_terms all_but_one"
 ).split()
 LEFT = "triangle product place_of_both few".split()
 
@@ -280,7 +290,7 @@ def test_gradients(runtime: None, name: str) -> None:
             )
 
 
-MERGED = "all_products", "all_forces"
+MERGED = "all_products", "all_forces", "all_terms"
 
 
 @pytest.mark.parametrize("name", [*MERGED, "all_but_one", "nonlinear", "two_loops"])
@@ -329,6 +339,122 @@ def test_both_sums_where_threads_share_them(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(x.grad.to_numpy(), wanted, rtol=1e-9)
     text = of_all_pairs.inspect(x, y, mode="reverse").stages["gather_sums"]
     assert "atomic<" not in text.split("parallel ")[1]
+    qd.reset()
+
+
+# -- on CPUs, where that takes less work -----------------------------------------------------------
+
+
+class Bodies:
+    """Forces between all pairs of bodies, whose number is in each kind of place."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.most = count, LARGEST
+        self.x = qd.Vector.field(2, qd.f64, LARGEST, needs_grad=True)
+        self.y = qd.Vector.field(2, qd.f64, LARGEST, needs_grad=True)
+        self.mass = qd.field(qd.f64, LARGEST, needs_grad=True)
+        self.number = qd.field(qd.i32, 2)
+        self.number.from_numpy(np.array([count, count], np.int32))
+        rng = np.random.default_rng(5)
+        self.x.from_numpy(rng.uniform(-1.0, 1.0, (LARGEST, 2)))
+        self.mass.from_numpy(rng.uniform(0.5, 1.5, LARGEST))
+
+    @qd.kernel
+    def of_a_field(self, n: qd.i32):
+        for i in range(self.number[0]):
+            force = qd.Vector([0.0, 0.0])
+            for j in range(self.number[0]):
+                d = self.x[j] - self.x[i]
+                force += d / (d.dot(d) + 0.1) ** 1.5
+            self.y[i] = force * force
+
+    @qd.kernel
+    def of_an_argument(self, n: qd.i32):
+        for i in range(n):
+            force = qd.Vector([0.0, 0.0])
+            for j in range(n):
+                d = self.x[j] - self.x[i]
+                force += d / (d.dot(d) + 0.1) ** 1.5
+            self.y[i] = force * force
+
+    @qd.kernel
+    def of_two_numbers(self, n: qd.i32):
+        for i in range(self.number[0]):
+            force = qd.Vector([0.0, 0.0])
+            for j in range(self.number[1]):
+                d = self.x[j] - self.x[i]
+                force += d / (d.dot(d) + 0.1) ** 1.5
+            self.y[i] = force * force
+
+    @qd.kernel
+    def from_below_zero(self, n: qd.i32):
+        for i in range(-2, n):
+            force = qd.Vector([0.0, 0.0])
+            for j in range(-2, n):
+                d = self.x[qd.max(j, 0)] - self.x[qd.max(i, 0)]
+                force += d / (d.dot(d) + 0.1) ** 1.5
+            self.y[qd.max(i, 0)] += force * force
+
+    def wanted(self) -> np.ndarray[Any, Any]:
+        """The gradient of the sum of all outputs by the positions."""
+        x = self.x.to_numpy()[: self.count]
+        d = x - x[:, None]
+        scale = ((d**2).sum(-1) + 0.1)[..., None] ** -1.5
+        bar = 2.0 * (d * scale).sum(1)
+        f = bar - bar[:, None]
+        along = (f * d).sum(-1, keepdims=True)
+        result = np.zeros((LARGEST, 2))
+        result[: self.count] = (f * scale - 3.0 * along * scale ** (5 / 3) * d).sum(1)
+        return result
+
+
+@pytest.mark.parametrize("count", [12, 5, 1, 0, -1])
+def test_pairs_on_a_cpu(count: int) -> None:
+    """Where both loops have the same range, nothing scatters; elsewhere sums stay as they are."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)
+    for name in ("of_a_field", "of_an_argument", "of_two_numbers"):
+        bodies = Bodies(count)
+        kernel = getattr(bodies, name)
+        bodies.y.grad.fill(1.0)
+        bodies.x.grad.fill(0.5)
+        kernel(count)
+        kernel.grad(count)
+        bodies.count = max(0, count)
+        found = bodies.x.grad.to_numpy() - 0.5
+        np.testing.assert_allclose(found, bodies.wanted(), rtol=1e-9, atol=1e-9)
+        text = kernel.inspect(count, mode="reverse").stages["finish"]
+        gathered = re.findall(r"parallel @\w+_gather {(?:.*\n)+", text)
+        assert len(gathered) == (name != "of_two_numbers")
+        assert "atomic<" not in "".join(gathered)
+    qd.reset()
+
+
+def test_no_pairs_where_a_range_begins_below_zero() -> None:
+    """An end below zero would not be that of as short a range as an end of zero."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)
+    assert not is_gathered(Bodies(3).from_below_zero, 3)
+    qd.reset()
+
+
+@qd.kernel
+def both_ways(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+    for i in x:
+        for j in range(x.shape[0]):
+            d = x[j] - x[i]
+            force = d * qd.exp(-d * d)
+            y[i] += force
+            y[j] -= force
+
+
+def test_forces_on_both_of_a_pair() -> None:
+    """A kernel that adds to both gives what it gave."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, 20)
+    x, y = (qd.ndarray(qd.f64, 20, needs_grad=True) for _ in range(2))
+    x.from_numpy(values)
+    both_ways(x, y)
+    d = values - values[:, None]
+    np.testing.assert_allclose(y.to_numpy(), 2.0 * (d * np.exp(-d * d)).sum(1), rtol=1e-12)
     qd.reset()
 
 

@@ -57,18 +57,24 @@ _MOST = 16  # operations that make up what is added
 
 
 @staged("fuse_product_sums")
-def fuse_product_sums(module: Module) -> None:
-    """Fuse in the loops of every parallel task, in place."""
+def fuse_product_sums(module: Module, latency: int = 0) -> None:
+    """Fuse in the loops of every parallel task, in place.
+
+    Args:
+        module: what is rewritten.
+        latency: how many operations of an iteration a processor can run while one waits for the
+            operation before it. Shorter loops would wait for their sums.
+    """
     for task in module.tasks:
         if task.is_parallel:
-            _fuse_task(task)
+            _fuse_task(task, latency)
 
 
-def _fuse_task(task: Task) -> None:
+def _fuse_task(task: Task, latency: int) -> None:
     """Fuse the sums of a task if no replay depends on their last bits."""
     uses = Counter(value for op in task.body.walk() for value in op.operands)
     loops = [op for op in task.body.walk() if isinstance(op, ops.For)]
-    found = {loop: steps for loop in loops if (steps := list(_Sums(loop, uses).steps()))}
+    found = {loop: steps for loop in loops if (steps := list(_Sums(loop, uses, latency).steps()))}
     sums = {value for loop in found for value in loop.results if value.type.is_float}
     if sums and (task.options.get(REASSOCIATE_SUMS) or not decides(task.body, sums)):
         for loop, steps in found.items():
@@ -100,8 +106,8 @@ class _Step:
 class _Sums:
     """The sums of a loop."""
 
-    def __init__(self, loop: ops.For, uses: Counter[Value]) -> None:
-        self._loop, self._uses = loop, uses
+    def __init__(self, loop: ops.For, uses: Counter[Value], latency: int) -> None:
+        self._loop, self._uses, self._latency = loop, uses, latency
         self._makers = {value: op for op in loop.body.ops for value in op.results}
         self._users = {value: op for op in loop.body.ops for value in op.operands}
 
@@ -141,6 +147,8 @@ class _Sums:
         self._decompose(added, op.fn == "sub", terms, gone)
         free = sum(isinstance(each, ops.Unary) for each in gone)  # a sign is part of an operation
         step = _Step(op, before, terms, gone)
+        if self._latency * len(terms) > len(self._loop.body.ops):
+            return None
         return step if len(terms) < 1 + len(gone) - free and len(gone) <= _MOST else None
 
     def _decompose(

@@ -64,28 +64,62 @@ may move to the new task, too (`passes.own_sums`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
 from octants.analysis.gatherable_sums import PairLoops, mirrored
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import copy_block, copy_operation, emit
+from octants.ir.cloning import copy_block, copy_operation, copy_task, emit
 from octants.ir.core import Array, Block, Module, Operation, Task, Value, rebuild
 from octants.lazy_dataclass import dataclass
+from octants.passes.factor_pair_sums import factor_pair_sums
 from octants.passes.launch_temporaries import ItemNumbers
-from octants.passes.own_sums import OwnSums
+from octants.passes.own_sums import OwnSums, stored_bounds
 from octants.simplify import simplify
 from octants.simplify.dead_code import prune_block
-from octants.types.scalars import i64
+from octants.types.scalars import i64, u1
 
 _SHORTEST = 16  # pairs for a part of a sum, at least
 _MOST_PARTS = 12  # their logarithm
+_SCATTERING = 3  # operations that adding to an element takes
 _LONGEST = 24  # operations that are rather run again for each pair than not gathered
 
 
+@staged("gather_pairs")
+def gather_pairs(module: Module, noalias: bool = True) -> None:
+    """Gather sums, in place, only where one loop has both sums of a pair and takes less work."""
+    tasks: list[Task] = []
+    bounds: dict[Array, Hashable] | None = None
+    for task in module.tasks:
+        sums = [op for _, found in PairLoops(task, noalias).find() for op in found]
+        if sums:
+            bounds = stored_bounds(module, noalias) if bounds is None else bounds
+            trial = Module(module.name, [], None, [copy_task(task)], module.location)
+            _gather(trial, _How(noalias, bounds, contracts=True, merges=True))
+            if sum(map(_work, trial.tasks)) < _work(task) + _SCATTERING * len(sums):
+                module.arrays += trial.arrays
+                tasks += trial.tasks
+                continue
+        tasks.append(task)
+    module.tasks[:] = tasks
+
+
+def _work(task: Task) -> int:
+    """The operations in the loops of a task."""
+    loops = [op for op in task.body.ops if isinstance(op, ops.Loop)]
+    inner = (op for loop in loops for region in loop.regions for op in region.walk())
+    return sum(not isinstance(op, (ops.Load, ops.Constant)) for op in inner)
+
+
 @staged("gather_sums")
-def gather_sums(module: Module, noalias: bool = True, fills: int = 0, shared: bool = False) -> None:
+def gather_sums(
+    module: Module,
+    noalias: bool = True,
+    fills: int = 0,
+    shared: bool = False,
+    contracts: bool = False,
+) -> None:
     """Replace scattered sums by tasks that gather them, in place.
 
     Args:
@@ -95,12 +129,32 @@ def gather_sums(module: Module, noalias: bool = True, fills: int = 0, shared: bo
             partial sums, which add up in any order.
         shared: threads will share the sums of a work item (`split_sums`). Partial sums are then
             made only where their number is known: one loop over all terms is better otherwise.
+        contracts: sums may be rounded differently.
     """
+    _gather(module, _How(noalias, stored_bounds(module, noalias), contracts, fills, shared))
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """The arguments of `gather_sums`, and the contents of launch-temporaries (`stored_bounds`).
+
+    If it `merges`, sums are gathered only where a work item's own sums move to the same loop.
+    """
+
+    noalias: bool
+    bounds: Mapping[Array, Hashable]
+    contracts: bool = False
+    fills: int = 0
+    shared: bool = False
+    merges: bool = False
+
+
+def _gather(module: Module, how: _How) -> None:
     tasks: list[Task] = []
     is_merged = False
     for task in module.tasks:
-        facts = PairLoops(task, noalias)
-        made = [_gathered(facts, loop, sums, fills, shared) for loop, sums in list(facts.find())]
+        facts = PairLoops(task, how.noalias)
+        made = [_gathered(facts, loop, sums, how) for loop, sums in list(facts.find())]
         gathers = [gather for gather in made if gather is not None]
         if not gathers or prune_block(task.body, task.domain):
             tasks.append(task)
@@ -112,6 +166,8 @@ def gather_sums(module: Module, noalias: bool = True, fills: int = 0, shared: bo
     module.tasks[:] = tasks
     if is_merged:
         simplify(module)  # terms of both sums of a pair share most of their work
+    if is_merged and how.contracts:
+        factor_pair_sums(module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +181,15 @@ class _Sizes:
     parts: Value
 
 
-def _gathered(
-    facts: PairLoops, loop: ops.For, sums: set[Operation], fills: int, shared: bool
-) -> _Gather | None:
+def _gathered(facts: PairLoops, loop: ops.For, sums: set[Operation], how: _How) -> _Gather | None:
     """The task that gathers the sums of a loop, which are gone from there then."""
     pairs = _isolate(facts, loop, sums)
-    gather = None if pairs is None else _Gather(facts, pairs, fills, shared)
+    gather = None if pairs is None else _Gather(facts, pairs, how)
     if gather is None or not gather.is_possible():
         return None
     gather.find_own(loop, sums)
+    if how.merges and gather.own is None:
+        return None
     _drop(loop.body, sums)
     gather.build()
     position = facts.task.body.ops.index(loop)
@@ -203,8 +259,8 @@ def _is_closed(body: Block) -> bool:
 class _Gather:
     """Builds the task: `domain`, `body`, and the arrays of what is `stored` of work items."""
 
-    def __init__(self, facts: PairLoops, pairs: _Pairs, fills: int, shared: bool) -> None:
-        self.task, self.pairs, self.fills, self.shared = facts.task, pairs, fills, shared
+    def __init__(self, facts: PairLoops, pairs: _Pairs, how: _How) -> None:
+        self.task, self.pairs, self.how = facts.task, pairs, how
         self.fixed = facts.following(Block([], pairs.before))
         known = {*self.fixed, pairs.loop.body.args[0]}
         self.ahead = facts.following(pairs.loop.body, known) - self.fixed
@@ -238,10 +294,10 @@ class _Gather:
     def find_own(self, loop: ops.For, sums: set[Operation]) -> None:
         """Find what the old task adds up for its items in a loop, if the new one can do it."""
         builder = Builder()
-        if self.shared or builder.constant_of(self._sizes(builder, {}).parts) == 1:
+        if self.how.shared or builder.constant_of(self._sizes(builder, {}).parts) == 1:
             originals = self.pairs.originals
             stored = {originals[value]: array for value, array in self.stored.items()}
-            own = OwnSums(self.facts, loop, stored)
+            own = OwnSums(self.facts, loop, stored, self.how.bounds)
             self.own = own if own.can_move(sums) else None
 
     def stores(self) -> list[Operation]:
@@ -288,11 +344,11 @@ class _Gather:
         """In how many parts sums are taken: a power of two."""
         parts = builder.offset(1)
         is_known = builder.constant_of(sums) is not None
-        has_parts = self.fills and (is_known or not self.shared) and self.own is None
+        has_parts = self.how.fills and (is_known or not self.how.shared) and self.own is None
         for power in range(1, _MOST_PARTS + 1) if has_parts else ():
             count = builder.offset(1 << power)
             threads = builder.binary("mul", sums, count)
-            is_idle = builder.compare("le", threads, builder.offset(self.fills))
+            is_idle = builder.compare("le", threads, builder.offset(self.how.fills))
             pairs = builder.offset(_SHORTEST << power)
             is_long = builder.compare("ge", items, pairs)
             both = builder.binary("and", is_idle, is_long)
@@ -309,10 +365,14 @@ class _Gather:
             part = builder.binary("floordiv", number, sizes.sums)
             number = builder.binary("mod", number, sizes.sums)
         self._count(builder, values, sizes, number)
+        own, inits, mine = self.own, list[Value](), dict[Value, Value]()
+        certain = own.certain if own is not None else ()
+        for value, original in self.pairs.originals.items():
+            if original in certain:
+                values[value] = builder.constant(True, u1)
         for op in loop.body.walk():
             if op.results and self.ahead.issuperset(op.results) and op.results[0] not in values:
                 emit(builder, op, values)
-        own, inits, mine = self.own, list[Value](), dict[Value, Value]()
         if own is not None:
             position = builder.binary("add", sizes.lower, number)
             mine = own.begin(builder, position, self.numbers)
