@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 _FILE = __file__.removesuffix("functions_from_text.py") + "<generated>"
@@ -11,6 +13,12 @@ _FILE = __file__.removesuffix("functions_from_text.py") + "<generated>"
 
 def define(name: str, text: str, scope: dict[str, Any]) -> Callable[..., Any]:
     """The function ``name`` that a text defines over the names of ``scope``, which it joins."""
-    exec(compile(text, _FILE, "exec"), scope)
+    exec(_compiled(text), scope)
     function: Callable[..., Any] = scope[name]
     return function
+
+
+@functools.lru_cache(1024)
+def _compiled(text: str) -> CodeType:
+    """The code of a text; kernels that take alike arguments have the same texts."""
+    return compile(text, _FILE, "exec")
