@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from octants.compile_profile import stage as timed
@@ -24,22 +23,17 @@ Observer = Callable[[str, Module], None]
 class Stage:
     """For which machine the passes of one compilation run, and who observes them.
 
-    `observe` sees the module after each pass, and the verifier, if it `verifies`, after each pass
-    that has changed the module.
+    The verifier, if it `verifies`, and `observe` see the module after each pass.
     """
 
     capabilities: Capabilities = Capabilities()
     verifies: bool = False
     observe: Observer | None = None
-    _verified: list[object] = field(default_factory=list, repr=False, compare=False)
 
     def see(self, name: str, module: Module) -> None:
-        """Verify a module, unless it is as it was when it was last verified, and show it."""
+        """Verify and show a module."""
         if self.verifies:
             with timed("verify", module.name):
-                contents = verifier.contents(module)
-                if contents != self._verified:  # most passes change nothing of most modules
-                    verifier.verify(module)
-                    self._verified[:] = contents
+                verifier.verify(module)
         if self.observe is not None:
             self.observe(name, module)

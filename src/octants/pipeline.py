@@ -3,7 +3,7 @@
 A kernel comes from the frontend as one body and leaves `LOWER` as tasks, of which derivatives are
 taken; what `FINISH` makes of them code is generated from. A pass runs if the `Capabilities` of the
 machine fulfil its condition. `Stage.observe` sees the module after each pass; in debug mode and in
-tests the verifier follows each pass that has changed something.
+tests each pass is followed by the verifier.
 """
 
 from __future__ import annotations

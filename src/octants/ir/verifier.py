@@ -23,31 +23,6 @@ def verify(module: Module) -> None:
         verify_task(task)
 
 
-def contents(module: Module) -> list[object]:
-    """The parts of a module that `verify` depends on, flat; equal where nothing has changed."""
-    found: list[object] = [*module.arrays]
-    for task in module.tasks:
-        found += (task.domain, task.body, *task.options.items())
-    for block in module.blocks():
-        _add_contents(block, found)
-    return found
-
-
-def _add_contents(block: Block, found: list[object]) -> None:
-    found += (block, *block.args)
-    for op in block.ops:
-        found.append(op)
-        found += op.operands
-        found += op.attributes
-        found += op.results
-        if isinstance(op, (RecordPush, RecordPop)):
-            found += op.record.slots  # passes change them in place
-        if op.REGIONS:
-            for region in op.regions:
-                _add_contents(region, found)
-    found.append(None)  # ends the block
-
-
 def _verify_task_arguments(domain: Block | None, body: Block) -> None:
     bounds = [] if domain is None else [value.type for value in domain.yielded]
     arguments = [arg.type for arg in body.args]
