@@ -102,6 +102,19 @@ serial @k_0 {
         verify(parse(text))
 
 
+NOTHING_WITHIN = {
+    "if": "%0: u1 = constant<True>()\nif(%0) {\nyield()\n} {\n}\nyield()",
+    "for": "%0: i32 = constant<1>()\nfor(%0, %0) { (%1: i32):\n}\nyield()",
+    "while": "while() {\n} {\nyield()\n}\nyield()",
+}
+
+
+@pytest.mark.parametrize("operation", NOTHING_WITHIN)
+def test_verifier_rejects_a_region_without_operations(operation: str) -> None:
+    with pytest.raises(InvalidIR, match=f"a block does not end in a yield\nin: {operation}"):
+        verify(parse(HEAD + NOTHING_WITHIN[operation] + "\n}\n"))
+
+
 def test_parser_says_where() -> None:
     with pytest.raises(ParseError, match="no operation 'frobnicate'"):
         parse(HEAD + "frobnicate()\nyield()\n}\n")

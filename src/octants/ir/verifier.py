@@ -41,8 +41,7 @@ def _verify_records(body: Block) -> None:
 
 def _verify_block(block: Block, visible: set[Value], arrays: set[Array]) -> None:
     """Check a block; ``visible`` is restored on return."""
-    if not block.ops or not isinstance(block.ops[-1], Yield):
-        raise InvalidIR("a block does not end in a yield")
+    _verify_terminator(block)
     defined: list[Value] = []
     _define(block.args, visible, defined)
     for count, op in enumerate(block.ops, 1):
@@ -58,6 +57,11 @@ def _verify_block(block: Block, visible: set[Value], arrays: set[Array]) -> None
         if op.results:
             _define(op.results, visible, defined)
     visible.difference_update(defined)
+
+
+def _verify_terminator(block: Block) -> None:
+    if not block.ops or not isinstance(block.ops[-1], Yield):
+        raise InvalidIR("a block does not end in a yield")
 
 
 def _define(values: list[Value], visible: set[Value], defined: list[Value]) -> None:
@@ -76,4 +80,6 @@ def _verify_operation(op: Operation, visible: set[Value], arrays: set[Array]) ->
     array = getattr(op, "array", None)
     if array is not None and array not in arrays:
         raise InvalidIR(f"array {array.name} is not declared")
+    for region in op.regions if op.REGIONS else ():
+        _verify_terminator(region)  # `op.verify` looks at what it yields
     op.verify()
