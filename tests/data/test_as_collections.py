@@ -144,6 +144,18 @@ def test_making_arrays_of_values() -> None:
         qd.array(["text"])
 
 
+@pytest.mark.parametrize("name", ["f32", "float", "u8", "float32"])
+def test_strings_are_no_element_types(name: str) -> None:
+    """Numpy's "float" is another type than `float` here, and its "u8" has eight bytes."""
+    for make in (qd.field, qd.ndarray, qd.zeros):
+        with pytest.raises(TypeError, match=f"OCT501: .*'{name}' is not .*\n.*`qd.f32`"):
+            make(dtype=name, shape=3)
+    with pytest.raises(TypeError, match=f"'{name}' is not a scalar type; these are: u1, i8"):
+        qd.cast(1, name)
+    values = qd.array([1.5, 300.0]).to_numpy("float32")
+    assert values.dtype == np.float32
+
+
 # -- numbers that change --------------------------------------------------------------------------
 
 

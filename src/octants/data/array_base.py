@@ -344,6 +344,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """
         window = self.window()
         host_access_events.before_read(self)
+        if isinstance(dtype, str):
+            dtype = np.dtype(dtype)
         return self._convert(window.read(), dtype) if copy else self._share(window, dtype)
 
     def _convert(self, values: Array, dtype: Any) -> Array:

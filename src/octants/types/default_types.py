@@ -37,6 +37,8 @@ def default_float() -> DType:
 def resolve(dtype: Any) -> DType:
     """The scalar type for a dtype of any notation: ours, Python's ``int``, or numpy's.
 
+    Strings are none: numpy's ``"u8"`` has eight bytes, and its ``"float"`` is not ``float`` here.
+
     Raises:
         TypeError: there is none.
     """
@@ -45,7 +47,9 @@ def resolve(dtype: Any) -> DType:
     if isinstance(dtype, type) and dtype in _current:
         return _current[dtype]
     try:
-        return from_numpy(dtype)
+        if not isinstance(dtype, str):
+            return from_numpy(dtype)
     except (KeyError, TypeError, ValueError):
-        names = ", ".join(known.name for known in ALL)
-        raise TypeError(f"{dtype!r} is not a scalar type; these are: {names}") from None
+        pass
+    names = ", ".join(known.name for known in ALL)
+    raise TypeError(f"{dtype!r} is not a scalar type; these are: {names}")
