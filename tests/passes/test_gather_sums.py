@@ -459,6 +459,75 @@ def test_forces_on_both_of_a_pair() -> None:
 
 
 @qd.kernel
+def two_sums_of_one(x: qd.template(), y: qd.template()):
+    for i in x:
+        one, other = 0.0, 0.0
+        for j in range(x.shape[0]):
+            d = x[j] - x[i]
+            force = d * qd.exp(-d * d)
+            one += force
+            other += 2.0 * force
+            y[j] += -1.5 * force
+        y[i] += one
+        y[i] += other
+
+
+def test_two_sums_that_one_element_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one of them can be part of the update in the loop."""
+    monkeypatch.setattr(gather_sums, "_work", lambda _: 0)
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)
+    x, y = (qd.field(qd.f64, LARGEST) for _ in range(2))
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, LARGEST)
+    x.from_numpy(values)
+    two_sums_of_one(x, y)
+    assert "_gather" in two_sums_of_one.inspect(x, y).stages["finish"]
+    d = values - values[:, None]
+    np.testing.assert_allclose(y.to_numpy(), 4.5 * (d * np.exp(-d * d)).sum(1), rtol=1e-12)
+    qd.reset()
+
+
+@qd.kernel
+def a_sum_that_is_read(
+    x: qd.template(), y: qd.template(), z: qd.template(), w: qd.template(), factor: qd.template()
+):
+    for i in x:
+        force = qd.Vector([0.0, 0.0])
+        for j in range(x.shape[0]):
+            d = x[j] - x[i]
+            force += d / (d.dot(d) + 0.1) ** 1.5
+        y[i] = force[0] * force[1]
+        first = z[i]
+        for j in range(x.shape[0]):
+            w[i] += z[i] * factor[j]
+            z[i] += first * factor[j]
+
+
+def test_sums_that_are_read_beside_those_of_pairs() -> None:
+    """The adjoint of z[i] gets a sum behind a loop that reads and updates it."""
+    found = []
+    for fast in (True, False):
+        qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, fast_math=fast)
+        x = qd.Vector.field(2, qd.f64, LARGEST, needs_grad=True)
+        rest = [qd.field(qd.f64, LARGEST, needs_grad=True) for _ in range(3)]
+        rng = np.random.default_rng(0)
+        x.from_numpy(rng.uniform(-1.0, 1.0, (LARGEST, 2)))
+        for array in rest:
+            array.fill(1.0)
+            array.grad.from_numpy(rng.uniform(-1.0, 1.0, LARGEST))
+        factor = qd.field(qd.f64, LARGEST)
+        factor.from_numpy(rng.uniform(-1.0, 1.0, LARGEST))
+        given = (x, *rest, factor)
+        a_sum_that_is_read(*given)
+        a_sum_that_is_read.grad(*given)
+        text = a_sum_that_is_read.inspect(*given, mode="reverse").stages["finish"]
+        assert ("_gather" in text) == fast
+        found.append([x.grad.to_numpy(), *(array.grad.to_numpy() for array in rest)])
+        qd.reset()
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@qd.kernel
 def of_ndarrays(
     x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 2), first: qd.i32, m: qd.i32
 ):

@@ -59,6 +59,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
+from octants.analysis.gatherable_sums import PairLoops
 from octants.analysis.replay_strictness import may_round_differently
 from octants.analysis.serial_sums import REASSOCIATE_SUMS
 from octants.compile_profile import staged
@@ -71,16 +72,22 @@ from octants.simplify.dead_code import prune_block
 
 
 @staged("factor_pair_sums")
-def factor_pair_sums(module: Module) -> None:
-    """Factor the sums of the outermost loops of every parallel task, in place."""
+def factor_pair_sums(module: Module, noalias: bool = True) -> None:
+    """Factor the sums of the outermost loops of every parallel task, in place.
+
+    With ``noalias`` no two arrays share memory.
+    """
     for task in module.tasks:
         if task.is_parallel:
-            _factor_task(task)
+            _factor_task(task, noalias)
 
 
-def _factor_task(task: Task) -> None:
+def _factor_task(task: Task, noalias: bool) -> None:
     """Factor sums in a copy of the body, and keep it if it is shorter."""
+    facts = PairLoops(task, noalias)
     pairs = [pair for loop in _loops(task.body) for pair in _find_pairs(task.body, loop)]
+    if any(facts.is_observed(pair.update) for pair in pairs):
+        return  # iterations would read what they add up
     numbers = [value for pair in pairs for value in (pair.update.value, *pair.term.results)]
     if not numbers or not may_round_differently(task, REASSOCIATE_SUMS, numbers):
         return
@@ -128,11 +135,12 @@ def _find_pairs(block: Block, loop: ops.For) -> Iterator[_Pair]:
         end, term = ends.get(result), makers.get(value)
         if end is None or term is None or numbers.get(init) != 0:
             continue
-        update = updates.get(_address(end))
+        update = updates.get(_address(end))  # of which one sum can be part
         if update is None or uses[update.result] or uses[end.result]:
             continue
         is_alone = uses[arg] == uses[value] == uses[result] == 1
         if is_alone and _adds_to(arg, term):
+            del updates[_address(end)]
             yield _Pair(update, arg, term, end)
 
 

@@ -167,7 +167,7 @@ def _gather(module: Module, how: _How) -> None:
     if is_merged:
         simplify(module)  # terms of both sums of a pair share most of their work
     if is_merged and how.contracts:
-        factor_pair_sums(module)
+        factor_pair_sums(module, how.noalias)
 
 
 @dataclass(frozen=True, slots=True)
