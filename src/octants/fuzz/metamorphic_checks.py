@@ -114,7 +114,7 @@ CHECKS: dict[str, Check] = {
         "features of a Vulkan device left unused",
         [
             {"vulkan_without": names}
-            for names in ("masks", "masks,addresses", "int64", "add32,add64")
+            for names in ("masks", "masks,addresses", "int64", "lanewise", "add32,add64")
         ],
         {"vulkan_without": ""},
         only=("vulkan",),

@@ -9,6 +9,7 @@ from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.i64_functions import PairCode
 from octants.codegen.spirv.instruction_writer import SpirvCode
+from octants.codegen.spirv.lanewise_addresses import LanewiseCode
 from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.dispatch_functions import BlockSizes, DispatchEmitter, functions
@@ -84,4 +85,6 @@ def code_class(features: Features) -> type[SpirvCode]:
     """The class that writes functions for a device with some features."""
     if not features.has("int64"):
         return PairCode
+    if features.has("lanewise") and features.has("addresses"):
+        return LanewiseCode
     return SplitCode if features.has("splits") else SpirvCode

@@ -25,7 +25,8 @@ loops wrong, and do not need them), `gathers` (it pays to combine the updates th
 address), `whole` (the runtime can require whole subgroups), and `fuses` (a fused multiply-add:
 drivers that run on the CPU split it, and fuse constants). `masks` means that the machine
 predicates, as these drivers do. `cuts` means that it ends all loops of a thread after some 65,000
-iterations, which the kernel reports. `splits` means that the driver gets 64-bit integers wrong
+iterations, which the kernel reports, `lanewise` that it accesses memory lane by lane, and that an
+i32 holds all offsets in an allocation. `splits` means that the driver gets 64-bit integers wrong
 unless their halves are separate, `estimates` that it has good ones of sines, cosines and powers of
 two, `selects` that it keeps short arrays of a work item in registers, and selects among them in
 each access. `rounds64` means that it rounds f64 right to the nearest whole number and towards zero,

@@ -54,6 +54,7 @@ _BITS = {
 _IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
 _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
 _MOST_BLOCK_DIM = 1024
+_NARROW_BYTES = 1 << 31  # an i32 holds the offset of each element
 _INDEPENDENT = 1  # of `FloatControls`: 2 says that widths must agree
 _ATOMIC_FLOAT = b"VK_EXT_shader_atomic_float"
 _SUBGROUP_SIZE = b"VK_EXT_subgroup_size_control"
@@ -248,6 +249,7 @@ class Hardware:
             "fuses": not self.is_cpu,
             "masks": self.is_cpu,
             "cuts": "llvmpipe" in self.name,
+            "lanewise": "llvmpipe" in self.name and self.largest <= _NARROW_BYTES,
             "rounds64": "llvmpipe" not in self.name,  # without AVX-512: round(1.5) is 1
             "splits": self.properties.vendor == _NVIDIA,
             "estimates": self.properties.vendor == _NVIDIA,
