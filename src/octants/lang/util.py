@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import numpy as np
+
 from octants.deferred_import import Deferred
 from octants.types.default_types import resolve as cook_dtype
 
@@ -34,7 +36,8 @@ def to_pytorch_type(dtype: Any) -> Any:
 
 def to_quadrants_type(dtype: Any) -> Any:
     """The scalar type of numbers of a type of numpy or torch."""
-    return cook_dtype(str(dtype).rpartition(".")[2] if str(dtype).startswith("torch.") else dtype)
+    is_torch = str(dtype).startswith("torch.")
+    return cook_dtype(np.dtype(str(dtype).rpartition(".")[2]) if is_torch else dtype)
 
 
 to_taichi_type = to_quadrants_type
