@@ -106,7 +106,7 @@ def test_a_failure_while_bounds_are_computed() -> None:
         assert not data["out"].any()
 
 
-PROFILES = ("core", "sums", "blocks", "reductions", "vectors", "ragged", "shared")
+PROFILES = ("core", "sums", "blocks", "reductions", "vectors", "ragged", "pairs", "shared")
 OFTEN = ((4, "core"), (4, "sums"), (6, "blocks"), (5, "reductions"))
 
 

@@ -88,6 +88,8 @@ WANTED = {
         sums: bound: constant; sums: bound: outer; sums: bound: data""",
     "shapes": """shapes: a loop over an array; shapes: a loop over a shape;
         shapes: inner bound: data; shapes: inner bound: shape""",
+    "pairs": """pairs: a sum that is read; pairs: both rows; pairs: under a condition;
+        pairs: not of a row with itself; pairs: their number changes""",
     "ragged": """ragged: an end; ragged: a span; ragged: a loop inside; ragged: two loops;
         ragged: bounds change before they are loaded; ragged: bounds change after they are loaded;
         ragged: a sum in the loop""",

@@ -23,6 +23,7 @@ from octants.fuzz.generator import (
     ndarray_views,
     nested_sums,
     nests,
+    pairs,
     quantised_fields,
     racy_loops,
     ragged,
@@ -136,6 +137,14 @@ PROFILES = {
         sequences=0.2,
         items=(1, 2, 3, 5),
         body=nested_sums.body,
+    ),
+    "pairs": Profile(
+        "sums over all pairs of rows, whose gradients add to both",
+        (pairs.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.3,
+        items=(4, 5, 8, 9, 12, 17, 20),
+        body=pairs.body,
     ),
     "ragged": Profile(
         "loops whose work items load the bounds of their own loops",
