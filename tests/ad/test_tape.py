@@ -576,9 +576,10 @@ def overwrite(w: World) -> None:
 
 def untracked(w: World) -> None:
     with qd.ad.Tape(loss=w.loss):
-        w.total(w.x)
+        w.square()
+        w.total(w.y)
         w.x.to_numpy(copy=False)[0] = 3
-        w.total(w.x)
+        w.x.mark_written()
 
 
 def kernel_twice(w: World) -> None:

@@ -166,7 +166,7 @@ class StepRunner:
             self.tape.overwrite(memory, region, kernel)
             if memory.covers(region):
                 self._ended.add(memory.key)
-        if memory.is_untracked:
+        if memory.is_foreign:
             self._memories[memory.key] = memory
             self._snapshots.copy_always(memory)
         self._written.add(memory.key)

@@ -158,7 +158,6 @@ class FwdMode:
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
         if self.paused or threading.get_ident() != self.thread:
-            self._untracked.forget_written(specialisation, arguments)
             return specialisation.run(arguments)
         memories = memories_of(specialisation, arguments)
         self._overlaps.see(specialisation, memories)
@@ -176,7 +175,6 @@ class FwdMode:
         number = specialisation.number = next(driver.state.numbers)
         check_before_tangents(merged, number, arguments, TANGENT)
         results = program.launch(driver.state.seed, number, 0, *arguments)
-        self._untracked.see_end(specialisation, memories)
         return specialisation.wrap(results) if results else None
 
     def _before_share(self, array: Any) -> None:
@@ -188,7 +186,7 @@ class FwdMode:
         """Set the tangent of what the host writes to that of its source, or to zero."""
         memory = memory_of_write(write)
         if memory is not None:
-            self._untracked.see_host_write(memory, write)
+            self._untracked.see_host_write(memory, is_done=write.is_done)
             self._overlaps.see_host_write(write.array, write.region)
             if not write.region:
                 self._ends.forget(memory)

@@ -237,7 +237,7 @@ class Tangents:
             array = write.array
             tangent = self._make(memory, array.dtype, array.element_shape, array.device)
             known = memory, tangent
-        self._untracked.see_host_write(memory, write)
+        self._untracked.see_host_write(memory, is_done=write.is_done)
         if not write.region:
             self._ends.forget(memory)
         if known is not None and source is not None:

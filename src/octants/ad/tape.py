@@ -498,8 +498,6 @@ class Tape:
             results = entry.run(self)
             self._entries.append(entry)
             self._launches += entry.is_first
-        if not is_own:
-            self.untracked.see_end(given, memories)
         return self._wrap(specialisation, persistent, results, len(plan.steps))
 
     def _plan(self, specialisation: Specialisation) -> TapePlan:
@@ -813,7 +811,7 @@ class Tape:
         self._diverge()
         if self._check is not None:
             self._check.touch(memory)
-        self.untracked.see_host_write(memory, write)
+        self.untracked.see_host_write(memory, is_done=write.is_done)
         self._overlaps.see_host_write(write.array, write.region)
         if write.is_done:
             self._ledger.resolve()
@@ -850,11 +848,10 @@ class Tape:
             return
         with self._lock:
             self._diverge()
-            self._ledger.note_export(memory)
+            self._ledger.resolve()
             is_used = memory.key in self._touched
             if is_used and array.has_grad():
                 self.untracked.know(memory)
-                self.untracked.know_contents(memory)
             self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
 
     def _writer_of(self, memory: TapedMemory) -> str | None:
@@ -874,7 +871,6 @@ class Tape:
         self, memory: TapedMemory, region: ArrayRegion = None, writer: str = ""
     ) -> list[SavedPart]:
         """Save the needed contents of a region before ``writer`` overwrites it."""
-        self.untracked.forget(memory)
         return self._ledger.overwrite(memory, region, writer)
 
     @internal

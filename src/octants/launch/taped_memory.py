@@ -30,7 +30,7 @@ CALLERS_SPACES = Space.FIELD, Space.NDARRAY
 class TapedMemory:
     """The primal contents of one array. Equal keys are the same memory.
 
-    One that `is_foreign` is of numpy or torch.
+    If it `is_foreign`, of numpy or torch, its memory may change without a notification.
     """
 
     __slots__ = ("array", "is_field", "is_foreign", "key", "name")
@@ -41,11 +41,6 @@ class TapedMemory:
         self.name = name
         self.is_field = not is_foreign and isinstance(array, FieldHandle)
         self.is_foreign = is_foreign
-
-    @property
-    def is_untracked(self) -> bool:
-        """Whether it may change without a notification: if it is foreign, or was exported."""
-        return self.is_foreign or self.array.is_untracked
 
     @property
     def may_share(self) -> bool:
@@ -178,12 +173,6 @@ class TapedMemory:
         """Write back a region of what `snapshot` returned for the whole array."""
         parts = None if region is None else [saved[_slices(ranges)] for ranges in region]
         self.restore(saved if parts is None else parts, region)
-
-    def update_saved(self, saved: Any, region: ArrayRegion) -> None:
-        """Copy a region to what `snapshot` returned for the whole array."""
-        for ranges, part in zip(region or (), self._parts(region), strict=True):
-            copy = saved[_slices(ranges)]
-            self._access.restore(getattr(copy, "part", copy), self._access.save(part))
 
     def holds(self, saved: Any, region: ArrayRegion = None) -> bool:
         """Whether a region equals what `snapshot` returned, bit by bit."""
