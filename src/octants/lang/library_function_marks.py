@@ -33,6 +33,13 @@ def kernel_only(function: _Function) -> _Function:
     return cast(_Function, fail)
 
 
+def named(function: _Function, name: str, text: str) -> _Function:
+    """Give a function that was made from a row of a table its name and its docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
 def home_of(function: Any) -> str:
     """The module whose code a function is; wrappers say that they are of the module they wrap."""
     if isinstance(function, types.FunctionType):

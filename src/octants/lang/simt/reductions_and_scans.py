@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octants.lang.library_function_marks import kernel_only
+from octants.lang.library_function_marks import kernel_only, named
 
 _OfLanes = Callable[[Any], Any]
 _OfTiles = Callable[[Any, int], Any]
@@ -23,15 +23,9 @@ def _combining(name: str, result: str, lanes: str) -> tuple[_OfLanes, _OfTiles]:
 
     within = f"`{name}` within each aligned group of ``2 ** log2_size`` lanes."
     return (
-        _named(combine, name, f"{result} of the values of {lanes}."),
-        _named(combine_tiled, f"{name}_tiled", within),
+        kernel_only(named(combine, name, f"{result} of the values of {lanes}.")),
+        kernel_only(named(combine_tiled, f"{name}_tiled", within)),
     )
-
-
-def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return kernel_only(function)
 
 
 _ALL = "all lanes, in each of them"

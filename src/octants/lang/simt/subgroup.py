@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static
-from octants.lang.library_function_marks import kernel_only, library_function
+from octants.lang.library_function_marks import kernel_only, library_function, named
 from octants.lang.scalar_functions import clz
 from octants.lang.scalar_functions import max as larger
 from octants.lang.scalar_functions import min as smaller
@@ -222,14 +222,12 @@ def _segmented_reduce(fn: str, op: CompileTime, result: str) -> tuple[Any, Any]:
     def reduce_tiled(value: Any, head_flag: Any, log2_size: CompileTime) -> Any:
         return _segmented(value, head_flag, op, log2_size)
 
-    reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"""{result} of the values of the own segment, up to the own lane.
+    text = f"""{result} of the values of the own segment, up to the own lane.
 
     A segment begins at each lane whose `head_flag` is not 0, and at the first lane.
     """
-    reduce_tiled.__name__ = reduce_tiled.__qualname__ = f"{name}_tiled"
-    reduce_tiled.__doc__ = f"`{name}` within each aligned group of ``2 ** log2_size`` lanes."
-    return reduce, reduce_tiled
+    within = f"`{name}` within each aligned group of ``2 ** log2_size`` lanes."
+    return named(reduce, name, text), named(reduce_tiled, f"{name}_tiled", within)
 
 
 segmented_reduce_add, segmented_reduce_add_tiled = _segmented_reduce("add", _add, "The sum")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.lang.directives import static_assert
-from octants.lang.library_function_marks import library_function
+from octants.lang.library_function_marks import library_function, named
 from octants.lang.simt import subgroup
 from octants.types.parameter_annotations import CompileTime
 from octants.types.scalars import f32, i32, u32, u64
@@ -97,9 +97,7 @@ def _shuffle(name: str, shuffle: CompileTime, dtype: CompileTime, lane: str) -> 
         _check(mask)
         return shuffle(dtype(val), offset)
 
-    shuffled.__name__ = shuffled.__qualname__ = name
-    shuffled.__doc__ = f"The value of {lane}."
-    return shuffled
+    return named(shuffled, name, f"The value of {lane}.")
 
 
 _BEFORE = "the lane `offset` before the own one; the own value if there is none"
