@@ -96,8 +96,9 @@ def gather_pairs(module: Module, noalias: bool = True) -> None:
         if sums:
             bounds = stored_bounds(module, noalias) if bounds is None else bounds
             trial = Module(module.name, [], None, [copy_task(task)], module.location)
-            _gather(trial, _How(noalias, bounds, contracts=True, merges=True))
-            if sum(map(_work, trial.tasks)) < _work(task) + _SCATTERING * len(sums):
+            most = _work(task) + _SCATTERING * len(sums)
+            how = _How(noalias, bounds, contracts=True, merges=True)
+            if _gather(trial, how) and sum(map(_work, trial.tasks)) < most:
                 module.arrays += trial.arrays
                 tasks += trial.tasks
                 continue
@@ -149,7 +150,8 @@ class _How:
     merges: bool = False
 
 
-def _gather(module: Module, how: _How) -> None:
+def _gather(module: Module, how: _How) -> bool:
+    """Gather sums; return whether a work item's own sums have moved to the same loop somewhere."""
     tasks: list[Task] = []
     is_merged = False
     for task in module.tasks:
@@ -168,6 +170,7 @@ def _gather(module: Module, how: _How) -> None:
         simplify(module)  # terms of both sums of a pair share most of their work
     if is_merged and how.contracts:
         factor_pair_sums(module, how.noalias)
+    return is_merged
 
 
 @dataclass(frozen=True, slots=True)
