@@ -133,8 +133,7 @@ class _Pairs:
         rank = len(self.u.element_shape)
         zero = "0.0"
         if rank:
-            numbers = "[0.0, 0.0, 0.0]"[: 5 * self.u.element_shape[0] - 1] + "]"
-            zero = f"qd.Vector({numbers})"
+            zero = f"qd.Vector({[0.0] * self.u.element_shape[0]})"
             if rank == 2:
                 zero = "qd.Matrix([[0.0, 0.0], [0.0, 0.0]])"
         sums = [(c.shared.fresh("f"), rank) for _ in range(c.pick([1, 1, 1, 2]))]
