@@ -8,8 +8,9 @@ import inspect
 import linecache
 import tokenize
 import weakref
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from octants.deferred_import import Deferred
 from octants.diagnostics.user_frames import WITHOUT_FILE
@@ -19,11 +20,35 @@ if TYPE_CHECKING:
 else:
     source_without_file = Deferred("octants.diagnostics.source_without_file")
 
-_known: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, str | None]] = (
-    weakref.WeakKeyDictionary()
-)
-"""The texts of functions, each with the code that it is of: notebooks that load modules again may
-give a function another code."""
+_Found = TypeVar("_Found")
+
+
+class FoundByCode(Generic[_Found]):
+    """Results found for functions; each holds as long as its function has the same code.
+
+    Notebooks that load modules again may give a function another code.
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, _Found]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def get(self, function: FunctionType, find: Callable[[FunctionType], _Found]) -> _Found:
+        """The known result for a function, or else the one that ``find`` returns."""
+        known = self._known.get(function)
+        if known is not None and known[0] is function.__code__:
+            return known[1]
+        found = find(function)
+        self.put(function, found)
+        return found
+
+    def put(self, function: FunctionType, found: _Found) -> None:
+        """Make a result known for a function."""
+        self._known[function] = function.__code__, found
+
+
+_texts = FoundByCode[str | None]()
 
 
 def source_text(function: FunctionType) -> str | None:
@@ -32,10 +57,7 @@ def source_text(function: FunctionType) -> str | None:
     Of a lambda it is the expression. None where there are no lines. A function keeps the text that
     it was first found to have, since everything derived from it must agree.
     """
-    known = _known.get(function)
-    if known is None or known[0] is not function.__code__:
-        known = _known[function] = function.__code__, _find(function)
-    return known[1]
+    return _texts.get(function, _find)
 
 
 def search_text(function: FunctionType, frame: FrameType | None) -> None:
@@ -53,7 +75,7 @@ def file_of(code: CodeType) -> str:
 def derive_text(part: FunctionType, whole: FunctionType, name: str) -> None:
     """Give a function that is made of another one a text of its own, by which caches know it."""
     text = source_text(whole)
-    _known[part] = part.__code__, None if text is None else f"{text}\n# {name}"
+    _texts.put(part, None if text is None else f"{text}\n# {name}")
 
 
 def _find(function: FunctionType) -> str | None:

@@ -6,13 +6,12 @@ import ast
 import functools
 import linecache
 import types
-import weakref
 from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.errors import NoSource, UnsupportedSyntax
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.source_text import file_of, lambda_of, source_text
+from octants.diagnostics.source_text import FoundByCode, file_of, lambda_of, source_text
 from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend import match_statements
 from octants.frontend.names_in_source import mentions
@@ -78,9 +77,7 @@ class FunctionSource:
         return self.lines[line - 1] if line <= len(self.lines) else ""
 
 
-_known: weakref.WeakKeyDictionary[types.FunctionType, tuple[types.CodeType, FunctionSource]] = (
-    weakref.WeakKeyDictionary()
-)
+_sources = FoundByCode[FunctionSource]()
 
 
 def find_source(function: types.FunctionType) -> FunctionSource:
@@ -88,15 +85,12 @@ def find_source(function: types.FunctionType) -> FunctionSource:
 
     A function without a source is a user error.
     """
-    known = _known.get(function)
-    if known is None or known[0] is not function.__code__:
-        known = _known[function] = function.__code__, _find(function)
-    return known[1]
+    return _sources.get(function, _find)
 
 
 def provide(function: types.FunctionType, text: FunctionSource) -> None:
     """Give a function that was made of another one its tree."""
-    _known[function] = function.__code__, text
+    _sources.put(function, text)
 
 
 def _find(function: types.FunctionType) -> FunctionSource:
