@@ -18,6 +18,14 @@ import pytest
 
 import octants
 
+_SOURCE = Path(__file__).resolve().parents[1] / "src"
+if _SOURCE.is_dir() and not Path(octants.__file__).resolve().is_relative_to(_SOURCE):
+    pytest.exit(
+        f"these tests are of {_SOURCE}, but Python imports {octants.__file__}: "
+        f"install the package of this checkout, or run with PYTHONPATH={_SOURCE}",
+        returncode=pytest.ExitCode.USAGE_ERROR,
+    )
+
 os.environ.setdefault("OCTANTS_VERIFY", "1")
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 

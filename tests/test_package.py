@@ -35,6 +35,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+def test_the_tests_of_a_checkout_refuse_the_package_of_another(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "tests").mkdir()
+    shutil.copy(REPOSITORY / "tests" / "conftest.py", tmp_path / "tests")
+    (tmp_path / "tests" / "test_nothing.py").write_text("def test_nothing(): pass")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path / "tests")]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"run with PYTHONPATH={tmp_path / 'src'}" in result.stderr
+
+
 def metadata(wheel: zipfile.ZipFile) -> email.message.Message:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     return email.message_from_string(wheel.read(name).decode())
