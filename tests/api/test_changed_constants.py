@@ -389,6 +389,105 @@ def test_what_a_function_of_python_reads_is_noticed() -> None:
     assert look().to_list() == [-4.0, 4.0, 1.0, 3.0, 2.0, -1.0]
 
 
+class _Spring:
+    """An object that a Python function reads; its operators read its attributes."""
+
+    shared = 1.0
+
+    def __init__(self, rest: float) -> None:
+        self.rest = rest
+        self.nested = {"ends": [rest]}
+
+    def __bool__(self) -> bool:
+        return self.rest > 1.5
+
+    def __iter__(self):
+        return iter([self.rest])
+
+    def __neg__(self):
+        return -self.rest
+
+    def stiffness(self):
+        return self.rest * self.shared
+
+
+SPRINGS = [_Spring(1.0), _Spring(2.0)]
+NAMED = {"a": _Spring(1.0)}
+OBJECTS = np.array([*SPRINGS, None])
+
+
+def _own(spring):
+    return spring.rest
+
+
+READERS: dict[str, Callable[[], Any]] = {
+    "items of a list": lambda: sum(each.rest for each in SPRINGS),
+    "an item of a dict": lambda: NAMED["a"].rest + SPRINGS[0].rest - 1.0,
+    "an item of an attribute": lambda: SPRINGS[0].nested["ends"][0] + SPRINGS[0].rest,
+    "a method of an item": lambda: SPRINGS[0].stiffness(),
+    "an item of an array of objects": lambda: OBJECTS[0].rest,
+    "an argument of a function inside": lambda: _own(SPRINGS[0]),
+    "a key function": lambda: _own(max(SPRINGS[:1], key=_own)),
+    "a name in a string": lambda: getattr(SPRINGS[0], "rest"),  # noqa: B009
+    "all attributes": lambda: sum(v for k, v in vars(SPRINGS[0]).items() if k != "nested"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_a_function_of_python_reads_of_items_is_noticed(name: str) -> None:
+    read_items = READERS[name]
+
+    @qd.kernel
+    def look() -> qd.f64:
+        return read_items()
+
+    before = look()
+    SPRINGS[0].rest += 8.0
+    assert look() == before + 8.0
+    SPRINGS[0].rest -= 8.0
+    assert look() == before
+
+
+def test_what_a_function_of_python_reads_of_its_arguments_is_noticed() -> None:
+    @qd.kernel
+    def look(spring: qd.template()) -> qd.types.vector(2, qd.f64):
+        return qd.Vector([_own(spring), _own(spring=spring)])
+
+    spring = _Spring(1.0)
+    assert look(spring).to_list() == [1.0, 1.0]
+    spring.rest = 4.0
+    assert look(spring).to_list() == [4.0, 4.0]
+
+
+def test_another_object_in_an_array_is_noticed() -> None:
+    @qd.kernel
+    def look() -> qd.f64:
+        return _own(OBJECTS[0])
+
+    assert look() == 1.0
+    OBJECTS[0] = _Spring(5.0)
+    try:
+        assert look() == 5.0
+    finally:
+        OBJECTS[0] = SPRINGS[0]
+
+
+def test_what_an_operator_of_an_object_reads_is_noticed() -> None:
+    spring = _Spring(1.0)
+
+    @qd.kernel
+    def look() -> qd.types.vector(3, qd.f64):
+        chosen = 1.0
+        if qd.static(spring):
+            chosen = 2.0
+        (item,) = spring
+        return qd.Vector([chosen, item, -spring])
+
+    assert look().to_list() == [1.0, 1.0, -1.0]
+    spring.rest = 4.0
+    assert look().to_list() == [2.0, 4.0, -4.0]
+
+
 def test_what_a_function_keeps_for_itself_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, seen = 0, []
 

@@ -52,7 +52,7 @@ from octants.frontend.inlined_calls import (
     inline_call,
 )
 from octants.frontend.python_object_conversion import wrap
-from octants.frontend.reads_of_functions import LIBRARIES
+from octants.frontend.reads_of_functions import is_library
 from octants.frontend.scope import FunctionScope
 from octants.frontend.source import parameters
 from octants.lang import exported_names as library
@@ -434,11 +434,6 @@ def _as_sequence(context: Context, arg: Any, node: ast.Call) -> Any:
     return compile_time_evaluation.iterate(context, arg, node) if is_run_time(arg) else arg
 
 
-def _is_of_a_library(function: Any) -> bool:
-    module = python_functions.module_of(function)
-    return module.partition(".")[0] in LIBRARIES
-
-
 _OTHER_NAMES = {
     "absolute": "abs",
     "arccos": "acos",
@@ -478,7 +473,7 @@ def _known(context: Context, arg: Any, function: Any, node: ast.Call) -> Any:
     known = context.known(arg)
     if is_run_time(known):
         name = getattr(function, "__name__", describe(function))
-        if _is_of_a_library(function) or not inspect.isfunction(function):
+        if is_library(function) or not inspect.isfunction(function):
             context.fail(PythonFunction(name, _way_out(name, function)), node)
         context.fail(PythonFunction(name), node)
     return known

@@ -45,7 +45,7 @@ _SHOWN = 8
 
 
 def call(
-    context: Context, node: ast.AST, function: Callable[..., Any], *args: Any, **named: Any
+    context: Context, node: ast.AST | None, function: Callable[..., Any], *args: Any, **named: Any
 ) -> Any:
     """Call a Python function now; what it raises is the user's error."""
     if has_host_number(args) or has_host_number(named):
@@ -53,7 +53,7 @@ def call(
     if is_repeatable(function, (*args, *named.values())):
         return _run(context, node, function, *args, **named)
     context.is_repeatable = False
-    reads = ReadsOfCall(function, args)
+    reads = ReadsOfCall(function, (*args, *named.values()))
     result = _run(context, node, function, *args, **named)
     context.reads += reads.unchanged()
     return result
@@ -109,9 +109,8 @@ _CLASS_NAME = re.compile(r"\b(?:" + "|".join(_KINDS) + r")\b")
 
 def truth(context: Context, value: Any, node: ast.AST | None) -> bool:
     """Whether a Python object counts as true."""
-    if not has_plain_truth(value):
-        context.is_repeatable = False
-    found: bool = _run(context, node, bool, value)
+    compute = _run if has_plain_truth(value) else call
+    found: bool = compute(context, node, bool, value)
     return found
 
 

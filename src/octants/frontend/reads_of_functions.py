@@ -2,19 +2,23 @@
 
 The kernel depends on that as on what it reads itself: if a global changes that the function uses,
 or a function that it calls is defined again, the next launch compiles the kernel again. The names
-in the code tell what may be read: globals, variables of closures, and attributes of the objects
-that these stand for, and of those that the attributes hold. Items of containers are compared with
-their container; attributes of items are not found.
+in the code tell what may be read: globals, variables of closures, and attributes of all objects
+that the function can reach by such names from its arguments, its owner and its globals. Containers
+are compared with their items, and the items count as objects that are reached.
+
+Names that are put together at run time, as in ``getattr(x, "a" + "b")``, are not found.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import types
-from collections.abc import Callable, Iterator
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from octants.cache.build_inputs import value_now
 from octants.cache.digest import is_ours
@@ -27,12 +31,17 @@ LIBRARIES = ("builtins", "functools", "math", "numpy", "operator", "random", "sc
 
 _MOST_FUNCTIONS = 64
 """The most functions that are looked through for one call."""
-_HOLDING = (types.MemberDescriptorType, staticmethod, classmethod)
+_HOLDING = (types.MemberDescriptorType, staticmethod)
 """Descriptors whose attribute is what the object or the class holds."""
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), list, tuple, dict, set, frozenset)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_ALL_ATTRIBUTES = frozenset(("__dict__", "asdict", "astuple", "vars"))
+"""Names in code that reads attributes without naming them."""
+_NOT_OPERATORS = frozenset(
+    f"__{name}__" for name in ("init", "new", "repr", "str", "hash", "del", "getattribute")
+)
 
 
-def is_library(function: types.FunctionType) -> bool:
+def is_library(function: Any) -> bool:
     """Whether a function is a part of Octants, or of a library that kernels cannot call."""
     return _is_of_library(home_of(function))
 
@@ -47,11 +56,15 @@ class ReadsOfCall:
     Those that the call itself changes, such as a dictionary of results that it keeps, are left out.
     """
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._seen: set[tuple[int, int]] = set()
-        start = _called(function, args)
-        found = [] if start is None else list(self._find(*start))
-        self._found = [(read, likeness(read.value)) for read in found]
+    def __init__(self, function: Callable[..., Any], args: Iterable[Any]) -> None:
+        self._seen: dict[int, Any] = {}
+        self._names: dict[str, None] = {}
+        self._functions: list[types.FunctionType] = []
+        self._objects: list[Any] = []
+        self._reads: list[Read] = []
+        self._applies_operators = _plain_function(function) is None
+        self._visit([function, *args])
+        self._found = [(read, likeness(read.value)) for read in self._reads]
 
     def unchanged(self) -> list[Read]:
         """The reads that return what they did before the call."""
@@ -61,45 +74,70 @@ class ReadsOfCall:
             if before == value_now(read.kind, read.owner, read.name)
         ]
 
-    def _find(self, function: types.FunctionType, owner: Any) -> Iterator[Read]:
-        key = id(function), id(owner)
-        if key in self._seen or len(self._seen) >= _MOST_FUNCTIONS or is_library(function):
-            return
-        self._seen.add(key)
+    def _visit(self, pending: list[Any]) -> None:
+        """Collect the reads of values, and of the values that these lead to."""
+        while pending:
+            value = pending.pop()
+            if isinstance(value, _PLAIN) or id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            function = _plain_function(value)
+            if function is not None:
+                pending += self._values_in(function)
+            pending += _parts_of(value)
+            if function is None and not _is_of_library(_home(value)):
+                self._objects.append(value)
+                pending += self._attributes_of(value, self._names)
+
+    def _values_in(self, function: types.FunctionType) -> list[Any]:
+        """The values of the names in a function: variables, and attributes of known objects."""
+        is_known = function in self._functions
+        if is_known or len(self._functions) >= _MOST_FUNCTIONS or is_library(function):
+            return []
+        self._functions.append(function)
         names = _names_in(function.__code__)
-        reads = [*_variables_of(function, names), *_attributes_of(owner, names)]
-        objects = {id(owner)}
-        while reads:
-            read = reads.pop()
-            yield read
-            value = read.value
-            start = _called(value, ())
-            if start is not None:
-                yield from self._find(*start)
-            elif id(value) not in objects:
-                objects.add(id(value))
-                reads += _attributes_of(value, names)
-        for name in names:
-            method = _plain_function(inspect.getattr_static(type(owner), name, None))
-            if owner is not None and method is not None:
-                yield from self._find(method, owner)
+        new = dict.fromkeys(name for name in names if name not in self._names)
+        self._names |= new
+        reads = list(_variables_of(function, names))
+        self._reads += reads
+        found = [read.value for read in reads]
+        for owner in self._objects:
+            found += self._attributes_of(owner, new)
+        return found
+
+    def _attributes_of(self, owner: Any, names: Iterable[str]) -> list[Any]:
+        """The values of the attributes with these names, and the methods that operators run."""
+        if not _ALL_ATTRIBUTES.isdisjoint(names):
+            names = [*names, *getattr(owner, "__dict__", ())]
+        if self._applies_operators and not isinstance(owner, (type, types.ModuleType)):
+            names = [*names, *_operators_of(type(owner))]
+        reads = [read for name in names for read in _attribute(owner, name)]
+        self._reads += reads
+        return [read.value for read in reads]
 
 
-def _called(function: Any, args: tuple[Any, ...]) -> tuple[types.FunctionType, Any] | None:
-    """The Python function that runs in a call, and the object that it is a method of."""
-    owner = None
-    if function is operator.getitem:
-        function, owner = getattr(type(args[0]), "__getitem__", None), args[0]
-    elif isinstance(function, types.MethodType):
-        function, owner = function.__func__, function.__self__
-    elif isinstance(function, type):
-        function = function.__init__  # type: ignore[misc]
-    elif isinstance(function, functools.partial):
-        return _called(function.func, args)
-    elif not isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
-        function, owner = inspect.getattr_static(type(function), "__call__", None), function
-    plain = _plain_function(function)
-    return None if plain is None else (plain, owner)
+def _home(value: Any) -> str:
+    """The module of a module, a class, or the class of an object."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    return str((value if isinstance(value, type) else type(value)).__module__)
+
+
+def _parts_of(value: Any) -> list[Any]:
+    """The items of a container, the parts of a partial, the function that a call of a value runs."""
+    if isinstance(value, (list, tuple, set, frozenset, deque, UserList)):
+        return list(value)
+    if isinstance(value, (dict, UserDict, ChainMap, types.MappingProxyType)):
+        return [*value, *value.values()]
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist() if value.dtype.hasobject else []
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, type):
+        return [value.__init__]  # type: ignore[misc]
+    return [inspect.getattr_static(type(value), "__call__", None)]
 
 
 def _plain_function(function: Any) -> types.FunctionType | None:
@@ -114,9 +152,29 @@ def _plain_function(function: Any) -> types.FunctionType | None:
 
 @functools.lru_cache(maxsize=512)
 def _names_in(code: types.CodeType) -> tuple[str, ...]:
-    """The names of globals and attributes in a code, and in the functions written in it."""
-    inner = [_names_in(value) for value in code.co_consts if isinstance(value, types.CodeType)]
-    return tuple(dict.fromkeys([*code.co_names, *(name for names in inner for name in names)]))
+    """The names of globals and attributes in a code, and in the functions written in it.
+
+    Strings are among them, as in ``getattr(x, "a")``.
+    """
+    names = list(code.co_names)
+    for value in code.co_consts:
+        if isinstance(value, types.CodeType):
+            names += _names_in(value)
+        items = value if isinstance(value, tuple) else (value,)
+        names += [item for item in items if isinstance(item, str) and item.isidentifier()]
+    return tuple(dict.fromkeys(names))
+
+
+def _operators_of(kind: type) -> list[str]:
+    """The names of the special methods that a class has in Python: ``__getitem__``, ``__add__``."""
+    found = {name: value for each in kind.__mro__ for name, value in vars(each).items()}
+    return [
+        name
+        for name, value in found.items()
+        if name.startswith("__")
+        and name not in _NOT_OPERATORS
+        and isinstance(value, types.FunctionType)
+    ]
 
 
 def _variables_of(function: types.FunctionType, names: tuple[str, ...]) -> Iterator[Read]:
@@ -131,16 +189,14 @@ def _variables_of(function: types.FunctionType, names: tuple[str, ...]) -> Itera
             continue
 
 
-def _attributes_of(owner: Any, names: tuple[str, ...]) -> list[Read]:
-    """The attributes with these names that an object, a class or a module holds."""
-    module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
-    if isinstance(owner, type):
-        module = owner.__module__
-    if isinstance(owner, (*_PLAIN, types.FunctionType)) or _is_of_library(str(module)):
-        return []
-    found = [(name, inspect.getattr_static(owner, name, ABSENT)) for name in names]
-    return [
-        Read("attribute", owner, name, getattr(owner, name))
-        for name, value in found
-        if value is not ABSENT and (isinstance(value, _HOLDING) or not hasattr(value, "__get__"))
-    ]
+def _attribute(owner: Any, name: str) -> Iterator[Read]:
+    """The read of an attribute that an object, a class or a module holds, or of its method."""
+    value = inspect.getattr_static(owner, name, ABSENT)
+    if value is ABSENT:
+        return
+    is_own = name in getattr(owner, "__dict__", ())
+    if is_own or isinstance(value, _HOLDING) or not hasattr(value, "__get__"):
+        yield Read("attribute", owner, name, getattr(owner, name))
+    elif _plain_function(value) is not None or isinstance(value, classmethod):
+        kind = owner if isinstance(owner, type) else type(owner)
+        yield Read("attribute", kind, name, getattr(kind, name))

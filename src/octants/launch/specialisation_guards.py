@@ -317,7 +317,8 @@ class _Writer:
             name, kind = self._name("v", value), self._name("t", type(value))
             same = f"(type(x) is {kind} and x == {name}{self._sign(value)})"
             return f"((x := {expression}) is {name} or {same})"
-        if isinstance(value, np.ndarray) and can_change(value):
+        is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+        if is_array and can_change(value):
             same = is_same(f"(x := {expression})", value, f"v{self.number}", self.scope)
             return f"({same} and x.tobytes() == {self._name('c', value.tobytes())})"
         if can_change(value) or isinstance(value, tuple):

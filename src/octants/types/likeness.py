@@ -50,7 +50,8 @@ def can_change(value: Any) -> bool:
 def content_of(value: Any) -> Any:
     """The content of a value, no list, tuple or dictionary, that can change; None if none can."""
     if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.shape, value.tobytes()) if _may_change(value) else None
+        content = value.ravel().tolist() if value.dtype.hasobject else value.tobytes()
+        return (value.dtype.str, value.shape, content) if _may_change(value) else None
     if isinstance(value, Matrix):
         elements = value.to_numpy()
         return elements.dtype.str, elements.shape, elements.tobytes()
@@ -66,7 +67,7 @@ def content_of(value: Any) -> Any:
 def _may_change(value: np.ndarray[Any, Any]) -> bool:
     """Whether elements may be assigned; not if it owns its memory and is read-only."""
     is_constant = value.base is None and not value.flags.writeable
-    return not value.dtype.hasobject and not is_constant
+    return not is_constant
 
 
 class _Same:
