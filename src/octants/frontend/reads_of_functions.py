@@ -124,7 +124,7 @@ def _home(value: Any) -> str:
 
 
 def _parts_of(value: Any) -> list[Any]:
-    """The items of a container, the parts of a partial, the function that a call of a value runs."""
+    """The items of a container, the parts of a partial, or the function that runs in a call."""
     if isinstance(value, (list, tuple, set, frozenset, deque, UserList)):
         return list(value)
     if isinstance(value, (dict, UserDict, ChainMap, types.MappingProxyType)):
