@@ -342,6 +342,14 @@ def test_booleans() -> None:
 
 
 @every_kind
+def test_a_number_of_numpy_is_an_array_without_axes(make: Any) -> None:
+    x = make(f32, ())
+    x[None] = 3.0
+    x.from_numpy(x.to_numpy() * 0.5)
+    assert x[None] == 1.5
+
+
+@every_kind
 def test_wrong_arrays(make: Any) -> None:
     x = make(f32, (4, 6))
     for given in (np.zeros((6, 4)), np.zeros(24), np.zeros(()), np.zeros((4, 6, 1))):

@@ -389,6 +389,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             self.write(arr)
             return
         what = f"from_numpy() of {self.describe()}"
+        if isinstance(arr, np.generic):  # numpy makes one of an array without axes: `a * 0.5`
+            arr = np.asarray(arr)
         if not isinstance(arr, np.ndarray):
             advice = "use `numpy.asarray(...)`, or `from_torch` for a tensor"
             raise WrongArray(what, describe(arr), "a numpy array", advice).at()
