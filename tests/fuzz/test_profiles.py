@@ -57,7 +57,8 @@ WANTED = {
         atomic_min of integers; atomic_max of integers; atomic_mul of integers;
         atomic_and of integers; atomic_or of integers; atomic_xor of integers;
         result of an integer atomic; // of widths; % of widths; shift of widths;
-        comparison of widths; choice of widths; returned i64; returned u8;
+        comparison of widths; choice of widths; extremum compared with its operand;
+        returned i64; returned u8;
         ^= on an array of integers""",
     "collections": """view of an ndarray; views of one ndarray; views that overlap;
         view made by a launch; part of a view, in a kernel; dict; comprehension of a dict;

@@ -16,6 +16,7 @@ from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
+from octants.codegen.llvm.gpu.wide_extrema import widen_extrema
 from octants.ir.ops.arithmetic import SINES
 from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
@@ -51,7 +52,8 @@ class Nvptx(Gpu):
         self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
-        return without_results(narrow_stores(machine.emit_assembly(optimised))).encode()
+        text = widen_extrema(narrow_stores(machine.emit_assembly(optimised)))
+        return without_results(text).encode()
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
         write = approximations.FAST.get(fn)

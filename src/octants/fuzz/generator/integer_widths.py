@@ -118,6 +118,17 @@ def _extremum(c: Context, depth: int) -> str:
     return f"{name}({expression(c, depth)}, {expression(c, depth)})"
 
 
+def _reached_bound(c: Context, depth: int) -> str:
+    """A choice by whether an extremum of one type is one of its operands."""
+    name, extremum = c.pick(["i8", "u8", "i16", "u16", "i32", "i64"]), c.pick(["qd.min", "qd.max"])
+    other = expression(c, 0) if c.chance(0.4) else c.integer(0 if name[0] == "u" else -3, 3)
+    of = [f"qd.cast({each}, qd.{name})" for each in (expression(c, 0), other)]
+    symbol = c.pick(["==", "==", "!=", "<", ">="])
+    c.note("extremum compared with its operand")
+    condition = f"{extremum}({of[0]}, {of[1]}) {symbol} {c.pick(of)}"
+    return f"({expression(c, depth)} if {condition} else {extremum}({of[0]}, {of[1]}))"
+
+
 def _choice(c: Context, depth: int) -> str:
     a, b = expression(c, depth), expression(c, depth)
     c.note("choice of widths")
@@ -154,6 +165,7 @@ OPERATIONS: list[tuple[float, Maker]] = [
     (1.0, _shift),
     (1.0, _unary),
     (1.0, _extremum),
+    (1.0, _reached_bound),
     (1.0, _choice),
     (0.7, _bit_cast),
 ]
