@@ -123,7 +123,7 @@ def test_what_a_timer_cannot_submit_fails_the_next_call(
     double(a)
     idle(device)
     monkeypatch.undo()
-    monkeypatch.setattr(device.context.functions, "submit", lambda *_: -1)
+    monkeypatch.setattr(device.context.functions.quick, "vkQueueSubmit", lambda *_: -1)
     monkeypatch.setattr(device.context, "done", -1)  # as if it were busy
     monkeypatch.setattr(device.context, "is_idle", lambda: False)
     double(a)

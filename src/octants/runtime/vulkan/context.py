@@ -142,7 +142,7 @@ class Context(SubmissionContext):
         if self.lost is not None:
             self.check()
         what.number.value = number = self.submitted + 1
-        status = self.functions.submit(self._queue, 1, what.reference, None)
+        status = self.functions.quick.vkQueueSubmit(self._queue, 1, what.reference, None)
         if status != SUCCESS:
             raise self._lose() if status == DEVICE_LOST else self.fail("vkQueueSubmit", status)
         self.submitted = number
@@ -168,7 +168,8 @@ class Context(SubmissionContext):
         if self._is_cpu:
             return False
         end, counter = time.perf_counter() + _PATIENCE, c_uint64()
-        query, arguments = self.functions.poll, (*self._timeline_arguments, byref(counter))
+        query = self.functions.quick.vkGetSemaphoreCounterValue
+        arguments = *self._timeline_arguments, byref(counter)
         while True:
             if query(*arguments):
                 self._count()  # raises the error

@@ -95,10 +95,6 @@ class Functions:
     """Functions as attributes; those that return a status raise its error."""
 
     quick: QuickFunctions
-    poll: Callable[..., int]
-    """`vkGetSemaphoreCounterValue`, without a check of its arguments and its status."""
-    submit: Callable[..., int]
-    """`vkQueueSubmit` likewise."""
 
     def __init__(
         self,
@@ -119,7 +115,7 @@ class Functions:
 
 
 class QuickFunctions:
-    """Functions as attributes that neither check the types of their arguments nor release the
+    """Functions as attributes that neither check their arguments and their status nor release the
     global lock, since they return at once.
 
     They take a third of the time. A Python number is an i32; all else is an object of ctypes, at
@@ -127,21 +123,23 @@ class QuickFunctions:
     """
 
     def __init__(self, find: Callable[[bytes], int | None]) -> None:
-        for name in _QUICK:
-            setattr(self, name, ctypes.PYFUNCTYPE(None)(find(name.encode()) or 0))
+        for name, result in _QUICK.items():
+            setattr(self, name, ctypes.PYFUNCTYPE(result)(find(name.encode()) or 0))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(name)
 
 
-_QUICK = (
-    "vkCmdBindPipeline",
-    "vkCmdPushConstants",
-    "vkCmdDispatch",
-    "vkCmdPipelineBarrier",
-    "vkCmdFillBuffer",
-    "vkCmdUpdateBuffer",
-)
+_QUICK = {
+    "vkCmdBindPipeline": None,
+    "vkCmdPushConstants": None,
+    "vkCmdDispatch": None,
+    "vkCmdPipelineBarrier": None,
+    "vkCmdFillBuffer": None,
+    "vkCmdUpdateBuffer": None,
+    "vkQueueSubmit": c_int32,
+    "vkGetSemaphoreCounterValue": c_int32,
+}
 
 
 def handle_argument(handle: int | None) -> Any:
@@ -214,6 +212,4 @@ def device_functions(instance: Functions, device: int, lose: Callable[[], Except
 
     functions = Functions(find, _DEVICE, lose)
     functions.quick = QuickFunctions(find)
-    functions.poll = ctypes.CFUNCTYPE(c_int32)(find(b"vkGetSemaphoreCounterValue") or 0)
-    functions.submit = ctypes.CFUNCTYPE(c_int32)(find(b"vkQueueSubmit") or 0)
     return functions
