@@ -25,6 +25,7 @@ from octants.runtime.vulkan.physical_devices import Hardware, used_extensions, u
 _SLICE = 50_000_000  # nanoseconds after which a wait lets Python handle Ctrl-C
 _PATIENCE = 3e-4  # seconds that a wait polls before it sleeps
 _TIMELINE = 1
+_ONE_NUMBER = c_uint64 * 1
 
 
 class Submission:
@@ -39,18 +40,6 @@ class Submission:
             commands=ctypes.cast(commands, ctypes.POINTER(c_void_p)),
             signal_count=1,
             signals=pointer(self._timeline),
-        )
-        self.reference = byref(self._info)
-
-
-class Wait:
-    """Preallocated arguments of a wait for a semaphore."""
-
-    def __init__(self, timeline: int) -> None:
-        self.number = c_uint64()
-        self._semaphore = c_uint64(timeline)
-        self._info = vk.SemaphoreWaitInfo(
-            count=1, semaphores=pointer(self._semaphore), values=pointer(self.number)
         )
         self.reference = byref(self._info)
 
@@ -73,7 +62,6 @@ class Context(SubmissionContext):
         self._queue = handle_argument(queue.value)
         self.timeline = self._make_timeline()
         self._timeline_arguments = handle_argument(handle), handle_argument(self.timeline)
-        self._waits: list[Wait] = []
         self._retired: deque[tuple[int, str, int]] = deque()
 
     def _make_device(self) -> int:
@@ -192,15 +180,11 @@ class Context(SubmissionContext):
         return self.done == self.submitted
 
     def _sleep(self, number: int) -> None:
-        try:
-            order = self._waits.pop()
-        except IndexError:
-            order = Wait(self.timeline)
-        order.number.value = number
+        semaphores, values = _ONE_NUMBER(self.timeline), _ONE_NUMBER(number)
+        order = byref(vk.SemaphoreWaitInfo(count=1, semaphores=semaphores, values=values))
         while True:
-            status = self.functions.vkWaitSemaphores(self.handle, order.reference, _SLICE)
+            status = self.functions.vkWaitSemaphores(self.handle, order, _SLICE)
             if status == SUCCESS:
                 break
             if status != TIMEOUT:
                 raise VulkanFailed("vkWaitSemaphores", f"status {status}").at()
-        self._waits.append(order)
