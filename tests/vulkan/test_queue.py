@@ -181,7 +181,7 @@ def test_a_check_of_tapes_takes_locks_in_the_order_of_a_launch(device: VulkanDev
         assert device.record_buffers.lock.acquire(timeout=3)  # as a launch does that has the queue
         device.record_buffers.lock.release()
     check.join()
-    assert not device.record_buffers.is_trusted
+    assert not device.record_buffers.trusted
 
 
 def test_memory_that_is_freed_is_forgotten(device: VulkanDevice) -> None:

@@ -209,7 +209,7 @@ class BatchedDevice(GpuDevice, SerialLaunches):
     def deliver(self) -> None:
         """Write what kernels printed, and raise the first error; all launches are complete."""
         self.report()
-        if self.record_buffers.is_trusted or self.messages:
+        if self.record_buffers.trusted or self.messages.undelivered:
             with self.queue.lock:  # first, as in a launch
                 self.confirm_record_buffers()
                 self.messages.deliver()

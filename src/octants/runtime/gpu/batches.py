@@ -139,8 +139,8 @@ class BatchQueue(ABC):
             nbytes: The most bytes of their parameters.
 
         Returns:
-            The commands, whose method `submit` may be called any number of times; None if they
-            cannot be recorded.
+            The commands, whose method `submit` may be called any number of times, with the lock
+            held; None if they cannot be recorded.
         """
         return None
 

@@ -188,7 +188,7 @@ class GpuDevice:
     def confirm_record_buffers(self) -> None:
         """Check the launches that skipped the check of record buffers; errors become pending."""
         for buffers in self.all_record_buffers():
-            if buffers.is_trusted:
+            if buffers.trusted:
                 with buffers.lock:
                     try:
                         buffers.confirm()

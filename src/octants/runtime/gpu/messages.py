@@ -60,12 +60,9 @@ class MessageQueue:
         self._memory, self._queue = memory, queue
         self._pending, self._wait_for_launches = pending, wait_for_launches
         self._clean: dict[int, list[DeviceBuffer]] = {0: [], PRINT_WORDS: []}
-        self._flying: deque[tuple[Artifact, DeviceBuffer]] = deque()
+        self.undelivered: deque[tuple[Artifact, DeviceBuffer]] = deque()
         self._owners: set[object] = set()
         self._lock = threading.RLock()
-
-    def __bool__(self) -> bool:
-        return bool(self._flying)
 
     def take(self, artifact: Artifact) -> DeviceBuffer:
         """Take a clean buffer for a launch; deliver messages first if too many launches are in
@@ -75,7 +72,7 @@ class MessageQueue:
             OctantsError: as `deliver` does.
             OctantsMemoryError: there is no memory for a buffer.
         """
-        if len(self._flying) >= MOST_IN_FLIGHT:
+        if len(self.undelivered) >= MOST_IN_FLIGHT:
             self._wait_for_launches()
         capacity = capacity_for(artifact)
         try:
@@ -90,7 +87,7 @@ class MessageQueue:
 
     def put(self, artifact: Artifact, buffer: DeviceBuffer) -> None:
         """Register the buffer of a launch, to be read at the next delivery."""
-        self._flying.append((artifact, buffer))
+        self.undelivered.append((artifact, buffer))
 
     def make_shared_buffer(self, artifact: Artifact) -> DeviceBuffer:
         """Allocate a clean buffer that all replays of one captured launch share."""
@@ -107,7 +104,7 @@ class MessageQueue:
         """Register the buffers of an owner's launches, once until the next delivery."""
         if owner not in self._owners:
             self._owners.add(owner)
-            self._flying.extend(buffers)
+            self.undelivered.extend(buffers)
 
     def deliver(self) -> None:
         """Write what was printed, and raise the first failure. All launches must be done.
@@ -120,7 +117,7 @@ class MessageQueue:
         with self._lock:
             failure: OctantsError | None = None
             self._owners.clear()
-            while self._flying:
+            while self.undelivered:
                 for error in self._read_some():
                     failure = failure or error
             if failure is not None:
@@ -128,7 +125,7 @@ class MessageQueue:
 
     def forget(self) -> None:
         """Drop all buffers, because the memory of the GPU is lost."""
-        self._flying.clear()
+        self.undelivered.clear()
         for buffers in self._clean.values():
             buffers.clear()
 
@@ -147,8 +144,8 @@ class MessageQueue:
 
     def _read_some(self) -> list[OctantsError]:
         """Read the messages of up to `MOST_IN_FLIGHT` launches; return the failures."""
-        count = min(len(self._flying), MOST_IN_FLIGHT)
-        launches = [self._flying.popleft() for _ in range(count)]
+        count = min(len(self.undelivered), MOST_IN_FLIGHT)
+        launches = [self.undelivered.popleft() for _ in range(count)]
         addresses = [buffer.memory.address for _, buffer in launches]
         heads = self._queue.read_each(addresses, abi.MESSAGES_HEADER).view(np.int64)
         failures: list[OctantsError] = []

@@ -32,7 +32,8 @@ class DeviceRecordBuffers:
         self._heap: Allocation | None = None
         self._report: Allocation | None = None
         self._is_clean = False
-        self._trusted = ""
+        self.trusted = ""
+        """The kernel of the last launch to `confirm`; "" if there is none."""
         self.layout = object()
         """Another object after each change of the addresses of the heap and the failure report."""
 
@@ -77,7 +78,7 @@ class DeviceRecordBuffers:
         if self.lock.acquire(blocking=False):
             self._heap = None
             self.layout = object()
-            if not self._trusted:
+            if not self.trusted:
                 self._report = None
             self.lock.release()
 
@@ -112,12 +113,7 @@ class DeviceRecordBuffers:
         Its record buffers suffice unless memory was written that no version tracks; `confirm`
         checks that.
         """
-        self._trusted = kernel
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether there are launches to `confirm`."""
-        return bool(self._trusted)
+        self.trusted = kernel
 
     def confirm(self) -> None:
         """Wait for the launches that were trusted, and check that none ran out of record space.
@@ -125,7 +121,7 @@ class DeviceRecordBuffers:
         Raises:
             OctantsRuntimeError: one did: memory was changed by an untracked write.
         """
-        kernel, self._trusted = self._trusted, ""
+        kernel, self.trusted = self.trusted, ""
         if kernel and self.read_failures()[1]:
             self._is_clean = False
             raise UntrackedWrite(f"kernel `{kernel}`").at()

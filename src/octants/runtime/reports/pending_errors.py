@@ -45,8 +45,7 @@ class Pending:
 
     def raise_first(self) -> None:
         """Raise the first error, if there is one, and remove all."""
-        error = self.take()
-        if error is not None:
+        if self._errors and (error := self.take()) is not None:
             raise error
 
 

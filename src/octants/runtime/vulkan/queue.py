@@ -74,7 +74,7 @@ class RecordedCommands:
         self._queue.recycle(self.batch)
 
     def submit(self) -> None:
-        """Submit the commands, after everything that is queued."""
+        """Submit the commands, after everything that is queued. The caller holds the lock."""
         self._queue.submit_again(self.batch)
 
 
@@ -166,28 +166,29 @@ class Queue(BatchQueue):
             return RecordedCommands(self, batch) if batch in self._recorded else None
 
     def submit_again(self, batch: CommandBatch) -> None:
-        """Submit a recorded batch, after everything that is queued, and together with that."""
-        with self.lock:
-            known = self._take_repeated() if self._pending else None
-            before = self.batch
-            if before is not None:
-                if before.is_recorded:
-                    raise batches.NotRecordable
-                self.batch = None
-                self._end(before, is_last=False)
-                self._flying.append(before)
-            elif known is not None:
-                before = known.batch
-            submission = batch.submission
-            if before is not None:
-                self._pair[0], self._pair[1] = before.handle, batch.handle
-                submission = self._both
-            batch.number = number = self.context.submit(submission)
-            if before is not None:
-                before.number = number
-            self._submitted_at = time.perf_counter()
-            if number - self.context.done > 2 * _MOST_AHEAD:
-                self.context.wait(number - _MOST_AHEAD)
+        """Submit a recorded batch, after everything that is queued, and together with that.
+
+        The caller holds the lock.
+        """
+        known = self._take_repeated() if self._pending else None
+        before, submission = self.batch, batch.submission
+        if before is not None:
+            if before.is_recorded:
+                raise batches.NotRecordable
+            self.batch = None
+            self._end(before, is_last=False)
+            self._flying.append(before)
+        elif known is not None:
+            before = known.batch
+        if before is not None:
+            self._pair[0], self._pair[1] = before.handle, batch.handle
+            submission = self._both
+        batch.number = number = self.context.submit(submission)
+        if before is not None:
+            before.number = number
+        self._submitted_at = time.perf_counter()
+        if number - self.context.done > 2 * _MOST_AHEAD:
+            self.context.wait(number - _MOST_AHEAD)
 
     def recycle(self, batch: CommandBatch) -> None:
         """Take a recorded batch back. The garbage collector may call this in any thread."""

@@ -42,7 +42,8 @@ class RecordedGraph:
         machine.context.launched.extend(self._names)
         if machine.versions.watches:
             machine.versions.wrote_again(self._writes)
-        self._recorded.submit()
+        with machine.queue.lock:
+            self._recorded.submit()
 
 
 def recorded_graph(
