@@ -157,7 +157,7 @@ def make_launcher(
         if streams.is_busy or has_concurrent_groups or frame.stream is not default:
             own.launch_in_streams()
             return
-        given = bytes(arguments)
+        given = arguments.tobytes()
         graph = graphs.get(given)
         if graph is not None:
             get_current(current.reference)  # the default stream is that of the current context

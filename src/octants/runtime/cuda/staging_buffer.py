@@ -65,7 +65,7 @@ class PinnedStagingBuffer:
         if watches:
             machine.versions.wrote(address, self._nbytes)
         view = kernel.slots.view(block)
-        given = bytes(view[SYSTEM_BYTES:])
+        given = view.tobytes()[SYSTEM_BYTES:]
         self.is_launched = True
         try:
             if self._graph is not None and given == self._arguments and run is kernel.launch:

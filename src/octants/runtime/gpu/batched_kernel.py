@@ -152,7 +152,7 @@ class BatchedKernel(GpuKernel):
                 if watches:
                     report(view)
                 if may_wait and queue.batch is None:
-                    data = bytes(view)
+                    data = view.tobytes()
                     queue.add_launch((number, data[SYSTEM_BYTES:]), queue_commands, data, taken)
                 elif queue_commands(view).is_urgent:
                     queue.flush()
@@ -184,7 +184,7 @@ class BatchedKernel(GpuKernel):
         """Launch a kernel of any kind."""
         machine = self.machine
         machine.context.launched.append(self.name)
-        data = bytes(self.slots.view(block))
+        data = self.slots.view(block).tobytes()
         with machine.queue.lock:
             if self.artifact.messages:
                 buffer = machine.messages.take(self.artifact)

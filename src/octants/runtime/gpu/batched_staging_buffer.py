@@ -54,7 +54,7 @@ class BatchedStagingBuffer:
         if watches:
             device.versions.wrote(self._own.address, self._nbytes)
         view = kernel.slots.view(block)
-        arguments = bytes(view[SYSTEM_BYTES:])
+        arguments = view.tobytes()[SYSTEM_BYTES:]
         with queue.lock:
             if self._mapped is not None and not self._is_one:
                 self._mapped[...] = self.host
