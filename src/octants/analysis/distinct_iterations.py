@@ -11,12 +11,7 @@ from octants.ir.core import Value
 
 def varying(loop: ops.For) -> set[Value]:
     """The values in a loop that may differ from iteration to iteration: all but its constants."""
-    found = set(loop.body.args)
-    for op in loop.body.walk():
-        if not isinstance(op, ops.Constant):
-            found.update(op.results)
-        found.update(arg for region in op.regions for arg in region.args)
-    return found
+    return loop.body.defined() - ops.constants_in(loop.body).keys()
 
 
 def differ(

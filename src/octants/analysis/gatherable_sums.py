@@ -35,7 +35,7 @@ class PairLoops:
     def __init__(self, task: Task, noalias: bool) -> None:
         self.task = task
         self._noalias = noalias
-        self._used = {value for op in task.body.walk() for value in op.operands}
+        self._used = task.body.used()
         self.numbers = ops.constants_in(task.body)
         self._written: set[ArrayRef] = set()
         self._observed: set[ArrayRef] = set()  # by more than sums

@@ -71,7 +71,7 @@ def find_sums(task: Task, noalias: bool, collected: Collection[Operation] = ()) 
         The targets.
     """
     groups = _groups(task) if task.is_parallel else {}
-    used = {value for op in task.body.walk() for value in op.operands} if groups else set()
+    used = task.body.used() if groups else set()
     found = [
         target
         for target, accesses in groups.items()

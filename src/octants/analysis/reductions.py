@@ -133,7 +133,7 @@ def find_scattered(task: Task) -> set[Operation]:
 
 def _unread_updates(block: Block) -> list[ops.Atomic]:
     """The updates that threads in step can combine, whose results are not used."""
-    used = {value for op in block.walk() for value in op.operands}
+    used = block.used()
     return [
         op
         for op in block.walk()
@@ -148,7 +148,7 @@ class _Finder:
     def __init__(self, task: Task, noalias: bool) -> None:
         self.noalias = noalias
         self.affine = AffineExpressions(task)
-        self.used = {value for op in task.body.walk() for value in op.operands}
+        self.used = task.body.used()
         self.accesses: dict[ArrayRef, list[ops.Access]] = {}
         for op in task.body.walk():
             if isinstance(op, ops.Access):

@@ -78,7 +78,7 @@ class Analysis:
     def _read_arrays(self, number: int) -> frozenset[Array]:
         """The arrays from which a task reads, also the prior contents that its updates need."""
         body = self.tasks[number].body
-        used = {value for op in body.walk() for value in op.operands}
+        used = body.used()
         return self.orderings[number].needing.union(
             op.array
             for op in body.walk()

@@ -60,7 +60,7 @@ def has_no_reverse(task: Task, is_active: Callable[[Array], bool]) -> bool:
         return True
     flow = ActivityFlow(task.body)
     active = flow.varied(is_active) & flow.useful(is_active)
-    used = {value for op in task.body.walk() for value in op.operands}
+    used = task.body.used()
     constants = ops.constants_in(task.body)
     at_top, loops = set(task.body.ops), _loops_with_barriers(task)
     in_loops = {op for loop in loops for op in loop.body.ops}
@@ -117,8 +117,7 @@ def _check_tiles(task: Task, loop: ops.For) -> None:
     All iterations store at the same indices, so that no read depends on the iteration before.
     """
     inside = set(loop.body.walk())
-    defined = {value for op in inside for value in (*op.results, *_arguments(op))}
-    defined.update(loop.body.args)
+    defined = loop.body.defined()
     phases = Phases(task)
     arrays = {op.array for op in inside if _accesses_shared(op)}  # type: ignore[attr-defined]
     for op in task.body.walk():
@@ -133,10 +132,6 @@ def _check_tiles(task: Task, loop: ops.For) -> None:
         elif op not in inside or not phases.is_last(op):
             what = f"what a loop with barriers left in `{array.name}`"
             raise no_rule(what, op.location, REMEDY)
-
-
-def _arguments(op: Operation) -> list[Value]:
-    return [arg for region in op.regions for arg in region.args]
 
 
 def _accesses_shared(op: Operation) -> bool:

@@ -84,7 +84,7 @@ def _recording_branch(loop: ops.For) -> ops.If | None:
     inside = list(loop.body.walk()) if found else []
     if len(inside) > _SMALL or any(isinstance(op, ops.Loop) for op in inside):
         return None
-    own = {value for op in inside for value in op.results}.union(loop.body.args)
+    own = loop.body.defined() if found else ()
     return next((op for op in found if op.condition not in own), None)
 
 

@@ -26,11 +26,12 @@ from octants.frontend.thread_block_loops import BlockLoop
 from octants.ir.cooperative_tasks import nbytes, shared_arrays
 from octants.ir.core import Block, Task, Value
 from octants.ir.ops.cooperation import BITWISE, REDUCTIONS, SHUFFLES
+from octants.ir.scalar_semantics import identity_of
 from octants.lang.simt import block, grid, subgroup
 from octants.target import Blocks
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
-from octants.types.scalars import DType, i32, integer_range
+from octants.types.scalars import DType, i32
 
 Implementation = Callable[..., Any]
 
@@ -236,31 +237,17 @@ def _exclusive(fn: str) -> Callable[..., Value]:
         )
         inside = build.binary("and", lane, build.constant(lanes - 1, i32))
         is_first = build.compare("eq", inside, build.constant(0, i32))
-        start = build.constant(neutral(fn, result.type), result.type)
+        start = build.constant(identity_of(fn, result.type), result.type)
         return build.select(is_first, start, shifted)
 
     return finish
-
-
-def neutral(fn: str, dtype: DType) -> Any:
-    """The number that a reduction changes nothing with."""
-    if fn in ("add", "or", "xor"):
-        return 0
-    if fn == "mul":
-        return 1
-    if fn == "and":
-        return True if dtype.is_bool else -1
-    if dtype.is_float:
-        return math.inf if fn == "min" else -math.inf
-    low, high = integer_range(dtype)
-    return high if fn == "min" else low
 
 
 def _identity(context: Context, node: ast.AST, fn: Any, value: Any) -> RunTime:
     known = compile_time_evaluation.static_value(context, fn, node, "the function")
     if known not in REDUCTIONS:
         context.fail(WrongLanes("subgroup.identity", f"there is no function {known!r}"), node)
-    one = lambda x: context.constant(neutral(known, x.type), x.type)  # noqa: E731
+    one = lambda x: context.constant(identity_of(known, x.type), x.type)  # noqa: E731
     return elementwise(context, "identity", one, _value(context, value))
 
 

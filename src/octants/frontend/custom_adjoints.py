@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from octants.diagnostics.custom_adjoint_errors import ImpureAdjoint, WrongAdjoint
@@ -221,7 +221,7 @@ def _close(block: Block, position: int) -> list[Value]:
         block: the block, changed in place.
         position: where the arguments are put.
     """
-    defined = {*block.args, *_defined(block)}
+    defined = block.defined()
     made: dict[Value, Value] = {}
 
     def resolve(value: Value) -> Value:
@@ -233,10 +233,3 @@ def _close(block: Block, position: int) -> list[Value]:
         replace_operands(op, resolve)
     block.args[position:position] = made.values()
     return list(made)
-
-
-def _defined(block: Block) -> Iterator[Value]:
-    for op in block.walk():
-        yield from op.results
-        for region in op.regions:
-            yield from region.args

@@ -176,7 +176,7 @@ class Arrays:
 
     def used_entry(self, body: Block) -> list[Operation]:
         """The operations of `entry` that the body needs."""
-        used = {value for op in body.walk() for value in op.operands}
+        used = body.used()
         kept: list[Operation] = []
         for op in reversed(self.entry.ops):
             if any(value in used for value in op.results):

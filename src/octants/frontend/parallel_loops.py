@@ -195,12 +195,8 @@ def _leaves_any(body: Block, variables: set[Array]) -> bool:
 
     They do, too, where they add to what they have stored.
     """
-    inside = set(body.args)
-    stored: dict[Array, Any] = {}
-    for op in body.walk():
-        inside.update(() if isinstance(op, ops.Constant) else op.results)
-        inside.update(arg for region in op.regions for arg in region.args)
-    numbers = ops.constants_in(body)
+    numbers, stored = ops.constants_in(body), dict[Array, Any]()
+    inside = body.defined() - numbers.keys()
     updated = {op.array for op in body.walk() if isinstance(op, ops.Atomic)}
     return any(
         op.value in inside or op.array in updated or stored.setdefault(op.array, number) != number

@@ -187,6 +187,19 @@ class Block:
             else:
                 pending.pop()
 
+    def used(self) -> set[Value]:
+        """The values that its operations use, also in regions."""
+        return {value for op in self.walk() for value in op.operands}
+
+    def defined(self) -> set[Value]:
+        """The values that it defines, also in regions: arguments of blocks, and results."""
+        found = set(self.args)
+        for op in self.walk():
+            found.update(op.results)
+            for region in op.regions:
+                found.update(region.args)
+        return found
+
 
 def operand() -> Any:
     """A field that holds one value."""

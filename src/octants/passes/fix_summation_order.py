@@ -143,7 +143,7 @@ def _unordered(task: Task, noalias: bool) -> list[Operation]:
     """The updates of a task whose outcome depends on the order of its work items."""
     if not task.is_parallel:
         return []
-    used = {value for op in task.body.walk() for value in op.operands}
+    used = task.body.used()
     found = [op for op in task.body.walk() if _depends_on_order(op, used)]
     owned = owned_targets(task, noalias) if found else set()
     return [op for op in found if op.ref not in owned]  # type: ignore[attr-defined]
@@ -186,7 +186,7 @@ def _are_plain_sums(task: Task, updates: list[Operation], noalias: bool) -> bool
 def _are_shared_sums(task: Task, updates: list[Operation], noalias: bool) -> bool:
     """Whether all of them add to uniform addresses whose values before are unused."""
     affine = AffineExpressions(task)
-    used = {value for op in task.body.walk() for value in op.operands}
+    used = task.body.used()
     for op in updates:
         if not isinstance(op, ops.Atomic) or op.fn not in ("add", "sub") or op.result in used:
             return False

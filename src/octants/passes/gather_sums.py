@@ -242,18 +242,9 @@ def _isolate(facts: PairLoops, loop: ops.For, sums: set[Operation]) -> _Pairs | 
         if not (op in stored or isinstance(op, control) or facts.is_repeatable(op)):
             return None
     before = body.ops[: body.ops.index(inner)]
-    if not _is_closed(body):
+    if not body.used() <= body.defined():  # something has gone that it needs
         return None
     return _Pairs(body.args[0], before, inner, {copy: value for value, copy in values.items()})
-
-
-def _is_closed(body: Block) -> bool:
-    """Whether nothing is used that an operation gave which is gone."""
-    defined = set(body.args)
-    for op in body.walk():
-        defined.update(op.results)
-        defined.update(arg for region in op.regions for arg in region.args)
-    return all(defined.issuperset(op.operands) for op in body.walk())
 
 
 # -- the task that gathers -------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class _Blocks:
         is_empty = all(isinstance(op, (ops.Constant, ops.Fence)) for op in run)
         if is_empty and not kept:
             return
-        deep = defined.union(*(_defined_in(op) for op in run))
+        deep = defined.union(*(region.defined() for op in run for region in op.regions))
         given = [value for value in inside if value not in deep]
         reports = any(op.reports for op in _walk(run))
 
@@ -285,14 +285,3 @@ def _in_order(run: Sequence[Operation], values: Sequence[Value]) -> list[Value]:
 
 def _walk(run: Sequence[Operation]) -> list[Operation]:
     return list(Block([], list(run)).walk())
-
-
-def _defined_in(op: Operation) -> set[Value]:
-    """The values that the regions of an operation define."""
-    found = set()
-    for region in op.regions:
-        found.update(region.args)
-        for inner in region.walk():
-            found.update(inner.results)
-            found.update(arg for each in inner.regions for arg in each.args)
-    return found

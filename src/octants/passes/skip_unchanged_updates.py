@@ -56,13 +56,8 @@ def _is_idempotent(op: Operation) -> bool:
 
 def _find_redundant_candidates(task: Task) -> set[Operation]:
     """The updates of elements that differ between work items, and whose results are not used."""
-    used = {value for op in task.body.walk() for value in op.operands}
-    varying = {*task.body.args} | {
-        value
-        for op in task.body.walk()
-        for value in (*op.results, *(arg for region in op.regions for arg in region.args))
-        if not isinstance(op, ops.Constant)
-    }
+    used = task.body.used()
+    varying = task.body.defined() - ops.constants_in(task.body).keys()
     return {
         op
         for op in task.body.walk()

@@ -115,18 +115,14 @@ class _Collector:
         sums = list(filter(self._is_sum, atomics_outside_loops(loop.regions[-1])))
         if not sums:
             return []
-        defined: set[Value] = set()
         accesses: list[ops.Access] = []
         whole = loop if self.blocks is None else self.blocks.whole(loop)
-        for region in whole.regions:
-            defined.update(region.args)
-            for op in region.walk():
-                defined.update(op.results)
-                defined.update(arg for inner in op.regions for arg in inner.args)
-                if isinstance(op, ops.Access):
-                    accesses.append(op)
-                elif op.orders_memory:
-                    return []  # others look at what was added so far
+        defined = set[Value]().union(*(region.defined() for region in whole.regions))
+        for op in whole.walk_regions():
+            if isinstance(op, ops.Access):
+                accesses.append(op)
+            elif op.orders_memory:
+                return []  # others look at what was added so far
         found: dict[Address, None] = {}
         for op in sums:
             address = op.array, op.companion, tuple(op.indices)

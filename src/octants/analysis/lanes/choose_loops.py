@@ -216,7 +216,7 @@ def _has_order(task: Task) -> bool:
 
     Threads have no order anyway, but few work items run on one thread, in order.
     """
-    used = {value for op in task.body.walk() for value in op.operands}
+    used = task.body.used()
     functions: dict[ArrayRef, set[str]] = {}
     for op in task.body.walk():
         if not (op.reads and op.writes):

@@ -312,7 +312,7 @@ class LaneCost:
         """Whether LLVM vectorises a loop: no calls, no inner loops, contiguous accesses."""
         if any(isinstance(op, ops.Loop) for op in body.walk()):
             return False
-        inside = {value for op in body.walk() for value in op.results} | set(body.args)
+        inside = body.defined()
 
         def varies(value: Value) -> bool:
             return value in inside

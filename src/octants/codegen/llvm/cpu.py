@@ -260,7 +260,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.overhangs, f.rows = overhangs, choice.rows
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
-        f.used = {value for op in task.body.walk() for value in op.operands}
+        f.used = task.body.used()
         f.update_groups, f.normal_roots = groups, roots
         f.start("start")
         privatised_sums.begin(f, kernel.sums[position])

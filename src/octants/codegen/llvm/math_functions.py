@@ -168,5 +168,5 @@ def slow_path_name(parameters: str, f: FunctionText) -> str:
 def captured(block: Block) -> list[Value]:
     """Return the values that a block uses from outside, in order of first use."""
     used = dict.fromkeys(value for op in block.walk() for value in op.operands)
-    defined = {value for op in block.walk() for value in op.results}
+    defined = block.defined()
     return [value for value in used if value not in defined]
