@@ -404,6 +404,34 @@ def test_gradients_that_share_memory() -> None:
     check_golden("errors/OCT339_derivative_in_memory", text)
 
 
+def interleaved() -> Any:
+    x, y = qd.field(qd.f64, needs_grad=True), qd.field(qd.f64, needs_grad=True)
+    qd.root.dense(qd.i, LENGTH).place(x, y, x.grad, y.grad)
+    return x, y
+
+
+def interleaved_gradients() -> Any:
+    x, y = qd.field(qd.f64, needs_grad=True), qd.field(qd.f64, needs_grad=True)
+    qd.root.dense(qd.i, LENGTH).place(x, y)
+    qd.root.dense(qd.i, LENGTH).place(x.grad, y.grad)
+    return x, y
+
+
+@pytest.mark.parametrize("place", [interleaved, interleaved_gradients])
+def test_interleaved_fields_share_no_memory(place: Callable[[], Any]) -> None:
+    w, loss = made(needs_grad=True)
+    x, y = place()
+    x.from_numpy(np.linspace(1, 2, LENGTH))
+    x.to_numpy(copy=False)
+    y.to_numpy(copy=False)
+    for _ in range(2):
+        with qd.ad.Tape(loss=loss):
+            store(x, y)
+            use(w, y, loss)
+        expected = 4 * x.to_numpy()[:N] ** 3 * w.to_numpy()
+        assert x.grad.to_numpy()[:N] == pytest.approx(expected)
+
+
 def test_a_gradient_as_an_argument() -> None:
     """A launch may set it; what a derivative reads later must not be where one adds up."""
     w, loss = made(needs_grad=True)
@@ -413,7 +441,9 @@ def test_a_gradient_as_an_argument() -> None:
         store(w, x.grad)
     expected = w.to_numpy() ** 2 + 2 * x.to_numpy()[:N] * w.to_numpy()
     assert x.grad.to_numpy()[:N] == pytest.approx(expected)
-    for first, second in ((x, x.grad), (x.grad, x), (x, qd.from_dlpack(x.grad))):
+    field = qd.field(qd.f64, LENGTH, needs_grad=True)
+    arrays = (x, x.grad), (x.grad, x), (x, qd.from_dlpack(x.grad))
+    for first, second in (*arrays, (field, qd.from_dlpack(field.grad))):
         text = caught(lambda: use(w, first, loss), lambda: use(w, second, loss), loss=loss)
         assert "OCT339" in text
     x.grad.fill(2)

@@ -28,6 +28,7 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.taped_foreign_arrays import ForeignArray
 from octants.launch.taped_memory import TapedMemory, memory_of
 from octants.runtime.memory.host import describe, shares_memory
+from octants.types.specialisation_signature import FieldHandle
 
 if TYPE_CHECKING:
     from octants.ir import ops
@@ -35,6 +36,20 @@ else:
     ops = Deferred("octants.ir.ops")
 
 _HOST = "the host"
+
+
+class _Span:
+    """The addresses of an array, from `start` to `end`. Those of fields may be interleaved."""
+
+    def __init__(self, array: StoredArray | None) -> None:
+        self.start, self.end = (0, 0) if array is None else array.extent
+        self._field = array.identity if isinstance(array, FieldHandle) else None
+
+    def overlaps(self, other: _Span) -> bool:
+        """Whether they may share memory: two fields do so only if they are the same."""
+        if None not in (self._field, other._field) and self._field != other._field:
+            return False
+        return max(self.start, other.start) < min(self.end, other.end)
 
 
 class _Alias:
@@ -51,9 +66,9 @@ class _Alias:
         self.parameter = memory.name
         self.name = f"`{memory.name}` ({_describe(memory)})"
         self.key = _key_of(memory, derivative)
-        self.extent = memory.array.extent
+        self.span = _Span(memory.array)
         self.has_derivative = derivative is not None
-        self.derivative_extent = (0, 0) if derivative is None else derivative.extent
+        self.derivative_span = _Span(derivative)
         self.neighbours: list[_Alias] = []
         self.tied: list[_Alias] = []
         self.holds: list[_Alias] = []
@@ -61,7 +76,6 @@ class _Alias:
         self.writer: str | None = None
         self.outdated: tuple[str, str] | None = None
         self.is_used = self.is_needed = False
-        self._is_field = memory.is_field
         self._elements = _description(memory.array)
         self._shift = self._shift_to(derivative)
         self._owner = _weak(getattr(memory.array, "owner", memory.array))
@@ -75,8 +89,6 @@ class _Alias:
         """Whether a write to one can change the other, if their addresses overlap."""
         if self.key[0] == other.key[0]:
             return True
-        if self._is_field and other._is_field:
-            return False
         if self._elements is None or other._elements is None:
             return True
         return shares_memory(describe(*self._elements), describe(*other._elements))
@@ -154,7 +166,7 @@ class MemoryOverlaps:
     def __init__(self, companion: Companion = Companion.ADJOINT) -> None:
         self._companion = companion
         self._known: dict[Any, _Alias] = {}
-        self._spans: list[tuple[int, int, int, bool, _Alias]] = []
+        self._spans: list[tuple[int, int, _Span, bool, _Alias]] = []  # by start
         self._longest = 0
 
     def __bool__(self) -> bool:
@@ -260,41 +272,39 @@ class MemoryOverlaps:
             other.neighbours.append(alias)
             if other.writer is not None:
                 alias.outdated = other.name, other.writer
-        for is_derivative, other in self._near(alias.extent):
+        for is_derivative, other in self._near(alias.span):
             if is_derivative:
                 alias.holds.append(other)
                 other.held_by.append(alias)
-        for is_derivative, other in self._near(alias.derivative_extent):
+        for is_derivative, other in self._near(alias.derivative_span):
             if not is_derivative:
                 alias.held_by.append(other)
                 other.holds.append(alias)
             elif not alias.agrees_with(other):
                 alias.tied.append(other)
                 other.tied.append(alias)
-        self._add(alias, alias.derivative_extent, is_derivative=True)
-        self._add(alias, alias.extent, is_derivative=False)
+        self._add(alias, alias.derivative_span, is_derivative=True)
+        self._add(alias, alias.span, is_derivative=False)
         self._known[alias.key] = alias
         return alias
 
-    def _add(self, alias: _Alias, extent: tuple[int, int], *, is_derivative: bool) -> None:
-        start, end = extent
-        if start < end:
-            bisect.insort(self._spans, (start, end, len(self._spans), is_derivative, alias))
-            self._longest = max(self._longest, end - start)
+    def _add(self, alias: _Alias, span: _Span, *, is_derivative: bool) -> None:
+        if span.start < span.end:
+            known = span.start, len(self._spans), span, is_derivative, alias
+            bisect.insort(self._spans, known)
+            self._longest = max(self._longest, span.end - span.start)
 
-    def _near(self, extent: tuple[int, int]) -> Iterator[tuple[bool, _Alias]]:
-        """The known arrays, and derivatives of arrays, whose addresses overlap with a range."""
-        start, end = extent
-        if start < end:
-            first = bisect.bisect_left(self._spans, (start - self._longest,))
-            last = bisect.bisect_left(self._spans, (end,))
-            for _, other_end, _, is_derivative, alias in self._spans[first:last]:
-                if start < other_end and alias.is_alive:
-                    yield is_derivative, alias
+    def _near(self, span: _Span) -> Iterator[tuple[bool, _Alias]]:
+        """The known arrays, and derivatives of arrays, that may share memory with a span."""
+        first = bisect.bisect_left(self._spans, (span.start - self._longest,))
+        last = bisect.bisect_left(self._spans, (span.end,))
+        for _, _, other, is_derivative, alias in self._spans[first:last]:
+            if span.overlaps(other) and alias.is_alive:
+                yield is_derivative, alias
 
     def _sharing(self, alias: _Alias) -> Iterator[_Alias]:
         """The known arrays that share memory with one, but not their derivatives likewise."""
-        for is_derivative, other in self._near(alias.extent):
+        for is_derivative, other in self._near(alias.span):
             if not is_derivative and not alias.agrees_with(other) and alias.shares_memory(other):
                 yield other
 
