@@ -702,6 +702,58 @@ def test_a_gradient_that_ends_at_an_array_without_one_is_told() -> None:
     assert w.x.grad.to_numpy().tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("make", [qd.field, qd.ndarray])
+def test_a_bare_gradient_that_ends_is_told(make: Any) -> None:
+    x, y = make(qd.f64, 3, needs_grad=True), make(qd.f64, 3)
+    z = make(qd.f64, 3, needs_grad=True)
+
+    @qd.kernel
+    def double(x: qd.Tensor, y: qd.Tensor):
+        for i in range(3):
+            y[i] = 2 * x[i]
+
+    @qd.kernel
+    def through(x: qd.Tensor, y: qd.Tensor, z: qd.Tensor):
+        for i in range(3):
+            y[i] = 2 * x[i]
+            z[i] = y[i] + x[i]
+
+    double(x, y)
+    with pytest.warns(
+        qd.OctantsWarning, match="the gradient ends at `y`.*kernel `double` writes nothing that has"
+    ) as warned:
+        double.grad(x, y)
+    assert [each.filename for each in warned] == [__file__]
+    through(x, y, z)
+    z.grad.fill(1.0)
+    with pytest.warns(qd.OctantsWarning, match="the gradient ends at `y`.*kernel `through`"):
+        through.grad(x, y, z)
+    assert x.grad.to_numpy().tolist() == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_of_a_bare_gradient_where_nothing_is_lost() -> None:
+    x, y, plain = (qd.ndarray(qd.f64, 3, needs_grad=needed) for needed in (True, True, False))
+
+    @qd.kernel
+    def double(x: qd.Tensor, y: qd.Tensor, plain: qd.Tensor):
+        for i in range(3):
+            y[i] = 2 * x[i]
+            plain[i] = x[i]
+
+    @qd.kernel
+    def first(x: qd.Tensor, plain: qd.Tensor) -> qd.f64:
+        for i in range(3):
+            plain[i] = x[i]
+        return x[0]
+
+    double(x, y, plain)
+    double.grad(x, y, plain)
+    first(x, plain)
+    first.grad(x, plain)
+    assert x.grad.to_numpy().tolist() == [1, 0, 0]
+
+
 @pytest.mark.filterwarnings("error")
 def test_no_warning_where_nothing_is_lost() -> None:
     w = World()

@@ -21,7 +21,7 @@
 #   and `octants.jax`. `array_function_signature` describes it, `array_library_protocol` is what it
 #   asks of a library of arrays, `numpy_array_library` numpy's side. `tangents` computes tangents in
 #   arrays of their own.
-# * Checks: `lost_gradient_warnings`, `untracked_writes`, `gradient_check`.
+# * Checks: `untracked_writes`, `gradient_check`; `launch.lost_gradient_warnings` warns.
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from octants import driver
 from octants.ad.checkpoint_snapshots import Snapshots
-from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.overwrite_ledger import SavedPart
 from octants.ad.step_repeatability import Trace
 from octants.ad.tape import Tape
@@ -25,6 +24,7 @@ from octants.diagnostics.checkpoint_errors import (
 from octants.diagnostics.tape_errors import UntrackedChange
 from octants.ir.core import Companion, Module, Space
 from octants.launch.derivative_variants import differentiable, tape_plan
+from octants.launch.lost_gradient_warnings import GradientEnds
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (
     TapedMemory,

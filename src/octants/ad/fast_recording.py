@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.lost_gradient_warnings import GradientFlow
 from octants.ad.needed_contents import MemoryRows
 from octants.ad.repeated_tapes import Touched
 from octants.analysis.index_ranges import Accessed, rows_of, tidy
@@ -31,6 +30,7 @@ from octants.launch.alias_free_launches import (
     positions_of,
 )
 from octants.launch.derivative_variants import ReverseStep, TapePlan
+from octants.launch.lost_gradient_warnings import GradientFlow
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.race_checks import gradient_check
 from octants.launch.specialisation import Specialisation

@@ -12,7 +12,6 @@ import numpy as np
 from octants import driver
 from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients
-from octants.ad.lost_gradient_warnings import GradientEnds
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.array_base import Tensor
@@ -30,6 +29,7 @@ from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases, tangent_program
+from octants.launch.lost_gradient_warnings import GradientEnds
 from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import equals_of, memories_of, memory_of_write

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.lost_gradient_warnings import GradientEnds, flow_of
 from octants.ad.tape import Tape
 from octants.ad.untracked_writes import UntrackedWrites
 from octants.data.host_access_events import HostWrite, forget, observe_writes
@@ -24,6 +23,7 @@ from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import merge_aliases, with_tangents
+from octants.launch.lost_gradient_warnings import GradientEnds, flow_of
 from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_memory import (

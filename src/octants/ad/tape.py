@@ -31,12 +31,6 @@ from octants.ad.backward_guard import BackwardGuard
 from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients as clear
 from octants.ad.fast_recording import FastPath, find_fast_path
-from octants.ad.lost_gradient_warnings import (
-    GradientEnds,
-    flow_of,
-    warn_if_replaced_last,
-    warn_if_unreached,
-)
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
@@ -67,6 +61,12 @@ from octants.ir.core import Companion
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
+from octants.launch.lost_gradient_warnings import (
+    GradientEnds,
+    flow_of,
+    warn_if_replaced_last,
+    warn_if_unreached,
+)
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.race_checks import check_before_gradient, validate_launch
 from octants.launch.specialisation import Held, Specialisation

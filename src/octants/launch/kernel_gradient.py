@@ -16,6 +16,7 @@ from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.dlpack_arguments import import_arguments
+from octants.launch.lost_gradient_warnings import warn_of_reverse
 from octants.launch.operand_changes import OperandCheck
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
 from octants.launch.race_checks import check_before_gradient, gradient_check
@@ -169,6 +170,7 @@ class Gradient(Generic[P]):
         if not specialisation.has_gradients and not chosen.argument_gradients:
             raise NothingHasGradient(self.kernel.name).at()
         self.kernel.check_gradient(specialisation)
+        warn_of_reverse(specialisation)
         merged = specialisation
         if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))

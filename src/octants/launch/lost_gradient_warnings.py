@@ -1,6 +1,8 @@
 """Warns where a gradient silently ends: at an array without one, in a launch or between two.
 
-The same holds for tangents in forward mode, which end at arrays without a dual.
+A tape warns when a launch reads such an array; ``kernel.grad``, which reverses one launch, warns if
+nothing that the launch writes has a gradient. Forward mode warns likewise of tangents, which end at
+arrays without a dual.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
 from octants.diagnostics.user_frames import levels_to_the_user
-from octants.ir.core import Array, Companion, Module, Space
+from octants.ir.core import Array, Companion, Module
 from octants.launch.bound_code import written_arrays
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import TapedMemory
+from octants.launch.taped_memory import CALLERS_SPACES, TapedMemory
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import is_torch
 
@@ -132,14 +134,36 @@ class GradientEnds:
 
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
         name = self.holds.get(memory.key, memory.name)
-        derivative, member = _NAMES[self._companion]
-        warnings.warn(
-            f"the {derivative} ends at `{name}`, which has none: a launch"
-            f" wrote it, and kernel `{specialisation.signature.kernel}` reads it; make it with"
-            f" `needs_{member}=True`, or write it under `qd.ad.no_grad` if that is meant",
-            OctantsWarning,
-            stacklevel=levels_to_the_user(),
-        )
+        _warn_of_read(name, specialisation, self._companion)
+
+
+def warn_of_reverse(specialisation: Specialisation) -> None:
+    """Warn if the gradient of a single launch ends at an array without one."""
+    flow, arrays = flow_of(specialisation), specialisation.arrays
+    for position in flow.ends_within:
+        _warn_of_read(arrays[position].name, specialisation)
+    goes_back = flow.writes_active or any(arrays[k].dtype.is_float for k in specialisation.returned)
+    if flow.reads_active and flow.writes_plain and not goes_back:
+        reason = f"kernel `{specialisation.signature.kernel}` writes nothing that has a gradient"
+        _warn_of_end(arrays[min(flow.writes_plain)].name, reason)
+
+
+def _warn_of_read(
+    name: str, specialisation: Specialisation, companion: Companion = ADJOINT
+) -> None:
+    kernel = specialisation.signature.kernel
+    reason = f"a launch wrote it, and kernel `{kernel}` reads it"
+    _warn_of_end(name, reason, ", or write it under `qd.ad.no_grad` if that is meant", companion)
+
+
+def _warn_of_end(name: str, reason: str, advice: str = "", companion: Companion = ADJOINT) -> None:
+    derivative, member = _NAMES[companion]
+    warnings.warn(
+        f"the {derivative} ends at `{name}`, which has none: {reason}; make it with"
+        f" `needs_{member}=True`{advice}",
+        OctantsWarning,
+        stacklevel=levels_to_the_user(),
+    )
 
 
 def warn_if_replaced_last(loss: TapedMemory, entries: Sequence[Any]) -> None:
@@ -207,7 +231,7 @@ def _make_flow(module: Module, companion: Companion) -> GradientFlow:
             for position, array in enumerate(module.arrays)
             if array in arrays
             and array.dtype.is_float
-            and array.space in (Space.FIELD, Space.NDARRAY)
+            and array.space in CALLERS_SPACES
             and array.has(companion) == is_active
         )
 
