@@ -389,7 +389,9 @@ def test_a_log_leaves_less_to_loops() -> None:
         @qd.kernel
         def relax(n: qd.i32, reads: qd.i32):
             for i in range(1):
-                v = x[i]  # noqa: B023
+                v = 0.0
+                if n > 0:
+                    v = x[i]  # noqa: B023
                 for _ in range(reads):
                     x[i] = 0.5 * x[i] + 0.1  # noqa: B023
                 for _ in range(n):

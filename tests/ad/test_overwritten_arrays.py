@@ -52,6 +52,53 @@ def w(request: Any) -> World:
     return World(KINDS[request.param])
 
 
+@qd.kernel
+def settle(x: qd.Tensor, v: qd.Tensor):
+    for i in range(N):
+        before = x[i]
+        x[i] = before * before
+        square = x[i]
+        if square > 0.3:
+            x[i] = square * x[i] * v[i] ** 2
+        between = x[i]
+        while x[i] > 0.1:
+            x[i] = 0.6 * x[i] * qd.cos(x[i])
+            between *= x[i]
+        for _ in range(i):
+            x[i] = between * x[i] + before
+        v[i] = before * square * between * x[i]
+
+
+def test_reads_once_in_branches_and_in_loops(w: World) -> None:
+    """What runs once is kept as a value; the rest, and what a condition reads again, is logged."""
+
+    def body() -> None:
+        settle(w.x, w.v)
+        weighted(w.v, w.loss)
+        w.total()
+
+    w.check(body)
+
+
+@qd.kernel
+def damp(x: qd.Tensor, v: qd.Tensor):
+    for i in range(N):
+        for _ in range(1):
+            x[i] *= v[i]
+        x[i] *= qd.sin(v[i]) + x[i]
+        qd.atomic_max(x[i], 0.1 * v[i])
+        v[i] = v[i] * x[i]
+
+
+def test_updates_that_run_once(w: World) -> None:
+    def body() -> None:
+        damp(w.x, w.v)
+        weighted(w.v, w.loss)
+        w.total()
+
+    w.check(body)
+
+
 # -- over several launches ------------------------------------------------------------------------
 
 

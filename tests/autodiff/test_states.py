@@ -119,6 +119,37 @@ def test_state(name: str) -> None:
     assert result.state == state
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "read"),
+    [
+        (0, "%v: f32 = load<@x, primal>(%i, %zero)"),
+        (
+            8,
+            """%is_low: u1 = compare<lt>(%i, %t)
+            %v: f32 = if(%is_low) {
+              %low: f32 = load<@x, primal>(%i, %zero)
+              yield(%low)
+            } { yield(%c) }""",
+        ),
+        (
+            8,
+            """%v: f32 = for(%zero, %t, %c) { (%s: i32, %sum: f32):
+              %each: f32 = load<@x, primal>(%i, %s)
+              %more: f32 = binary<mul>(%each, %each)
+              %new: f32 = binary<add>(%sum, %more)
+              yield(%new)
+            }""",
+        ),
+    ],
+    ids=["once", "in a branch", "in a loop"],
+)
+def test_what_runs_once_is_not_logged(nbytes: int, read: str) -> None:
+    result = reverse_of(f"""{read}
+        %w: f32 = binary<mul>(%v, %v)
+        store<@x, primal>(%w, %i, %zero)""")
+    assert (result.state, record_bytes(result)) == ("before", nbytes)
+
+
 LOOP = """%v: f32 = load<@x, primal>(%i, %zero)
 %r: f32, %q: f32, %e: i32 = for(%zero, %t, %v, %v, %zero) { (%k: i32, %p: f32, %s: f32, %n: i32):
   STEP

@@ -71,9 +71,8 @@ class Analysis:
         return later.isdisjoint(arrays) and initialises(self.tasks[number], arrays)
 
     def _thread_log(self, number: int) -> ReadLog:
-        log = thread_log(self.tasks[number].body, self.overwritten(number))
-        log.shared = self.orderings[number].shared
-        return log
+        arrays = self.overwritten(number)
+        return thread_log(self.tasks[number].body, arrays, self.orderings[number].shared)
 
     def _read_arrays(self, number: int) -> frozenset[Array]:
         """The arrays from which a task reads, also the prior contents that its updates need."""

@@ -73,7 +73,7 @@ def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:
 
 def _reverse_extremum(reverser: Reverser, op: ops.Atomic) -> None:
     """The adjoint goes to the winner: the new value, or the prior content."""
-    is_known = reverser.facts.is_logged(op) or op.array in reverser.facts.ordering.mixed
+    is_known = reverser.facts.is_saved(op) or op.array in reverser.facts.ordering.mixed
     if is_known or reverser.adjoints.get(op.result) is not None:
         _reverse_known_extremum(reverser, op)
     else:

@@ -130,7 +130,7 @@ class Branches:
 
     def _is_repeated(self, op: Operation) -> bool:
         """Whether the reverse of a deep branch recomputes an operation."""
-        return (op.is_scalar or isinstance(op, ops.Load)) and not self._sweep.facts.is_logged(op)
+        return (op.is_scalar or isinstance(op, ops.Load)) and not self._sweep.facts.is_saved(op)
 
     def _share_slots(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
         """Let both branches export the facts of their loops in the same slots.

@@ -3,7 +3,8 @@
 A bare reverse kernel runs on the memory that the forward launch left ("after"). A load from an
 array that its own task or a later one writes would read another value: a hazard. Under a tape, such
 a task is reversed on the memory from before it ("before"): its first sweep repeats the stores and
-logs what the loads read.
+saves what the loads read. A load outside of loops and branches runs once in a work item, so its
+result is used throughout; what other loads read is logged.
 """
 
 from __future__ import annotations
@@ -29,32 +30,37 @@ def writers(task: Task) -> dict[Array, list[Operation]]:
 
 @dataclass(eq=False, slots=True)
 class ReadLog:
-    """A task whose hazardous reads have positions in a log.
+    """A task whose hazardous reads are saved: they have positions in a log, or run once.
 
     `body` is a copy of the task's body that carries the next position through its control flow.
-    `positions` maps each hazardous read to its position (i64), `end` is the number of reads. An
-    atomic on a `shared` array would return another value if it ran again.
+    `positions` maps each logged read to its position (i64), `end` is the number of logged reads.
+    The results of the reads `once` dominate whatever follows. An atomic on a `shared` array would
+    return another value if it ran again.
     """
 
     body: Block
     positions: dict[Operation, Value] = field(default_factory=dict)
+    once: set[Operation] = field(default_factory=set)
     end: Value | None = None
     shared: frozenset[Array] = frozenset()
 
 
-def thread_log(body: Block, arrays: frozenset[Array]) -> ReadLog:
+def thread_log(
+    body: Block, arrays: frozenset[Array], shared: frozenset[Array] | None = None
+) -> ReadLog:
     """Copy a body so that every read of some arrays has a position in a log.
 
     Args:
         body: the body of a task, which is not changed.
         arrays: the arrays whose reads are logged.
+        shared: the arrays whose atomics are logged in any case. By default, all reads are.
 
     Returns:
         The copy, with the positions.
     """
-    threader = _Threader(arrays)
+    threader = _Threader(arrays, shared)
     new = copy_block(body, {})
-    log = ReadLog(new, threader.positions)
+    log = ReadLog(new, threader.positions, threader.once, shared=shared or frozenset())
     builder = Builder()
     start = builder.constant(0, i64)
     log.end = threader.block(new, start)
@@ -65,17 +71,26 @@ def thread_log(body: Block, arrays: frozenset[Array]) -> ReadLog:
 class _Threader:
     """Adds the next position of the log to the carried values of loops around logged reads."""
 
-    def __init__(self, arrays: frozenset[Array]) -> None:
+    def __init__(self, arrays: frozenset[Array], shared: frozenset[Array] | None) -> None:
         self.arrays = arrays
+        self.shared = shared
         self.positions: dict[Operation, Value] = {}
+        self.once: set[Operation] = set()
+        self._is_nested = False
 
-    def _is_logged(self, op: Operation) -> bool:
+    def _is_hazard(self, op: Operation) -> bool:
         if not isinstance(op, ops.Access) or not op.reads:
             return False
         return op.array in self.arrays and op.companion is Companion.PRIMAL
 
     def _holds(self, *blocks: Block) -> bool:
-        return any(self._is_logged(op) for block in blocks for op in block.walk())
+        return any(self._is_hazard(op) for block in blocks for op in block.walk())
+
+    def _runs_once(self, op: Operation) -> bool:
+        """Whether the result of a read that is being visited may be used throughout, unlogged."""
+        if self.shared is None or self._is_nested:
+            return False
+        return not isinstance(op, ops.Write) or op.array not in self.shared
 
     def block(self, block: Block, position: Value) -> Value:
         """Give positions to the reads of a block, in place; gives the position after it."""
@@ -87,12 +102,15 @@ class _Threader:
             if op.REGIONS and self._holds(*op.regions):
                 position = self._control(op, position)
                 builder.block.ops.append(op)
-            elif self._is_logged(op):
-                builder.block.ops.append(op)
+                continue
+            builder.block.ops.append(op)
+            if not self._is_hazard(op):
+                continue
+            if self._runs_once(op):
+                self.once.add(op)
+            else:
                 self.positions[op] = position
                 position = builder.binary("add", position, builder.constant(1, i64))
-            else:
-                builder.block.ops.append(op)
         block.ops[:] = builder.block.ops
         return position
 
@@ -123,13 +141,14 @@ class _Threader:
         return position
 
     def _lacks_position(self, op: Operation) -> bool:
-        if self._is_logged(op):
-            return op not in self.positions
+        if self._is_hazard(op):
+            return op not in self.positions and op not in self.once
         return any(self._lacks_position(inner) for region in op.regions for inner in region.ops)
 
     def _control(self, op: Operation, position: Value) -> Value:
         """Carry the position through an operation with regions; gives the position after it."""
         result = Value(i64)
+        was_nested, self._is_nested = self._is_nested, True
         if isinstance(op, ops.If):
             for region in op.regions:
                 _yield_too(region, self.block(region, position))
@@ -138,6 +157,7 @@ class _Threader:
             for region in op.regions:
                 region.args.append(Value(i64))
             _yield_too(op.body, self.block(op.body, op.body.args[-1]))
+        self._is_nested = was_nested
         op.results = [*op.results, result]
         return result
 

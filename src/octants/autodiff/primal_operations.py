@@ -1,7 +1,7 @@
 """Emits copies of primal operations without regions: scalar ones, loads, stores, atomics.
 
 A replay has no side effects on primal arrays, with two exceptions. The first sweep of a task that
-is reversed on the memory from before it repeats the stores to what the task overwrites, and logs
+is reversed on the memory from before it repeats the stores to what the task overwrites, and saves
 what hazardous loads read. A sweep over cooperating work items stores to shared arrays again
 (`cooperative_tasks`).
 """
@@ -102,23 +102,29 @@ class PrimalMemory:
         return result
 
     def _load(self, op: ops.Load) -> None:
-        if self._facts.is_logged(op):
-            self._logged(op, op.result, op.array)
+        if self._facts.is_saved(op):
+            self._saved(op, op.result, op.array)
             return
         self._values.bind(op.result, self.read(op, "load"))
 
-    def _logged(self, op: Any, result: Value, array: Array) -> None:
-        """Emit a hazardous read: the first sweep reads and logs, replays read the log."""
-        log = self._facts.log
+    def _saved(self, op: Any, result: Value, array: Array) -> None:
+        """Emit a hazardous read.
+
+        The first sweep reads. Replays use what it read if it did so once, or else read the log.
+        """
+        log, builder = self._facts.log, self._builder
         assert log is not None
-        builder = self._builder
+        is_first, is_logged = array in self._stored, op in log.positions
+        if is_first:
+            self._values.bind(result, self._run(op))
+        if not is_logged:
+            return
         position = self._values[log.positions[op]]
         self._log.location = self._log.location or op.location
         base = builder.constant(0, i64)
-        if array in self._stored:
-            value = self._run(op)
-            self._values.bind(result, value)
-            builder.append(ops.RecordPush(self._log, base, position, [builder.word(value)]))
+        if is_first:
+            word = builder.word(self._values[result])
+            builder.append(ops.RecordPush(self._log, base, position, [word]))
             return
         if log.positions[op] in self.varying_positions:
             assert self.last_logged is not None
@@ -149,8 +155,8 @@ class PrimalMemory:
 
     def _atomic(self, op: ops.Atomic | ops.CompareExchange) -> None:
         """Do not repeat an atomic, unless the first sweep has to, and logs its result."""
-        if self._facts.is_logged(op):
-            self._logged(op, op.result, op.array)
+        if self._facts.is_saved(op):
+            self._saved(op, op.result, op.array)
         elif op.array.space is not Space.SHARED:
             self._values.bind(op.result, self.read(op, "atomic"))
         elif self._shares:  # its result has no uses

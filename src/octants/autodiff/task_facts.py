@@ -1,4 +1,4 @@
-"""Facts of one task for emitting its reverse: activity, captures, inductions, logged reads."""
+"""Facts of one task for emitting its reverse: activity, captures, inductions, saved reads."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class TaskFacts:
         self._is_reversed: dict[Operation, bool] = {}
         self._inductions: dict[Operation, dict[int, Steps]] = {}
 
-    def is_logged(self, op: Operation) -> bool:
-        """Whether the first sweep logs what an operation reads."""
-        return self.log is not None and op in self.log.positions
+    def is_saved(self, op: Operation) -> bool:
+        """Whether the first sweep saves what an operation reads, in the log or as its result."""
+        return self.log is not None and (op in self.log.positions or op in self.log.once)
 
     def is_reversed(self, op: Operation) -> bool:
         """Whether an operation with regions has a reverse, and so must be recorded."""
