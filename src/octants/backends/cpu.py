@@ -16,7 +16,7 @@ from octants.deferred_import import Deferred
 from octants.ir.core import Module, Task
 from octants.options import Options, memory_of_the_machine
 from octants.runtime.cpu import CpuDevice
-from octants.runtime.cpu.native.privatised_sums import FIXED_PARTS
+from octants.runtime.cpu.native.parallel_loops import FIXED_PARTS
 from octants.runtime.cpu.processor_identity import processor
 from octants.runtime.device import Device
 from octants.target import HOST, NEVER, Blocks, Capabilities, Target

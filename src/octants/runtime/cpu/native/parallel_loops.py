@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-PARTS = 8  # chunks for each thread of an even loop
+PARTS = 8  # chunks for each thread of a loop of even chunks
+FIXED_CHUNKS = 128  # chunks of a loop whose order is fixed
+FIXED_PARTS = 16  # chunks of such a loop if each has a privatised copy
 WAKING_GRAINS = 16  # a shorter loop is shared with spinning helpers, but wakes none
+
+NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # the kind of a worker's privatised copy
 
 TEXT = f"""\
 ; Run a serial task that has a record buffer.
@@ -15,64 +19,186 @@ define void @octants_serial(ptr %context, ptr %task, ptr %parameters) {{
   ret void
 }}
 
+; Run a task that adds to no array over [lower, upper).
+define void @octants_parallel_for(ptr %context, ptr %task, ptr %parameters, \
+i64 %lower, i64 %upper, i64 %grain, i64 %tile) {{
+  call void @run_loop(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
+i64 %grain, i64 %tile, i64 0, i64 0, i64 0, i32 0)
+  ret void
+}}
+
 ; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Helpers that
 ; spin are always welcome; parked ones, which take some 50 us to come, are woken for long work.
 ; Ctrl-C is looked for between chunks, whose length is bounded for that; where the grain is 1, by
-; the items. Chunks are whole tiles, but for the last one.
-define void @octants_parallel_for(ptr %context, ptr %task, ptr %parameters, \
-i64 %lower, i64 %upper, i64 %grain, i64 %tile) {{
+; the items. Chunks are whole tiles, but for the last one. For a task that adds to arrays, see
+; `octants_parallel_sums`.
+define internal void @run_loop(ptr %context, ptr %task, ptr %parameters, \
+i64 %lower, i64 %upper, i64 %grain, i64 %tile, i64 %bytes, i64 %worth, i64 %width, i32 %flags) {{
   %some = icmp slt i64 %lower, %upper
   br i1 %some, label %measure, label %exit
 measure:
+  %worker = load ptr, ptr &context.worker
   %count = sub i64 %upper, %lower
-  %own = load ptr, ptr &context.worker
+  %few = call i64 @llvm.smax.i64(i64 %grain, i64 %tile)
+  %is_small = icmp ule i64 %count, %few
   %is_light = icmp ugt i64 %grain, 1
-  %few_items = call i64 @llvm.smax.i64(i64 %grain, i64 %tile)
-  %is_small = icmp ule i64 %count, %few_items
-  br i1 %is_small, label %few, label %large
-few:
-  br i1 %is_light, label %small, label %single
-single:
+  %is_brief = and i1 %is_small, %is_light
+  br i1 %is_brief, label %small, label %guard
+guard:
   call void @octants_guard(ptr %context)
-  br label %small
+  br i1 %is_small, label %small, label %large
 small:
-  call void @begin_share(ptr %context, ptr %own)
-  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %lower, i64 %upper)
+  call void @begin_share(ptr %context, ptr %worker)
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %worker, \
+i64 %lower, i64 %upper)
   ret void
 large:
-  call void @octants_guard(ptr %context)
   %pool = load ptr, ptr &context.pool
   %helpers = load i32, ptr &pool.threads
-  %wide = sext i32 %helpers to i64
-  %all = add i64 %wide, 1
-  %parts = mul i64 %all, {PARTS}
-  %even = udiv i64 %count, %parts
+  %others = sext i32 %helpers to i64
+  %all = add i64 %others, 1
+  %fixed_bit = and i32 %flags, 1
+  %is_fixed = icmp ne i32 %fixed_bit, 0
+  %has_parts = icmp ne i64 %bytes, 0
+  %alternates = icmp ne i64 %width, 0
+  %loose = mul i64 %all, {PARTS}
+  %firm = select i1 %has_parts, i64 {FIXED_PARTS}, i64 {FIXED_CHUNKS}
+  %pieces = select i1 %is_fixed, i64 %firm, i64 %loose
+  %padded = add i64 %count, %pieces
+  %before = sub i64 %padded, 1
+  %even = udiv i64 %before, %pieces
   %quarter = lshr i64 %grain, 2
   %least = call i64 @llvm.smax.i64(i64 %quarter, i64 1)
   %enough = call i64 @llvm.smax.i64(i64 %even, i64 %least)
-  %most = shl i64 %grain, 6
-  %bounded = call i64 @llvm.smin.i64(i64 %enough, i64 %most)
-  %some_items = select i1 %is_light, i64 %bounded, i64 %enough
-  %rounded = add i64 %some_items, %tile
-  %raised = sub i64 %rounded, 1
+  %polled = shl i64 %grain, 6
+  %bounded = call i64 @llvm.smin.i64(i64 %enough, i64 %polled)
+  %polls = xor i1 %is_fixed, true
+  %must_poll = and i1 %polls, %is_light
+  %handy = select i1 %must_poll, i64 %bounded, i64 %enough
+  %wide = call i64 @llvm.smax.i64(i64 %handy, i64 %width)
+  %more = add i64 %wide, %tile
+  %raised = sub i64 %more, 1
   %excess = urem i64 %raised, %tile
   %chunk = sub i64 %raised, %excess
+  %to_last = add i64 %count, %chunk
+  %last = sub i64 %to_last, 1
+  %chunks = udiv i64 %last, %chunk
+  store i64 %lower, ptr &context.sum_lower
+  store i64 %chunk, ptr &context.sum_chunk
   %has_helpers = icmp sgt i32 %helpers, 0
-  br i1 %has_helpers, label %try, label %alone
+  br i1 %is_fixed, label %fixed, label %free
+free:
+  br i1 %has_helpers, label %try, label %in_order
 try:
-  %free = call i32 @octants_acquire(ptr %pool)
-  %is_free = icmp ne i32 %free, 0
-  br i1 %is_free, label %all_of_them, label %alone
-alone:
-  call void @begin_share(ptr %context, ptr %own)
-  call void @run_alone(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, i64 %chunk)
-  ret void
-all_of_them:
+  %got = call i32 @octants_acquire(ptr %pool)
+  %is_ours = icmp ne i32 %got, 0
+  br i1 %is_ours, label %ours, label %in_order
+ours:
+  %scarce = icmp slt i64 %chunks, %all
+  %stuck = and i1 %alternates, %scarce
+  br i1 %stuck, label %choose, label %part
+part:
+  br i1 %has_parts, label %ask, label %choose
+ask:
+  %given = call i1 @make_parts(ptr %context, i64 %others, i64 %bytes, i64 %worth)
+  %by_worker = select i1 %given, i32 {BY_WORKER}, i32 {SHARED}
+  br label %choose
+fixed:
+  br i1 %has_parts, label %ask_fixed, label %try_fixed
+ask_fixed:
+  %further = sub i64 %chunks, 1
+  %given_fixed = call i1 @make_parts(ptr %context, i64 %further, i64 %bytes, i64 %worth)
+  br i1 %given_fixed, label %try_fixed, label %in_order
+try_fixed:
+  %by_chunk = phi i32 [ {NONE}, %fixed ], [ {BY_CHUNK}, %ask_fixed ]
+  br i1 %has_helpers, label %try_pool, label %choose
+try_pool:
+  %got_fixed = call i32 @octants_acquire(ptr %pool)
+  br label %choose
+choose:
+  %mode = phi i32 [ {SHARED}, %ours ], [ {NONE}, %part ], [ %by_worker, %ask ], \
+[ %by_chunk, %try_fixed ], [ %by_chunk, %try_pool ]
+  %has_pool = phi i32 [ 1, %ours ], [ 1, %part ], [ 1, %ask ], [ 0, %try_fixed ], \
+[ %got_fixed, %try_pool ]
+  store i32 %mode, ptr &context.sum_mode
+  call void @begin_share(ptr %context, ptr %worker)
+  %is_shared = icmp eq i32 %mode, {SHARED}
+  %is_unshared = xor i1 %is_shared, true
+  %alternating = and i1 %alternates, %is_unshared
+  %wraps_bit = and i32 %flags, 2
+  %may_wrap = icmp ne i32 %wraps_bit, 0
+  %wraps = and i1 %may_wrap, %alternating
+  %whole = udiv i64 %count, %chunk
+  %pairs = and i64 %whole, -2
+  %paired = mul i64 %pairs, %chunk
+  %ring = add i64 %lower, %paired
+  %end = select i1 %wraps, i64 %ring, i64 %upper
   %wakes = call i32 @is_worth_waking(i64 %count, i64 %grain)
-  call void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
-i64 %chunk, i64 %chunk, i32 %wakes)
+  %phases = select i1 %alternating, i64 2, i64 1
+  %stride = mul i64 %phases, %chunk
+  br label %phase
+phase:
+  %number = phi i64 [ 0, %choose ], [ %next_phase, %phase ]
+  %skipped = mul i64 %number, %chunk
+  %begin = add i64 %lower, %skipped
+  call void @run_phase(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %end, \
+i64 %chunk, i64 %stride, i32 %has_pool, i32 %wakes)
+  %next_phase = add i64 %number, 1
+  %again = icmp slt i64 %next_phase, %phases
+  br i1 %again, label %phase, label %finish
+finish:
+  call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %end, i64 %upper, \
+i64 %chunk, i64 %chunk)
+  store i32 {NONE}, ptr &context.sum_mode
+  store i64 0, ptr &worker.part
+  %holds = icmp ne i32 %has_pool, 0
+  br i1 %holds, label %release, label %exit
+release:
   call void @octants_release(ptr %pool)
   ret void
+in_order:
+  call void @begin_share(ptr %context, ptr %worker)
+  call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
+i64 %chunk, i64 %chunk)
+  ret void
+exit:
+  ret void
+}}
+
+; Every `stride` items a chunk of [begin, upper), on the pool or not.
+define internal void @run_phase(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
+i64 %chunk, i64 %stride, i32 %has_pool, i32 %wakes) {{
+  %shares = icmp ne i32 %has_pool, 0
+  br i1 %shares, label %share, label %alone
+alone:
+  call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
+i64 %chunk, i64 %stride)
+  ret void
+share:
+  call void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
+i64 %chunk, i64 %stride, i32 %wakes)
+  ret void
+}}
+
+define internal void @run_strided(ptr %context, ptr %task, ptr %parameters, \
+i64 %first, i64 %upper, i64 %chunk, i64 %stride) {{
+entry:
+  %own = load ptr, ptr &context.worker
+  br label %next
+next:
+  %begin = phi i64 [ %first, %entry ], [ %following, %run ]
+  %more = icmp slt i64 %begin, %upper
+  br i1 %more, label %poll, label %exit
+poll:
+  %stops = call i1 @stops(ptr %context)
+  br i1 %stops, label %exit, label %run
+run:
+  %full = add i64 %begin, %chunk
+  %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
+  call void @take_part(ptr %context, ptr %own, i64 %begin)
+  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
+  %following = add i64 %begin, %stride
+  br label %next
 exit:
   ret void
 }}
@@ -121,25 +247,6 @@ rest:
   call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %next, i64 %upper, \
 i64 %chunk, i64 %stride)
   br label %exit
-exit:
-  ret void
-}}
-
-define internal void @run_alone(ptr %context, ptr %task, ptr %parameters, \
-i64 %lower, i64 %upper, i64 %chunk) {{
-entry:
-  %own = load ptr, ptr &context.worker
-  br label %run
-run:
-  %begin = phi i64 [ %lower, %entry ], [ %end, %next ]
-  %full = add i64 %begin, %chunk
-  %end = call i64 @llvm.smin.i64(i64 %full, i64 %upper)
-  call void @run_items(ptr %context, ptr %task, ptr %parameters, ptr %own, i64 %begin, i64 %end)
-  %more = icmp slt i64 %end, %upper
-  br i1 %more, label %next, label %exit
-next:
-  %stops = call i1 @stops(ptr %context)
-  br i1 %stops, label %exit, label %run
 exit:
   ret void
 }}
