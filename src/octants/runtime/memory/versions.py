@@ -54,7 +54,7 @@ class Versions:
         self._lock = threading.Lock()
         self._by_range: dict[tuple[int, int], WatchedRange] = {}
         self._exported: set[Range] = set()
-        self._last_ranges: tuple[Any, list[WatchedRange]] = None, []
+        self._last_ranges: tuple[Any, WrittenRanges] = None, WrittenRanges(())
         self.changes = 0
         """Changes whenever `watches` does."""
         self.watches: list[WatchedRange] = []
@@ -104,14 +104,11 @@ class Versions:
 
     def wrote_each(self, ranges: tuple[Range, ...]) -> None:
         """Report queued work that writes ranges, each an address and bytes; fast if repeated."""
-        now = ranges, self.changes
-        known, reached = self._last_ranges
-        if now != known:
-            found = [self._reached(*each) for each in ranges if each[1]]
-            reached = [watch for some in found for watch in some]
-            self._last_ranges = now, reached
-        if reached:
-            self._renew(reached)
+        known, written = self._last_ranges
+        if known != ranges:
+            written = WrittenRanges(each for each in ranges if each[1])
+            self._last_ranges = ranges, written
+        self.wrote_again(written)
 
     def _reached(self, address: int, nbytes: int) -> list[WatchedRange]:
         found = []
@@ -137,28 +134,19 @@ class Versions:
             return _nothing
         read = slots.reader({memory_range.slot for memory_range in ranges})
         order = sorted({memory_range.slot for memory_range in ranges})
-        last: tuple[Any, list[WatchedRange]] = None, []  # one object, since threads share it
+        last: tuple[Any, WrittenRanges] = None, WrittenRanges(())  # one, since threads share it
 
         def report(view: memoryview[int]) -> None:
             nonlocal last
-            now = read(view), self.changes
-            known, reached = last
-            if now != known:
-                at = dict(zip(order, now[0], strict=True))
-                found = (self._reached(at[each.slot], each.nbytes) for each in ranges)
-                reached = [watch for some in found for watch in some]
-                last = now, reached
-            if reached:
-                self._renew(reached)
+            values = read(view)
+            known, written = last
+            if known != values:
+                at = dict(zip(order, values, strict=True))
+                written = WrittenRanges((at[each.slot], each.nbytes) for each in ranges)
+                last = values, written
+            self.wrote_again(written)
 
         return report
-
-    def launched(self, ranges: Sequence[MemoryRange], slots: Sequence[int]) -> None:
-        """Report a queued launch that may write to memory ranges."""
-        if not self.watches:
-            return
-        for memory_range in ranges:
-            self.wrote(slots[memory_range.slot], memory_range.nbytes)
 
     def exported(self, address: int) -> None:
         """Stop tracking an allocation that another library may write without notice."""
