@@ -88,8 +88,9 @@ def test_a_thread_without_the_context(fake: FakeCuda, device: CudaDevice) -> Non
     fake.fail("cuGraphLaunch", INVALID_CONTEXT)
     kernel.launch(block.address)
     assert read(device, x.address, 10) == [2 * MANY + 2] * 10
-    fake.fail("cuGraphLaunch", 1, times=2)
-    with pytest.raises(OctantsRuntimeError, match="cuGraphLaunch failed"):
+    fake.fail("cuGraphLaunch", 1)
+    fake.fail("cuLaunchKernelEx", 1)
+    with pytest.raises(OctantsRuntimeError, match="cuLaunchKernelEx failed"):
         kernel.launch(block.address)
 
 

@@ -226,7 +226,8 @@ def test_a_foreign_handle_of_the_default_stream(gpu: Gpu) -> None:
     assert a[0] == 4
 
 
-def test_blocks_of_loops_run_at_the_same_time(gpu: Gpu) -> None:
+@pytest.mark.parametrize("has_messages", [False, True])
+def test_blocks_of_loops_run_at_the_same_time(gpu: Gpu, has_messages: bool) -> None:
     for number in range(4):
         gpu.fake.kernels[f"octants_blocks_task_{number}"] = lambda call: None
     x = [qd.field(qd.f32, 4) for _ in range(4)]
@@ -243,6 +244,8 @@ def test_blocks_of_loops_run_at_the_same_time(gpu: Gpu) -> None:
         with qd.stream_parallel():
             for i in x[2]:
                 x[2][i] = x[0][i]
+                if qd.static(has_messages):
+                    print(i)
         for i in x[3]:
             x[3][i] = x[1][i] + x[2][i]
 

@@ -1,4 +1,4 @@
-"""Launches kernels without messages, record buffers, and bounds computed on the device.
+"""Launches kernels without messages, record buffers, concurrent tasks, and computed bounds.
 
 Most kernels are like that, and their launch takes as few steps of Python as possible. A launch that
 repeats with the same arguments is replayed as a driver graph, in half the driver's time.
@@ -10,13 +10,12 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from octants.artifact import SYSTEM_BYTES, Artifact
+from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
-from octants.runtime.cuda.streams import Stream
-from octants.runtime.gpu.kernel import resize
-from octants.runtime.parameter_blocks.slots import SlotViews, bounds_reader
+from octants.runtime.gpu.kernel import GpuKernel, resize
+from octants.runtime.parameter_blocks.slots import bounds_reader
 from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
@@ -36,89 +35,34 @@ class _Launches:
     `repetitions` has the driver graphs of launches that repeat, by the bytes of their arguments.
     """
 
-    def __init__(
-        self,
-        machine: LaunchContext,
-        artifact: Artifact,
-        frame: LaunchState,
-        view: memoryview[int],
-        slots: SlotViews,
-    ) -> None:
-        self.frame = frame
+    def __init__(self, machine: LaunchContext, kernel: GpuKernel, frame: LaunchState) -> None:
         self.repetitions = Repetitions[DriverGraph](SAME, most=_OWN_GRAPHS, counted=_COUNTED)
-        self.has_concurrent_groups = any(step.action.dispatch.group for step in frame.steps)
-        self._machine, self._view, self._slots = machine, view, slots
-        actions = [step.action for step in frame.steps]
-        bounds = [action.dispatch.bounds for action in actions if action.bounds is not None]
-        self.has_changing_bounds = bool(bounds)
-        self._read_bounds = bounds_reader(bounds, slots) or _no_bounds
-        self._bounds: tuple[int, ...] | None = None
+        self._machine, self._slots, self._steps = machine, kernel.slots, frame.steps
         # Random numbers depend on the number of the launch, which is not among the arguments.
-        self._may_repeat = not (artifact.draws or self.has_concurrent_groups)
+        self._may_repeat = not kernel.artifact.draws
+        bounds = [each.dispatch.bounds for each in kernel.actions if each.bounds is not None]
+        self.has_changing_bounds = bool(bounds)
+        self._read_bounds = bounds_reader(bounds, kernel.slots) or _no_bounds
+        self._bounds: tuple[int, ...] | None = None
 
-    def resize(self) -> None:
+    def resize(self, view: memoryview[int]) -> None:
         """Set up the launch for the present arguments."""
-        bounds = self._read_bounds(self._view)
+        bounds = self._read_bounds(view)
         if bounds != self._bounds:
-            resize(self.frame.steps, self._slots.unpack(self._view))
+            resize(self._steps, self._slots.unpack(view))
             self._bounds = bounds
+
+    def forget_bounds(self) -> None:
+        """Forget which bounds the state is set up for: another launch has used it."""
+        self._bounds = None
 
     def make_graph(self, arguments: bytes) -> None:
         """Make the graph of a launch that has repeated enough, and is set up."""
         if self._may_repeat and self._machine.replayed_graphs < MOST_GRAPHS:
             with contextlib.suppress(OctantsError):  # then it is launched as before
-                steps = [step for step in self.frame.steps if not step.is_empty]
+                steps = [step for step in self._steps if not step.is_empty]
                 graph = graph_of(self._machine, steps, is_counted=True)
                 self.repetitions.made[arguments] = graph
-
-    def replay_in_context(self, graph: DriverGraph) -> None:
-        """Replay a graph in the kernel's context, where another one is current or that failed.
-
-        Raises:
-            OctantsRuntimeError: the replay fails here, too.
-        """
-        context = self._machine.context
-        with context.active():
-            context.call("cuGraphLaunch", graph.handle, None)
-
-    def launch_in_context(self) -> None:
-        """Launch in the default stream of the kernel's context, where another one is current."""
-        with self._machine.context.active():
-            for step in self.frame.steps:
-                if not step.is_empty:
-                    step.launch()
-
-    def launch_in_streams(self) -> None:
-        """Launch while streams wait for each other, or with tasks that run concurrently."""
-        if not self._machine.streams.is_one_of_several:
-            self._launch_in_streams()
-            return
-        with self._machine.context.active():
-            self._launch_in_streams()
-
-    def _launch_in_streams(self) -> None:
-        self.resize()
-        streams = self._machine.streams
-        streams.here()
-        stream, beside = streams.current.stream, dict[int, Stream]()
-        if self.frame.stream is not stream:
-            self.frame.move(stream)
-        updated = self.frame.updated
-        if updated is not None and updated.launch(stream.handle):
-            streams.release()
-            return
-        for step in self.frame.steps:
-            group = step.action.dispatch.group
-            if group and group not in beside:
-                beside[group] = stream.group_stream(group)
-                streams.order(stream, beside[group])
-            while beside and not group:
-                streams.order(beside.popitem()[1], stream)
-            if not step.is_empty:
-                step.launch()
-        for other in beside.values():
-            streams.order(other, stream)
-        streams.release()
 
 
 def _no_bounds(_: Any) -> None:
@@ -127,51 +71,60 @@ def _no_bounds(_: Any) -> None:
 
 def make_launcher(
     machine: LaunchContext,
-    artifact: Artifact,
+    kernel: GpuKernel,
     frame: LaunchState,
-    view: memoryview[int],
-    slots: SlotViews,
+    block: int,
+    queue: Callable[[LaunchState, int], None],
 ) -> Callable[[], None]:
-    """Make the function that launches the dispatches of ``frame`` with one parameter block.
+    """Make the function that launches a kernel with one parameter block.
 
     Args:
-        view: The bytes of the block, which one launch at a time uses.
+        machine: The GPU.
+        kernel: The kernel, without messages, record buffers, and concurrent tasks.
+        frame: The state of the launches with this block, of which there is one at a time.
+        block: The address of the block.
+        queue: Queues a launch in any stream and context.
     """
-    own = _Launches(machine, artifact, frame, view, slots)
+    own, view = _Launches(machine, kernel, frame), kernel.slots.view(block)
     arguments: Any = view[SYSTEM_BYTES:]
     streams, default, steps = machine.streams, machine.streams.default, frame.steps
     graphs, is_due = own.repetitions.made, own.repetitions.is_due
     has_changing_bounds, updated = own.has_changing_bounds, frame.updated
-    has_concurrent_groups = own.has_concurrent_groups
-    name, versions = artifact.kernel or artifact.name, machine.versions
-    watches, report = versions.watches, versions.reporter(artifact.writes, slots)
+    name, versions = kernel.name, machine.versions
+    watches, report = versions.watches, versions.reporter(kernel.artifact.writes, kernel.slots)
     context, current, handle = machine.context, machine.context.current, machine.context.handle
     note, get_current = context.launched.append, machine.library.cuCtxGetCurrent
     run: Callable[..., int] = machine.library.cuLaunchKernelEx
     replay: Callable[..., int] = machine.library.cuGraphLaunch
 
+    def launch_anywhere() -> None:
+        own.forget_bounds()
+        queue(frame, block)
+
     def launch() -> None:
-        note(name)
-        if watches:
-            report(view)
-        if streams.is_busy or has_concurrent_groups or frame.stream is not default:
-            own.launch_in_streams()
+        if streams.is_busy or frame.stream is not default:
+            launch_anywhere()
             return
         given = arguments.tobytes()
         graph = graphs.get(given)
-        if graph is not None:
+        if graph is not None or streams.is_one_of_several:
             get_current(current.reference)  # the default stream is that of the current context
-            if current.handle.value != handle or replay(graph.handle, None):
-                own.replay_in_context(graph)
+            if current.handle.value != handle:
+                with context.active():
+                    launch()
+                return
+        note(name)
+        if watches:
+            report(view)
+        if graph is not None:
+            if replay(graph.handle, None):
+                launch_anywhere()
             return
         if has_changing_bounds:
-            own.resize()
+            own.resize(view)
         if is_due(given):
             own.make_graph(given)
         if updated is not None and updated.launch():
-            return
-        if streams.is_one_of_several and not context.is_current():
-            own.launch_in_context()
             return
         for step in steps:
             if not step.is_empty:

@@ -20,10 +20,17 @@ from octants.runtime.cuda.launch_state import (
     parameter_bytes,
 )
 from octants.runtime.cuda.recording_launcher import make_recording_launcher
+from octants.runtime.cuda.streams import Stream
 from octants.runtime.gpu.kernel import Action, GpuKernel, resize
 from octants.runtime.gpu.record_buffer_growth import Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import MOST_VIEWS
+
+MakeLauncher = Callable[
+    [LaunchContext, GpuKernel, LaunchState, int, Callable[[LaunchState, int], None]],
+    Callable[[], None],
+]
+"""Makes the function that launches a kernel with one parameter block; see `fast_launcher`."""
 
 
 class CudaKernel(GpuKernel):
@@ -49,10 +56,9 @@ class CudaKernel(GpuKernel):
         self.launch = self._launch
         self.may_repeat = self._is_simple and not (by_pointer or grouped or artifact.draws)
         """Whether launches with the same arguments can be replayed, with whatever is in memory."""
-        if self._is_simple and not by_pointer:
-            self.launch = self._launch_by(self._fast_launcher)
-        elif not (artifact.messages or computed or by_pointer or grouped):
-            self.launch = self._launch_by(self._recording_launcher)
+        if not (artifact.messages or computed or by_pointer or grouped):
+            make = make_launcher if self.allows_fast_launch else make_recording_launcher
+            self.launch = self._launch_by(make)
 
     def _record(self, action: Action) -> Recording:
         machine = self._machine
@@ -75,7 +81,7 @@ class CudaKernel(GpuKernel):
 
     # -- launches -------------------------------------------------------------------------------
 
-    def _launch_by(self, make: Callable[[int], Callable[[], None]]) -> Callable[[int], None]:
+    def _launch_by(self, make: MakeLauncher) -> Callable[[int], None]:
         """The launch of a kernel with a launcher for each parameter block."""
         launchers: dict[int, Callable[[], None]] = {}
 
@@ -84,23 +90,17 @@ class CudaKernel(GpuKernel):
             if launcher is None:
                 if len(launchers) >= MOST_VIEWS:
                     launchers.clear()
-                launcher = launchers[block] = make(block)
+                launcher = launchers[block] = self._launcher(make, block)
             launcher()
 
         return launch
 
-    def _fast_launcher(self, block: int) -> Callable[[], None]:
-        """Make the fast launcher for a parameter block, which one launch at a time uses."""
-        frame, view = self._make_frame(), self.slots.view(block)
-        frame.move(self._machine.streams.default)
-        frame.take(block)
-        return make_launcher(self._machine, self.artifact, frame, view, self.slots)
-
-    def _recording_launcher(self, block: int) -> Callable[[], None]:
-        """Make the launcher with record buffers for a parameter block."""
+    def _launcher(self, make: MakeLauncher, block: int) -> Callable[[], None]:
+        """Make the launcher for a parameter block, which one launch at a time uses."""
         frame = self._make_frame()
         frame.move(self._machine.streams.default)
-        return make_recording_launcher(self._machine, self, frame, block, self._queue)
+        frame.take(block)
+        return make(self._machine, self, frame, block, self._queue)
 
     def steps_at(self, block: int) -> list[PreparedDispatch]:
         """Prepare the dispatches with work items of a launch, for a graph."""
@@ -150,7 +150,25 @@ class CudaKernel(GpuKernel):
             if frame.updated is not None:
                 resize(frame.steps, slots)
             if frame.updated is None or not frame.updated.launch(stream.handle):
+                beside: dict[int, Stream] = {}
                 for step in frame.steps:
+                    self._enter_group(step.action.dispatch.group, stream, beside)
                     self.run(step, slots)
+                self._enter_group(0, stream, beside)
             if streams.is_busy:
                 streams.release()
+
+    def _enter_group(self, group: int, stream: Stream, beside: dict[int, Stream]) -> None:
+        """Let the next dispatch run beside those of other groups, if it is in a group; 0: in none.
+
+        Args:
+            group: The group of the dispatch.
+            stream: The stream of the launch.
+            beside: The streams of the groups that have begun.
+        """
+        order = self._machine.streams.order
+        if group and group not in beside:
+            beside[group] = stream.group_stream(group)
+            order(stream, beside[group])
+        while beside and not group:
+            order(beside.popitem()[1], stream)
