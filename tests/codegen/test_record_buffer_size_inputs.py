@@ -148,6 +148,31 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Dispatch]:
     return found
 
 
+def test_loops_that_record_have_the_buffers_for_themselves(
+    fake: AddressableCuda, recorded: list[Dispatch]
+) -> None:
+    """They are not concurrent, although the blocks that they are in may be."""
+    x, y, u, v = (qd.field(qd.f32, SIZE, needs_grad=True) for _ in range(4))
+
+    @qd.kernel
+    def concurrent():
+        with qd.stream_parallel():
+            for i in x:
+                a = x[i]
+                while a > 0.1:
+                    a = qd.sin(a) * 0.95
+                u[i] = a
+        with qd.stream_parallel():
+            for i in y:
+                a = y[i]
+                while a > 0.1:
+                    a = qd.sin(a) * 0.9
+                v[i] = a
+
+    concurrent.grad()
+    assert [each.group for each in recorded] == [0, 0]
+
+
 OF_MEMORY = {"memory": 1, "condition": 1, "convergence": 1, "early_exit": 1}
 """How many arrays have a say."""
 KNOWN = {

@@ -189,7 +189,7 @@ class _Writer:
                 block,
                 threads,
                 *records,
-                self._groups[position],
+                0 if asks else self._groups[position],  # the record buffers are those of a stream
                 _WAVES if is_free else 1,
                 f.adds_up,
             ),
