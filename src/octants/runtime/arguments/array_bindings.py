@@ -88,10 +88,13 @@ ArrayKind = str
 
 * "octants": an ndarray of Octants;
 * "numpy" or "torch": an array of that library in memory that kernels can access;
-* "copied": a numpy array that kernels cannot access, which a native copy replaces;
-* "staged": an array of the host, which is copied to the device's memory;
+* "copied": a numpy array with swapped bytes or an unaligned address, which kernels cannot access;
+* "staged": an array of the host, where the device has its own memory;
 * "interface": an array of another library in the device's memory.
 """
+
+COPIED = frozenset(("copied", "staged"))
+"""The kinds of which a launch gets staging copies (`runtime.arguments.staging_copies`)."""
 
 
 def kind_of(value: Any, device: Device) -> ArrayKind:

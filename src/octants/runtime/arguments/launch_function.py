@@ -17,8 +17,7 @@ from typing import Any
 from octants.functions_from_text import define
 from octants.ir.core import Companion, Space
 from octants.runtime.arguments.argument_replacement import replace
-from octants.runtime.arguments.array_bindings import Binding
-from octants.runtime.arguments.native_format_copies import launch_on_native_copies
+from octants.runtime.arguments.array_bindings import COPIED, Binding
 from octants.runtime.arguments.packing import ParameterPacking
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
@@ -27,7 +26,7 @@ from octants.runtime.device import Device
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 
 _SHARED_SOURCE = """
-def launch(seed, number, persistent{parameters}):
+def launch(seed, number, persistent{staging}{parameters}):
     try:
         block = pool.pop()
     except IndexError:
@@ -38,7 +37,7 @@ def launch(seed, number, persistent{parameters}):
         {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, persistent, ({arguments}))
-    run(base)
+    {run}
     results = {results}
     if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
         return results
@@ -93,7 +92,8 @@ def make_launch(
     """
     layout = ParameterPacking(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
-    is_staged = "staged" in binding.kinds.values()
+    is_staged = not COPIED.isdisjoint(binding.kinds.values())
+    block = "base" if device.shares_memory else "block[3]"
     source = (_SHARED_SOURCE if device.shares_memory else _DISCRETE_SOURCE).format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
@@ -106,7 +106,7 @@ def make_launch(
         prepare=layout.prepare,
         fetch=layout.fetch,
         staging=", launch_on_copies" if is_staged else "",
-        run="launch_on_copies(run, kernel, block[3])" if is_staged else "run(block[3])",
+        run=f"launch_on_copies(run, kernel, {block})" if is_staged else f"run({block})",
         pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
     )
     pool = ParameterBlockPool()
@@ -128,8 +128,8 @@ def make_launch(
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
     if is_staged:
-        return launch_on_staging_copies(launch, device, _staged_leaves(binding), replace)
-    return _on_native_copies(binding, launch) if "copied" in binding.kinds.values() else launch
+        launch = launch_on_staging_copies(launch, device, *_staged_leaves(binding, device), replace)
+    return launch
 
 
 def _refuse_results() -> None:
@@ -145,24 +145,21 @@ def _array_expressions(binding: Binding) -> list[str]:
     return [binding.leaf(array).expression for array in ndarrays]
 
 
-def _staged_leaves(binding: Binding) -> list[StagedLeaf]:
-    return [
-        StagedLeaf(
-            binding.leaf(array),
-            array.rank,
-            array in binding.written,
-            (array, Companion.ADJOINT) in binding.accessed,
-        )
-        for array in binding.arrays
-        if array.space is Space.NDARRAY and binding.kind(array) == "staged"
-    ]
+def _staged_leaves(
+    binding: Binding, device: Device
+) -> tuple[list[StagedLeaf], list[tuple[Leaf, bool]]]:
+    """The array arguments that are copied, and those that may share memory with them.
 
-
-def _on_native_copies(binding: Binding, launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a launch function whose arguments need native copies."""
-    leaves: dict[bool, list[tuple[Leaf, bool]]] = {True: [], False: []}
+    The latter come with whether the kernel writes them.
+    """
+    staged, others = [], []
     for array in binding.arrays:
-        if array.space is Space.NDARRAY:
-            is_copied = binding.kind(array) == "copied"
-            leaves[is_copied].append((binding.leaf(array), array in binding.written))
-    return launch_on_native_copies(launch, leaves[True], leaves[False], replace)
+        if array.space is not Space.NDARRAY:
+            continue
+        leaf, is_written = binding.leaf(array), array in binding.written
+        if binding.kind(array) in COPIED:
+            has_gradient = (array, Companion.ADJOINT) in binding.accessed
+            staged.append(StagedLeaf(leaf, array.rank, is_written, has_gradient))
+        elif device.shares_memory:
+            others.append((leaf, is_written))
+    return staged, others

@@ -21,7 +21,7 @@ from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Array, ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.argument_replacement import replace
-from octants.runtime.arguments.array_bindings import Binding
+from octants.runtime.arguments.array_bindings import COPIED, Binding
 from octants.runtime.arguments.conversions import (
     check_extents,
     check_scalar,
@@ -65,6 +65,8 @@ STRUCT_LETTERS = {
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f16": "e", "f32": "f", "f64": "d",
 }  # fmt: skip
 """The formats of `struct` for the types of numbers."""
+
+_WITH_HEAD = {"octants", *COPIED}  # arrays of Octants, and staging copies
 
 _MOST_ZEROED = 1024
 """The most bytes of an array in the storage that is zeroed although the kernel writes it first."""
@@ -196,10 +198,7 @@ class ParameterPacking:
         if slot.kind not in ("shape", "pointer") or slot.companion is not Companion.PRIMAL:
             return False
         array = self.binding.arrays[slot.array]
-        if array.space is not Space.NDARRAY or self.binding.kind(array) not in (
-            "octants",
-            "staged",
-        ):
+        if array.space is not Space.NDARRAY or self.binding.kind(array) not in _WITH_HEAD:
             return False
         assert next(iter(array.layouts)) is Companion.PRIMAL
         if slot.kind == "pointer":
@@ -310,7 +309,7 @@ class ParameterPacking:
         if companion is not Companion.PRIMAL and (array, companion) not in self.binding.accessed:
             return f"with_gradient({value})" if kind == "torch" else "0"
         self.scope[companion.name] = companion
-        if kind in ("octants", "staged"):
+        if kind in _WITH_HEAD:
             return f"{value}.address({companion.name})"
         if not self.device.shares_memory:
             name, leaf = f"address{len(self._pieces)}", self.binding.leaf(array)

@@ -1,4 +1,7 @@
-"""Copies arrays of the host to a device with discrete memory for a launch, and back after it.
+"""Copies arguments that kernels cannot access for a launch, and back after it.
+
+These are arrays of the host where a device has its own memory, and elsewhere those of numpy with
+swapped bytes or unaligned addresses.
 
 Small copies are retained for the next launch. If all arrays of a launch are small, their copies lie
 next to each other, so that one copy in each direction serves all of them. Arrays that the kernel
@@ -18,14 +21,19 @@ import numpy as np
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.conversions import check_extents, torch_companion, with_gradient
-from octants.runtime.arguments.native_format_copies import identity
-from octants.runtime.arguments.parameters import Leaf
+from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.runtime.capture import captures, refuse
 from octants.runtime.device import Allocation, Device, LoadedKernel
-from octants.runtime.memory.host import overlaps_itself, shares_memory
+from octants.runtime.memory.host import (
+    address_of,
+    overlaps_itself,
+    shares_memory,
+    view_memory,
+)
 from octants.runtime.memory.staging_buffer import failure_of
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 from octants.types.companions import Companion
+from octants.types.specialisation_signature import NdarrayHandle
 
 NumpyArray = np.ndarray[Any, Any]
 Launch = Callable[..., tuple[Any, ...]]
@@ -42,7 +50,10 @@ class DeviceArray:
     The first ``rank`` axes are indexed, the others belong to the elements; None: all are indexed.
     """
 
-    __slots__ = ("_addresses", "_allocation", "_device", "dtype", "head", "nbytes", "rank", "shape")
+    __slots__ = (
+        *("_addresses", "_allocation", "_device", "_elements"),
+        *("dtype", "head", "nbytes", "rank", "shape"),
+    )
 
     def __init__(
         self,
@@ -62,6 +73,7 @@ class DeviceArray:
         address = self._allocation.address + offset
         self.head = struct.pack(f"<{len(extents)}qQ", *extents, address)
         self._addresses = {Companion.PRIMAL: address}
+        self._elements = view_memory(address, dtype, shape) if device.shares_memory else None
 
     def address(self, companion: Companion) -> int:
         return self._addresses[companion]
@@ -78,7 +90,9 @@ class DeviceArray:
 
     def read_into(self, target: NumpyArray) -> None:
         """Copy the elements to an array of the host, of the same shape."""
-        if target.flags.c_contiguous and target.dtype == self.dtype:
+        if self._elements is not None:
+            target[...] = self._elements
+        elif target.flags.c_contiguous and target.dtype == self.dtype:
             if target.size:
                 self._device.read(self.address(Companion.PRIMAL), target.reshape(-1).view(np.uint8))
         else:
@@ -86,6 +100,9 @@ class DeviceArray:
 
     def write(self, values: NumpyArray) -> None:
         """Copy all elements from an array of the host, of the same shape."""
+        if self._elements is not None:
+            self._elements[...] = values
+            return
         if not (values.flags.c_contiguous and values.dtype == self.dtype):
             values = np.ascontiguousarray(values, self.dtype)
         if values.size:
@@ -232,6 +249,7 @@ def launch_on_staging_copies(
     launch: Launch,
     device: Device,
     leaves: Sequence[StagedLeaf],
+    others: Sequence[tuple[Leaf, bool]],
     replace: Callable[[Sequence[Any], Leaf, Any], Sequence[Any]],
 ) -> Launch:
     """Wrap a launch function, so that it gets staging copies of some arguments.
@@ -240,6 +258,7 @@ def launch_on_staging_copies(
         launch: The launch function, which takes a function for launching with the copies.
         device: The device.
         leaves: The arguments to copy.
+        others: The array arguments in the same memory, each with whether the kernel writes it.
         replace: Returns the arguments with another value for one leaf.
     """
     spare = ParameterBlockPool()
@@ -251,10 +270,12 @@ def launch_on_staging_copies(
         seed: int, number: int, persistent: int, *arguments: Any
     ) -> tuple[Any, ...]:
         if captures and leaves:
-            refuse("an array of the host cannot be sent to the device", "pass a field or ndarray")
+            refuse("an array of the host cannot be copied for a launch", "pass a field or ndarray")
         arrays = [arguments[k] for k in positions]
         if not may_be_numpy or {*map(type, arrays)} != _NUMPY:
             arrays = _arrays(leaves, arguments)
+        if others:
+            _check_others(leaves, arrays, others, arguments)
         plans = device.blocks_of(spare)
         plan = _plan(leaves, arrays, device, plans)
         replaced: Sequence[Any] = arguments
@@ -291,9 +312,21 @@ def _arrays(leaves: Sequence[StagedLeaf], arguments: Sequence[Any]) -> list[Nump
 
 
 def _elements(value: Any) -> NumpyArray:
-    """An array of numpy, or the memory of a torch tensor as one."""
-    elements: NumpyArray = value if isinstance(value, np.ndarray) else value.detach().numpy()
-    return elements
+    """The memory of an array that the host shares, as an array of numpy."""
+    if isinstance(value, np.ndarray):
+        return value
+    if is_torch(type(value)):
+        elements: NumpyArray = value.detach().numpy()
+        return elements
+    assert isinstance(value, NdarrayHandle)
+    kind = value.argument_type
+    shape = (*value.shape, *kind.element_shape)
+    return view_memory(value.address(Companion.PRIMAL), kind.dtype.numpy, shape)
+
+
+def identity(array: NumpyArray) -> Any:
+    """A key that is equal for arrays with the same elements in the same order."""
+    return address_of(array), array.shape, array.strides, array.dtype
 
 
 def _plan(
@@ -408,4 +441,22 @@ def _check_overlaps(pieces: Sequence[_Piece], arrays: Sequence[NumpyArray]) -> N
                     f"it shares memory with `{other.leaf.name}`, both are copied to the device, and"
                     " one of them is written",
                     "pass arrays that do not overlap, or one array and the offsets of its parts",
+                )
+
+
+def _check_others(
+    leaves: Sequence[StagedLeaf],
+    arrays: Sequence[NumpyArray],
+    others: Sequence[tuple[Leaf, bool]],
+    arguments: Sequence[Any],
+) -> None:
+    """Refuse copies of arrays that share memory with other arguments, if one is written."""
+    for copied, elements in zip(leaves, arrays, strict=True):
+        for leaf, is_written in others:
+            may_conflict = is_written or copied.is_written
+            if may_conflict and shares_memory(elements, _elements(leaf.value(arguments))):
+                raise copied.leaf.error(
+                    f"it shares memory with `{leaf.name}`, but has swapped bytes or odd addresses,"
+                    " and one of them is written",
+                    "pass arrays that do not overlap",
                 )
