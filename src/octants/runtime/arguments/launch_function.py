@@ -25,34 +25,14 @@ from octants.runtime.capture import captures, launched, refuse
 from octants.runtime.device import Device
 from octants.runtime.parameter_blocks.pool import ParameterBlockPool
 
-_SHARED_SOURCE = """
+_SOURCE = """
 def launch(seed, number, persistent{staging}{parameters}):
+    {pool}
     try:
         block = pool.pop()
     except IndexError:
         block = new_block()
     view, base = block[0], block[1]
-    {refuse}
-    try:
-        {pack}
-    except (error, OverflowError, TypeError, ValueError, AttributeError):
-        repack(block, seed, number, persistent, ({arguments}))
-    {run}
-    results = {results}
-    if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
-        return results
-    pool.append(block)
-    return results
-"""
-
-_DISCRETE_SOURCE = """
-def launch(seed, number, persistent{staging}{parameters}):
-    pool = {pool}
-    try:
-        block = pool.pop()
-    except IndexError:
-        block = new_block()
-    view = block[0]
     {unpack}
     {refuse}
     try:
@@ -63,7 +43,6 @@ def launch(seed, number, persistent{staging}{parameters}):
     {run}
     {fetch}
     results = {results}
-    base = block[3]
     if captures and launched(run, kernel, owner, (base, {sizes}), block, ({arrays})):
         return results
     pool.append(block)
@@ -93,8 +72,8 @@ def make_launch(
     layout = ParameterPacking(binding, device)
     parameters = "".join(f", a{k}" for k in range(binding.count))
     is_staged = not COPIED.isdisjoint(binding.kinds.values())
-    block = "base" if device.shares_memory else "block[3]"
-    source = (_SHARED_SOURCE if device.shares_memory else _DISCRETE_SOURCE).format(
+    is_per_stream = not device.shares_memory and bool(layout.storage or layout.temporaries)
+    source = _SOURCE.format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
         pack="\n        ".join(layout.packing),
@@ -102,17 +81,16 @@ def make_launch(
         refuse="if captures: refuse_results()" if binding.results else "",
         sizes=layout.sizes,
         arrays="".join(f"{each}, " for each in _array_expressions(binding)),
-        unpack="storage, memory = block[1], block[2]" if layout.storage else "",
+        unpack="storage, memory = block[2], block[3]" if layout.storage else "",
         prepare=layout.prepare,
         fetch=layout.fetch,
         staging=", launch_on_copies" if is_staged else "",
-        run=f"launch_on_copies(run, kernel, {block})" if is_staged else f"run({block})",
-        pool="blocks_of(all_blocks)" if layout.storage or layout.temporaries else "all_blocks",
+        run="launch_on_copies(run, kernel, base)" if is_staged else "run(base)",
+        pool="pool = blocks_of(all_blocks)" if is_per_stream else "pool = all_blocks",
     )
     pool = ParameterBlockPool()
     scope = {
         **layout.scope,
-        "pool": pool,
         "all_blocks": pool,
         "blocks_of": device.blocks_of,
         "new_block": layout.blocks(),
@@ -127,9 +105,11 @@ def make_launch(
     }
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
+    found: Callable[..., Any] = launch
     if is_staged:
-        launch = launch_on_staging_copies(launch, device, *_staged_leaves(binding, device), replace)
-    return launch
+        leaves, others = _staged_leaves(binding, device)
+        found = launch_on_staging_copies(launch, device, leaves, others, replace)
+    return found
 
 
 def _refuse_results() -> None:

@@ -39,9 +39,8 @@ from octants.runtime.memory.host import address_of, overlaps_itself
 from octants.runtime.parameter_blocks.pool import (
     STRUCTS,
     Block,
-    discrete_blocks,
+    block_maker,
     no_struct,
-    shared_blocks,
     temporary_address,
 )
 from octants.runtime.parameter_blocks.segments import (
@@ -177,13 +176,9 @@ class ParameterPacking:
 
     def blocks(self) -> Callable[[], Block]:
         """The function that makes parameter blocks."""
-        structs = len(self.binding.structs)
-        if self.device.shares_memory:
-            make = shared_blocks(self.size, structs)
-        else:
-            start, end = self._fetched()
-            storage = self.size - self._slots
-            make = discrete_blocks(self.device, self._slots, storage, end - start, structs)
+        start, end = self._fetched()
+        storage, structs = self.size - self._slots, len(self.binding.structs)
+        make = block_maker(self.device, self._slots, storage, end - start, structs)
         return with_constants(make, self._segments)
 
     # -- slots ----------------------------------------------------------------------------------
@@ -297,8 +292,6 @@ class ParameterPacking:
             return f"persistent + {self.binding.persistent[ref]}"
         stored = self.storage.get(ref)
         if stored is not None:
-            if self.device.shares_memory:
-                return f"base + {stored.offset}"
             return f"storage + {stored.offset - self._slots}"
         if array.like is not None or self._is_scratch(array, companion):
             return self._temporary(array)
@@ -334,7 +327,7 @@ class ParameterPacking:
         """Fill a block after the fast path failed: convert each scalar, or raise an error that says
         why.
         """
-        view, storage = block[:2]
+        view, base, storage = block[:3]
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
             if array.space is Space.NDARRAY:
@@ -344,7 +337,7 @@ class ParameterPacking:
                 number_given = check_scalar(leaf, leaf.value(arguments), array.dtype)
                 converted = replace(converted, leaf, number_given)
         names = {f"a{k}": value for k, value in enumerate(converted)}
-        names |= {"block": block, "base": storage, "storage": storage}
+        names |= {"block": block, "base": base, "storage": storage}
         names |= {"seed": seed, "number": number, "persistent": persistent}
         block[STRUCTS][:] = [no_struct] * len(block[STRUCTS])
         expressions = [piece.value for piece in self._pieces if piece.value]

@@ -29,46 +29,31 @@ class ParameterBlockPool(list[Block]):
     __ne__ = object.__ne__
 
 
-def shared_blocks(size: int, structs: int) -> Callable[[], Block]:
-    """Make blocks whose storage the host shares.
-
-    A block is a tuple: the bytes, their address, their owner, references to the ``structs`` frozen
-    structs whose slots are filled, temporaries by number.
-
-    Args:
-        size: The bytes of slots and storage.
-        structs: The number of frozen structs.
-    """
-
-    def make() -> Block:
-        view, address, owner = _aligned(size)
-        return view, address, owner, [no_struct] * structs, {}
-
-    return make
-
-
-def discrete_blocks(
-    device: Device, slots: int, storage: int, fetched: int, structs: int
+def block_maker(
+    device: Device, slots: int, storage: int, results: int, structs: int
 ) -> Callable[[], Block]:
-    """Make blocks whose storage is in discrete memory of a device.
+    """A function that makes the blocks of a kernel.
 
-    A block is a tuple: the bytes of the slots, the address of the storage, host memory for results,
-    the address of the slots, their owners, references to frozen structs, temporaries by number.
+    A block is a tuple: the bytes of the slots, and of the storage if the host shares it; the
+    address of the slots; that of the storage; host memory for results that are read from discrete
+    storage; the owners of these; references to frozen structs; temporaries by number.
 
     Args:
         device: The device.
         slots: The bytes of the slots.
         storage: The bytes of the storage.
-        fetched: The bytes of the results.
+        results: The bytes of the results.
         structs: The number of frozen structs.
     """
+    inside, outside = (storage, 0) if device.shares_memory else (0, storage)
 
     def make() -> Block:
-        view, address, owner = _aligned(slots)
-        allocation = device.allocate(storage) if storage else None
-        start = 0 if allocation is None else allocation.address
+        view, base, owner = _aligned(slots + inside)
+        allocation = device.allocate(outside) if outside else None
+        start = base + slots if allocation is None else allocation.address
         kept = owner, allocation
-        return view, start, np.empty(fetched, np.uint8), address, kept, [no_struct] * structs, {}
+        memory = np.empty(results, np.uint8)
+        return view, base, start, memory, kept, [no_struct] * structs, {}
 
     return make
 
