@@ -136,104 +136,81 @@ class ArrayFunction(ArraySignature):
                 gradient of its own.
         """
         with _ONE_AT_A_TIME:
-            return _evaluate(
-                self,
-                bound,
-                tangents=tangents,
-                adjoints=adjoints,
-                adjoints_of_tangents=adjoints_of_tangents,
-                wanted=wanted,
-                directions=directions,
-            )
+            active = (*wanted, *(tangents or ()))
+            for name in active:
+                if not self.is_array(name, bound[name]):
+                    self.check_number(name)
+            arrays = _with_outputs(self, bound)
+            if adjoints is not None and directions > 1:
+                run = _Run(self, arrays, [None] * len(adjoints), wanted)
+                gradients = _batched_adjoints(run, adjoints, directions)
+                return _reversed(run, None, adjoints, wanted, gradients)
+            if tangents is not None:
+                arrays = _without_overlaps(self, arrays)
+            run, duals = _Run(self, arrays, adjoints, active), None
+            if tangents is not None:
+                duals = _Duals(run, tangents, directions, adjoints_of_tangents)
+            if adjoints is not None:
+                return _reversed(run, duals, adjoints, wanted)
+            with _around(run, duals, None):
+                returned = self.function(*run.passed.values())
+            return run.evaluated(returned, duals, {})
 
 
-def _evaluate(
-    function: ArraySignature,
-    bound: Mapping[str, Any],
-    *,
-    tangents: Mapping[str, Any] | None = None,
-    adjoints: Sequence[Any] | None = None,
-    adjoints_of_tangents: Sequence[Any] = (),
-    wanted: Sequence[str] = (),
-    directions: int = 1,
+def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> BatchedGradients:
+    """The gradients of a tape for several adjoints, with those of the results."""
+    function, gradients = run.function, BatchedGradients(count)
+    for name, adjoint in zip(function.outputs, adjoints, strict=False):
+        if adjoint is not None and function.is_float(name, run.arrays):
+            library = function.library
+            made = library.ndarray(library.copy(adjoint), function.element_dim(name), False)
+            gradients.add(run.passed[name], made, name)
+    return gradients
+
+
+def _reversed(
+    run: _Run,
+    duals: _Duals | None,
+    adjoints: Sequence[Any],
+    wanted: Sequence[str],
+    gradients: BatchedGradients | None = None,
 ) -> Evaluated:
-    """Call a function, with derivatives; see `ArrayFunction.evaluate`."""
-    for name in (*wanted, *(tangents or ())):
-        if not function.is_array(name, bound[name]):
-            function.check_number(name)
-    arrays = _with_outputs(function, bound)
-    if tangents is not None:
-        arrays = _without_overlaps(function, arrays)
-    active = (*wanted, *(tangents or ()))
-    if adjoints is not None and directions > 1:
-        return _pull_back(function, arrays, adjoints, wanted, directions)
-    run = _Run(function, arrays, adjoints, active)
-    duals = None if tangents is None else _Duals(run, tangents, directions, adjoints_of_tangents)
-    if adjoints is None:
-        with _around(run, duals, None):
-            returned = function.function(*run.passed.values())
-        return run.evaluated(returned, duals, {})
-    numbers = [name for name in wanted if not function.is_array(name, bound[name])]
+    """Call a function under a tape, and propagate adjoints of its results back.
+
+    Args:
+        run: the arguments.
+        duals: their tangents; None: there are none.
+        adjoints: one for each result; None stands for zeros.
+        wanted: the names of the arguments to differentiate by.
+        gradients: those of the tape if there are several adjoints, all in each reverse launch.
+
+    Raises:
+        OneByOne: several adjoints must be propagated one after the other.
+    """
+    function = run.function
+    numbers = [name for name in wanted if not function.is_array(name, run.arrays[name])]
     loss, seed = _loss(function, adjoints)
-    requested: Any = function.function if numbers else False
-    with Tape(loss, clear_gradients=False, seed=seed, argument_gradients=requested) as tape:
+    options = {"seed": seed, "argument_gradients": function.function if numbers else False}
+    tape = Tape(loss, clear_gradients=False, **options)
+    if gradients is not None:
+        tape = BatchedTape(gradients, loss, **options)
+    with tape:
         with _around(run, duals, tape):
             returned = function.function(*run.passed.values())
         for name in function.outputs:
             tape.untracked.check(memory_of(run.passed[name], name))
-        ours = [*run.passed.values(), *(duals.ndarrays.values() if duals is not None else ())]
-        _clear_gradients_between(tape, ours)
-    (by_number,) = tape.argument_gradients(function.function) if numbers else ({},)
-    return run.evaluated(
-        returned,
-        duals,
-        {
-            name: by_number[name]
-            if name in numbers
-            else function.library.gradient(run.passed[name])
-            for name in wanted
-        },
-    )
-
-
-def _pull_back(
-    function: ArraySignature,
-    arrays: Mapping[str, Any],
-    adjoints: Sequence[Any],
-    wanted: Sequence[str],
-    count: int,
-) -> Evaluated:
-    """Propagate several adjoints of the results back, all in each reverse launch.
-
-    Args:
-        function: what is called.
-        arrays: its arguments and outputs.
-        adjoints: one for each result, with a first axis for them; None stands for zeros.
-        wanted: the names of the arguments to differentiate by.
-        count: how many adjoints there are.
-
-    Raises:
-        OneByOne: they must be propagated one after the other.
-    """
-    library = function.library
-    run = _Run(function, arrays, [None] * len(adjoints), wanted)
-    gradients = BatchedGradients(count)
-    for name, adjoint in zip(function.outputs, adjoints, strict=False):
-        if adjoint is not None and function.is_float(name, arrays):
-            made = library.ndarray(library.copy(adjoint), function.element_dim(name), False)
-            gradients.add(run.passed[name], made, name)
-    numbers = [name for name in wanted if not function.is_array(name, arrays[name])]
-    requested: Any = function.function if numbers else False
-    loss, seed = _loss(function, adjoints)
-    with BatchedTape(gradients, loss, seed=seed, argument_gradients=requested) as tape:
-        returned = function.function(*run.passed.values())
-        for name in function.outputs:
-            tape.untracked.check(memory_of(run.passed[name], name))
+        if gradients is None:
+            own = () if duals is None else duals.ndarrays.values()
+            _clear_gradients_between(tape, [*run.passed.values(), *own])
     found = dict(*tape.argument_gradients(function.function)) if numbers else {}
     for name in wanted:
-        if name not in numbers:
+        if name in numbers:
+            continue
+        if gradients is None:
+            found[name] = function.library.gradient(run.passed[name])
+        else:
             found[name] = _batched_gradient(run, name, gradients)
-    return run.evaluated(returned, None, {name: found[name] for name in wanted})
+    return run.evaluated(returned, duals, {name: found[name] for name in wanted})
 
 
 def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
