@@ -37,7 +37,7 @@ def test_array_interface(fake: FakeCuda, device: CudaDevice) -> None:
     memory = device.allocate(48)
     found = device.foreign(Array(memory.address, (3, 4)), "x")
     assert found is not None
-    assert (found.address, found.shape, found.type) == (memory.address, (3, 4), "f4")
+    assert (found.address, found.shape, found.dtype) == (memory.address, (3, 4), np.float32)
     assert found.strides == (16, 4)
     found = device.foreign(Array(memory.address, (3, 4), strides=(4, 12), read_only=True), "x")
     assert found is not None
@@ -104,7 +104,7 @@ def test_dlpack(device: CudaDevice, strides: tuple[int, ...], knows_versions: bo
     lender = Lender(exported, knows_versions=knows_versions)
     found = device.foreign(lender, "x")
     assert found is not None
-    assert (found.address, found.shape, found.type) == (memory.address, (3, 4), "f8")
+    assert (found.address, found.shape, found.dtype) == (memory.address, (3, 4), np.float64)
     assert (found.strides, found.is_read_only) == (strides, knows_versions)
     stream = device.create_stream()
     with device.using(stream):

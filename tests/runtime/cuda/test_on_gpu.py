@@ -424,7 +424,7 @@ def test_torch_shares_the_context(device: CudaDevice, torch: Any) -> None:
     x = torch.arange(1000, dtype=torch.int64, device="cuda")
     found = device.foreign(x, "x")
     assert found is not None
-    assert (found.shape, found.strides, found.type) == ((1000,), (8,), "i8")
+    assert (found.shape, found.strides, found.dtype) == ((1000,), (8,), np.int64)
     assert device.context.ordinal_of(found.address) == 0
     launch(device.load(ADD), found.address, 0, 1000)
     assert torch.equal(x.cpu(), torch.arange(1, 1001))
@@ -462,7 +462,7 @@ def test_dlpack_and_the_array_interface_of_torch(device: CudaDevice, torch: Any,
         for value in (Interface(), Capsule()):
             found = device.foreign(value, "x")
             assert found is not None
-            assert (found.shape, found.strides, found.type) == ((6, 4), (8, 48), "i8")
+            assert (found.shape, found.strides, found.dtype) == ((6, 4), (8, 48), np.int64)
             assert found.address == x.data_ptr()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from octants.runtime.device import Device
 from octants.runtime.memory.host import overlaps_itself
 from octants.types import scalars
 from octants.types.companions import Companion
+from octants.types.layouts import row_major
 from octants.types.masked_arrays import is_masked
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
@@ -157,6 +157,20 @@ def torch_strides(tensor: Any) -> tuple[int, ...]:
     return tuple(stride * size for stride in tensor.stride())
 
 
+def torch_type(tensor: Any) -> str:
+    """The name of the type of a tensor's elements."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def numpy_type(name: str) -> np.dtype[Any] | None:
+    """The type of numbers of that name; None if numpy has none."""
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        return None
+    return dtype if dtype.kind in "biuf" else None
+
+
 def device_address(
     device: Device, leaf: Leaf, strided: bool, value: Any, companion: Companion
 ) -> int:
@@ -203,8 +217,7 @@ def interface_strides(value: Any) -> tuple[int, ...]:
     given = interface(value)
     if given.get("strides") is not None:
         return tuple(given["strides"])
-    shape, size = given["shape"], np.dtype(given["typestr"]).itemsize
-    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return row_major(given["shape"], np.dtype(given["typestr"]).itemsize)
 
 
 def with_gradient(tensor: Any) -> int:

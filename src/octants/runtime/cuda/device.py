@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from octants.artifact import Artifact
 from octants.deferred_import import Deferred
 from octants.runtime.capture import (
@@ -268,11 +266,9 @@ class CudaDevice(LaunchContext):
         found = self.foreign(value, what)
         if found is None:
             return None
-        dtype = np.dtype(found.type) if found.type else None
-        layout = found.address, found.shape, found.strides
-        return dlpack.DlpackView(
-            *layout, dtype, self.dlpack_device, found.is_read_only, (value, found.owner)
-        )
+        layout = found.address, found.shape, found.strides, found.dtype
+        owner = value, found.owner
+        return dlpack.DlpackView(*layout, self.dlpack_device, found.is_read_only, owner)
 
     def export_memory(self, owner: Any) -> Any:
         """An object that keeps ``owner`` alive for another library."""

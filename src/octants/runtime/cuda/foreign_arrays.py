@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from octants.deferred_import import Deferred
 from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.conversions import (
+    interface_strides,
+    numpy_type,
+    torch_strides,
+    torch_type,
+)
 from octants.runtime.cuda.streams import LEGACY_STREAM
 
 if TYPE_CHECKING:
@@ -24,16 +33,15 @@ else:
 class ForeignGpuArray:
     """An array of another library in GPU memory.
 
-    `strides` are in bytes; they are row-major if the library gave none. `type` is a numpy type
-    string such as "f4", or "" where numpy has no such type. `stream` is the stream in which the
-    library may still write to the array; None if it is complete or ordered already. `owner` keeps
-    it alive.
+    `strides` are in bytes. `dtype` is None where numpy has no such type of numbers. `stream` is the
+    stream in which the library may still write to the array; None if it is complete or ordered
+    already. `owner` keeps it alive.
     """
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    type: str
+    dtype: np.dtype[Any] | None
     ordinal: int | None
     stream: int | None
     is_read_only: bool
@@ -91,13 +99,11 @@ def array_interface(
 
 def _tensor(tensor: Any) -> ForeignGpuArray:
     ordinal = tensor.device.index
-    size = tensor.element_size()
-    name = str(tensor.dtype).removeprefix("torch.")
     return ForeignGpuArray(
         tensor.data_ptr(),
         tuple(tensor.shape),
-        tuple(stride * size for stride in tensor.stride()),
-        _TORCH_TYPES.get(name, ""),
+        torch_strides(tensor),
+        numpy_type(torch_type(tensor)),
         ordinal,
         torch_stream(ordinal),
         is_read_only=False,
@@ -105,32 +111,18 @@ def _tensor(tensor: Any) -> ForeignGpuArray:
     )
 
 
-_TORCH_TYPES = {
-    "bool": "b1", "uint8": "u1", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",
-    "uint16": "u2", "uint32": "u4", "uint64": "u8", "float16": "f2", "float32": "f4",
-    "float64": "f8",
-}  # fmt: skip
-
-
-def _interface(value: Any, interface: dict[str, Any]) -> ForeignGpuArray:
-    shape = tuple(interface["shape"])
-    name = interface["typestr"].lstrip("<|=")
-    strides = interface.get("strides")
-    address, is_read_only = interface["data"]
+def _interface(value: Any, given: Mapping[str, Any]) -> ForeignGpuArray:
+    address, is_read_only = given["data"]
     return ForeignGpuArray(
         address,
-        shape,
-        _row_major(shape, int(name[1:])) if strides is None else tuple(strides),
-        name,
+        tuple(given["shape"]),
+        interface_strides(value),
+        numpy_type(given["typestr"]),
         None,
-        interface.get("stream"),
+        given.get("stream"),
         is_read_only,
         owner=value,
     )
-
-
-def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _dlpack(value: Any, stream: int) -> ForeignGpuArray:
@@ -139,7 +131,7 @@ def _dlpack(value: Any, stream: int) -> ForeignGpuArray:
         part.address,
         part.shape,
         part.strides,
-        "" if part.dtype is None else part.dtype.str[1:],
+        part.dtype,
         part.device[1] if part.device[0] in (dlpack.GPU, dlpack.ROCM) else None,
         None,
         part.is_read_only,

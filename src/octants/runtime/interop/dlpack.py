@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import (
     POINTER,
     Structure,
@@ -28,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from octants.lazy_dataclass import dataclass
+from octants.runtime.arguments.conversions import numpy_type
+from octants.types.layouts import row_major
 
 CPU = (1, 0)
 """Memory of the CPU: kDLCPU, number 0."""
@@ -218,7 +219,7 @@ def import_view(value: Any, **options: Any) -> DlpackView:
     managed = _STRUCTURES[name].from_address(_pointer_of(capsule, name))
     tensor = managed.tensor
     shape, size = tuple(tensor.shape[: tensor.rank]), tensor.bits // 8
-    steps = tensor.strides[: tensor.rank] if tensor.strides else _row_major(shape)
+    steps = tensor.strides[: tensor.rank] if tensor.strides else row_major(shape, 1)
     return DlpackView(
         tensor.data + tensor.offset,
         shape,
@@ -234,12 +235,4 @@ def _dtype(tensor: DLTensor) -> np.dtype[Any] | None:
     kind = _NUMPY_KINDS.get(tensor.kind)
     if kind is None or tensor.lanes != 1 or tensor.bits % 8:
         return None
-    try:
-        return np.dtype(f"{kind}{tensor.bits // 8}")
-    except TypeError:
-        return None
-
-
-def _row_major(shape: Sequence[int]) -> list[int]:
-    steps = itertools.accumulate([*shape[:0:-1]], lambda a, b: a * b, initial=1)
-    return [*steps][::-1] if shape else []
+    return numpy_type(f"{kind}{tensor.bits // 8}")

@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from octants.runtime.arguments.conversions import interface, interface_strides, torch_strides
+from octants.runtime.arguments.conversions import (
+    interface,
+    interface_strides,
+    numpy_type,
+    torch_strides,
+    torch_type,
+)
 from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.device import Device
 from octants.runtime.memory.host import describe
@@ -22,18 +28,14 @@ def foreign_part(device: Device, value: Any) -> ForeignView | None:
     """
     if is_torch(type(value)):
         shape, strides = tuple(value.shape), torch_strides(value)
-        name = str(value.dtype).removeprefix("torch.")
+        dtype = numpy_type(torch_type(value))
     elif has_interface(type(value)):
         shape, strides = tuple(interface(value)["shape"]), interface_strides(value)
-        name = interface(value)["typestr"]
+        dtype = numpy_type(interface(value)["typestr"])
     else:
         return None
     address = device.address_of(value)
-    try:
-        dtype = np.dtype(name)
-    except TypeError:  # a type that numpy has not
-        return None
-    return None if address is None else view_at(address, dtype, shape, strides)
+    return None if address is None or dtype is None else view_at(address, dtype, shape, strides)
 
 
 def view_at(
