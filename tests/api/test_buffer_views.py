@@ -93,6 +93,19 @@ def test_kernels_write_through_views() -> None:
     assert x.to_numpy().tolist() == [405, 406, 20, 30.5, 405.5, 770.5, 60, 77, 28, 29]
 
 
+def test_the_length_of_a_view_in_a_kernel_is_that_on_the_host() -> None:
+    x = counted()
+
+    @qd.kernel
+    def lengths(v: qd.BufferView, found: qd.types.ndarray()):
+        found[0] = len(v)
+        found[1] = len(v.subview(1, 2))
+
+    found = qd.ndarray(qd.i32, 2)
+    lengths(x[2:6], found)
+    assert found.to_numpy().tolist() == [len(x[2:6]), 2]
+
+
 @dataclasses.dataclass
 class Parts:
     places: qd.BufferView[qd.types.vector(2, qd.f32)]

@@ -14,7 +14,7 @@ from octants.diagnostics.library_errors import (
     WrongArgumentValue,
     WrongElements,
 )
-from octants.frontend import arithmetic, compile_time_evaluation, matrices
+from octants.frontend import arithmetic, compile_time_evaluation, indexing, matrices
 from octants.frontend.context import Context
 from octants.frontend.expression_values import (
     ArrayReference,
@@ -25,6 +25,7 @@ from octants.frontend.expression_values import (
     is_view,
 )
 from octants.frontend.operands import RunTime, as_type, operand
+from octants.ir.core import Value
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, integer_range
 from octants.types.structs import Struct, StructType
@@ -69,19 +70,17 @@ def python_scalar(
 
 
 def length(context: Context, node: ast.AST, x: Any) -> Any:
-    """``len``: of a sequence, a vector, the rows of a matrix, the first axis of an array."""
+    """``len``: of a sequence, a vector, a matrix's rows, a view, the first axis of an array."""
     if isinstance(x, MatrixValue):
         return x.shape[0]
     if is_view(x):
         return x.members["size"]
-    if isinstance(x, ArrayReference):
-        if not x.array.rank:
-            problem = WrongArgumentValue("len", f"{describe(x)} has no axis")
-            context.fail(problem, node)
-        return context.builder.shape(x.array, 0)
-    if not hasattr(x, "__len__"):
-        context.fail(WrongArgumentValue("len", f"{describe(x)} has no length"), node)
-    return len(x)
+    if isinstance(x, ArrayReference) and x.array.rank:
+        return indexing.extent(context, x.array, 0)
+    if isinstance(x, (Value, StructValue, ArrayReference)):
+        problem = f"takes an array, a vector, a matrix or a tuple, not {describe(x)}"
+        context.fail(WrongArguments("len", problem), node)
+    return compile_time_evaluation.call(context, node, len, x)
 
 
 # -- vectors and matrices --------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from octants.frontend.expression_values import (
     ProductDomain,
     RangeDomain,
     StaticValue,
-    StructValue,
     describe,
     is_number,
     is_run_time,
@@ -298,19 +297,6 @@ def _text(context: Context, node: ast.Call, options: dict[str, Any], name: str) 
 # -- questions about values ------------------------------------------------------------------------
 
 
-def len_(context: Context, node: ast.Call) -> Any:
-    args, _ = _values(context, node)
-    value = args[0] if args else None
-    if isinstance(value, MatrixValue):
-        return value.shape[0]
-    if isinstance(value, ArrayReference) and value.array.rank:
-        return indexing.extent(context, value.array, 0)
-    if isinstance(value, (Value, StructValue, ArrayReference)):
-        problem = f"takes an array, a vector, a matrix or a tuple, not {describe(value)}"
-        context.fail(WrongArguments("len", problem), node)
-    return compile_time_evaluation.call(context, node, len, *args)
-
-
 def isinstance_(context: Context, node: ast.Call) -> bool:
     args, _ = _values(context, node)
     if len(args) == 2 and is_run_time(args[0]):
@@ -380,7 +366,6 @@ WORDS: dict[Any, Callable[[Context, ast.Call], Any]] = {
     directives.strictly_serialize: older_option("serialize", default=True),
     builtins.range: range_,
     builtins.print: print_,
-    builtins.len: len_,
     builtins.isinstance: isinstance_,
     builtins.getattr: getattr_,
     builtins.hasattr: hasattr_,
