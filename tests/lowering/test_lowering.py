@@ -125,6 +125,31 @@ def _is_extreme(*operands: float) -> bool:
     return any(size != size or (size and not 1e-280 < size < 1e280) for size in sizes)
 
 
+@pytest.mark.parametrize("units", [-2, -1, 0, 1, 2])
+def test_quotients_by_estimates_of_roots(units: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are right to two ulp if the roots are; zeros, infinities and NaN are as usual."""
+    legal = structured.legal(has_f64=True, fast_math=True, roots=True)
+    block = replacement_blocks.function(legal, "approximate_div", f32, 2)
+    check_legal(block, legal)
+    assert not any(isinstance(op, ops.Binary) and op.fn == "div" for op in block.walk())
+
+    def root(x: Any) -> Any:
+        exact = 1 / np.sqrt(np.float64(x))
+        usual = np.isfinite(exact) and exact
+        return np.float32(exact + units * float(np.spacing(np.float32(exact)))) if usual else exact
+
+    monkeypatch.setitem(scalar_semantics.FLOAT, "rsqrt", root)
+    random = np.random.default_rng(0)
+    for _ in range(1000):
+        sizes = np.ldexp(random.uniform(-2, 2, 2), random.integers((-25, -100), (25, 100)))
+        a, b = (float(each) for each in sizes.astype(np.float32))
+        error = abs(interpreted(block, a, b) - a / b)
+        assert error <= 2 * float(np.spacing(np.float32(abs(a / b)))), (a, b)
+    for a, b in itertools.product([0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan], repeat=2):
+        expected = scalar_semantics.evaluate("div", f32, a, b)
+        assert same(interpreted(block, a, b), expected) or abs(b) in (1.0, 2.0), (a, b)
+
+
 @pytest.mark.parametrize("dtype", structured.INTEGERS, ids=str)
 def test_where_the_second_operand_is_known(dtype: DType) -> None:
     wrong = []

@@ -93,6 +93,40 @@ def test_of_no_number_there_is_none() -> None:
     assert np.isnan(found).all()
 
 
+def quotients(a: Any, b: Any, **options: Any) -> Any:
+    """The elements of an array, divided by those of another one."""
+    qd.init(arch=qd.vulkan, vulkan_without="masks", log_level="error", **options)
+    x, y, z = (qd.ndarray(qd.f32, a.shape) for _ in range(3))
+    x.from_numpy(a)
+    y.from_numpy(b)
+
+    @qd.kernel
+    def divide(x: qd.Tensor, y: qd.Tensor, z: qd.Tensor):
+        for i in x:
+            z[i] = x[i] / y[i]
+
+    divide(x, y, z)
+    return z.to_numpy()
+
+
+@pytest.mark.usefixtures("estimating")
+def test_quotients() -> None:
+    is_nvidia = compiled.device().hardware.properties.vendor == _NVIDIA
+    random = np.random.default_rng(0)
+    exponents = random.integers(-20, 20, 100_000), random.integers(-100, 100, 100_000)
+    a, b = (
+        np.ldexp(random.uniform(-2, 2, each.shape), each).astype(np.float32) for each in exponents
+    )
+    found, exact = quotients(a, b), a.astype(np.float64) / b
+    assert units(found, exact).max() <= (2 if is_nvidia else 3)  # others need not fuse
+    assert (found != quotients(a, b, fast_math=False)).any()
+    limits = np.array([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan], np.float32)
+    a, b = (each.ravel() for each in np.meshgrid(limits, limits))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(quotients(a, b), a / b)
+        assert (np.signbit(quotients(a, b)) == np.signbit(a / b))[~np.isnan(a / b)].all()
+
+
 def powers(given: Any, **options: Any) -> Any:
     """exp and exp2 of an array."""
     qd.init(arch=qd.vulkan, log_level="error", offline_cache=False, **options)

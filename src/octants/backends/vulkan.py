@@ -79,16 +79,17 @@ class VulkanBackend(Backend):
         found = physical_devices.choose(chosen.device, chosen.vulkan_without)
         used = physical_devices.choose(0) if device is None else getattr(device, "hardware", None)
         is_cpu = used is not None and used.is_cpu
-        workers = _FEW_THREADS if is_cpu else _THREADS
+        workers, names = _FEW_THREADS if is_cpu else _THREADS, self.target(chosen).names()
         return Capabilities(
             contracts=True,
             fills=_FEW_THREADS if is_cpu else _FILLS,
-            splits={"lanes", "gathers"} <= found.target.names(),
+            splits={"lanes", "gathers"} <= names,
             blocks=found.blocks,
-            updates_64_bits="atomic64" in found.target.names(),
-            unrolls="masks" not in found.target.names(),
-            groups_sums={"lanes", "gathers"} <= found.target.names(),
-            estimate_sums=_ESTIMATE_SUMS * ("estimates" in found.target.names()),
+            updates_64_bits="atomic64" in names,
+            unrolls="masks" not in names,
+            groups_sums={"lanes", "gathers"} <= names,
+            estimate_sums=_ESTIMATE_SUMS * ("estimates" in names),
+            approximates_quotients="estimates" in names,
             memory_bytes=found.memory_bytes,
             workers=workers,
             local_record_bytes=NEAR_BYTES,

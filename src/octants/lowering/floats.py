@@ -150,9 +150,21 @@ def _if_finite(exact: Number, plain: Number) -> Number:
     return select((abs(plain) < math.inf) & exact.differs(0.0), exact, plain)
 
 
-def approximate_div(_: Legal, a: Number, b: Number) -> Number:
-    """The exact quotient."""
-    return a / b
+def approximate_div(legal: Legal, a: Number, b: Number) -> Number:
+    """A product with the reciprocal, which takes no branch, or the exact quotient.
+
+    The reciprocal is the square of 1 / sqrt(b), and a Newton step. The product is right to two ulp
+    if that root is, and b is between 2**-126 and 2**126. Zeros, infinities and NaN take no step.
+    """
+    if b.type not in legal.fma or ("rsqrt", b.type) not in legal.functions:
+        return a / b
+    bits = format_of(b).integer
+    root = abs(b).apply("rsqrt")
+    sign = b.read_as(bits) & -(1 << b.type.bits - 1)
+    near = ((root * root).read_as(bits) | sign).read_as(b.type)
+    missing = (-b).times_plus(near, 1.0)
+    better = near.times_plus(missing, near)
+    return a * select(abs(missing) < 0.5, better, near)
 
 
 BY_TARGET: dict[str, Rule] = {
