@@ -26,6 +26,7 @@ array @g: f32, 1, field, () [primal (4,) ((0, 1, 0, 4),) ()]
 array @h: f32, 1, field exported, () [primal (4,) ((0, 1, 0, 4),) ()]
 array @n: i32, 1, ndarray, () [primal]
 array @m: u8, 1, ndarray, () [primal]
+array @l: f32, 1, local, () [primal (4,) ((0, 1, 0, 4),) ()]
 serial @k_0 {
   %0: i32 = constant<0>()
   %1: i32 = constant<1>()
@@ -300,6 +301,39 @@ FORWARDING = [
         "    %two: f32 = constant<2.0>()\n    store<@g, primal>(%two, %0)\n    yield()\n  } {\n"
         "    yield()\n  }\n  %v: f32 = load<@g, primal>(%0)\n" + store("%v"),
         {"load": 3},
+    ),
+    Case(
+        "a store to a local vector goes if it is overwritten before it is read",
+        "  store<@l, primal>(%a, %0)\n  %u: f32 = load<@l, primal>(%0)\n"
+        "  store<@l, primal>(%a, %1)\n  %v: f32 = binary<add>(%u, %a)\n"
+        "  store<@l, primal>(%v, %0)\n  %k: i32 = binary<and>(%i, %1)\n"
+        "  %w: f32 = load<@l, primal>(%k)\n" + store("%w"),
+        {"store": 3},
+    ),
+    Case(
+        "a store that may be read stays",
+        "  store<@l, primal>(%a, %0)\n  store<@l, primal>(%a, %1)\n"
+        "  %k: i32 = binary<and>(%i, %1)\n  %u: f32 = load<@l, primal>(%k)\n"
+        "  %v: f32 = binary<add>(%u, %a)\n  store<@l, primal>(%v, %0)\n"
+        "  %w: f32 = load<@l, primal>(%k)\n" + store("%w"),
+        {"store": 4},
+    ),
+    Case(
+        "a store that a branch or a loop may read stays",
+        "  store<@l, primal>(%a, %0)\n  store<@l, primal>(%a, %1)\n"
+        "  %k: i32 = binary<and>(%i, %1)\n  %c: u1 = compare<lt>(%i, %1)\n"
+        "  if(%c) {\n    %u: f32 = load<@l, primal>(%k)\n  " + store("%u") + "    yield()\n  } {\n"
+        "    yield()\n  }\n  store<@l, primal>(%a, %0)\n  store<@l, primal>(%a, %1)\n"
+        "  for(%0, %1) { (%p: i32):\n    %v: f32 = load<@l, primal>(%p)\n"
+        "    store<@y, primal>(%v, %1)\n    yield()\n  }\n  store<@l, primal>(%a, %0)\n"
+        "  %w: f32 = load<@l, primal>(%k)\n  store<@y, primal>(%w, %three)\n",
+        {"store": 8},
+    ),
+    Case(
+        "a store that others may see stays",
+        "  %two: f32 = constant<2.0>()\n  store<@g, primal>(%two, %0)\n"
+        "  store<@g, primal>(%a, %0)\n",
+        {"store": 2},
     ),
 ]
 

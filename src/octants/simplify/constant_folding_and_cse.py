@@ -35,6 +35,7 @@ Done on the way, in one walk:
   values becomes selects;
 - a carried value that does not change is taken out of its loop, and an integer that grows by an
   invariant step is computed from the counter, so that no record buffer ever holds it;
+- a store to a local vector goes if another one overwrites the element before anything reads it;
 - what does not change in a loop is computed before it, so that its adjoint is summed up in a
   register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
 - equal operations are shared where one dominates the other; loads too, and a load after a store to
@@ -121,7 +122,9 @@ class _Loop:
 class _Scope:
     """The facts known in a block: shared operations, contents of memory; children see parents."""
 
-    __slots__ = ("block", "depth", "loop", "memory", "noalias", "outer", "owned", "shared")
+    __slots__ = (
+        *("block", "depth", "loop", "memory", "noalias", "outer", "owned", "shared", "unread"),
+    )
 
     def __init__(
         self,
@@ -140,6 +143,7 @@ class _Scope:
             dict(outer.memory) if outer else {}
         )
         self.owned: set[ArrayRef] = set()
+        self.unread: dict[ArrayRef, dict[tuple[Value, ...], Operation]] = {}
 
     def find(self, key: Hashable) -> Value | None:
         """The value of an operation that dominates the builder's position."""
@@ -177,7 +181,22 @@ class _SharingBuilder(Builder):
     def append(self, op: Operation) -> Operation:
         for value in op.results:
             self.depth[value] = self.scope.depth
+        self._drop_overwritten(op)
         return super().append(op)
+
+    def _drop_overwritten(self, op: Operation) -> None:
+        """Drop a store to a work item's own memory if this operation overwrites it unread."""
+        unread = self.scope.unread
+        if isinstance(op, ops.Store):
+            if op.array.space is Space.LOCAL:
+                earlier = unread.setdefault(op.ref, {})
+                if tuple(op.indices) in earlier:
+                    self.block.ops.remove(earlier[tuple(op.indices)])
+                earlier[tuple(op.indices)] = op
+        elif isinstance(op, ops.Access):
+            unread.pop(op.ref, None)
+        elif not op.is_scalar:
+            unread.clear()
 
     @contextmanager
     def within(self, scope: _Scope) -> Iterator[None]:
