@@ -78,11 +78,10 @@ from octants.passes.unrolled_iterations import LoopRewriter, write_chunks
 from octants.simplify import simplify
 from octants.target import Vectors
 
-_MOST = 4
-"""The most iterations side by side."""
-_MOST_ON_GPUS, _MOST_ON_CPUS = (128, 128), (16, 4)
-"""The most operations of a fused iteration, and values that it carries: more of them take too many
-registers, of which CPUs have fewer, with several vectors for each value."""
+_MOST_ON_GPUS, _MOST_ON_CPUS = (8, 128, 16), (4, 16, 4)
+"""The most iterations side by side, operations of a fused iteration, and values that it carries:
+more of them take too many registers, of which CPUs have fewer, with several vectors for each value.
+"""
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
 
@@ -131,9 +130,11 @@ class _Segment:
 class _Jammer:
     """Rewrites a task."""
 
-    def __init__(self, task: Task, noalias: bool, most_work: int, most_sums: int) -> None:
-        self._affine = AffineExpressions(task)
-        self._noalias, self._most_work, self._most_sums = noalias, most_work, most_sums
+    def __init__(
+        self, task: Task, noalias: bool, most: int, most_work: int, most_sums: int
+    ) -> None:
+        self._affine, self._noalias = AffineExpressions(task), noalias
+        self._most, self._most_work, self._most_sums = most, most_work, most_sums
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
         self._has_changed = False
@@ -180,7 +181,7 @@ class _Jammer:
         if not any(order.shares(loop) for loop in loops):
             return 0
         work, sums = max(map(operations_in, loops)), max(len(loop.inits) for loop in loops)
-        count = _MOST
+        count = self._most
         while count > 1 and (
             count * work > self._most_work
             or count * sums > self._most_sums
