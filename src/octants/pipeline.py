@@ -188,7 +188,9 @@ def _localise_rows(module: Module, machine: Capabilities) -> None:
 
 def _unroll_shared_sums(module: Module, machine: Capabilities) -> None:
     if any(isinstance(op, Atomic) for op in module.walk()):
-        unroll_shared_sums.unroll_shared_sums(module, machine.vectors)
+        unroll_shared_sums.unroll_shared_sums(
+            module, machine.vectors, exchanges=machine.exchanges_factors
+        )
 
 
 def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
@@ -289,12 +291,9 @@ FINISH = (
     ),
     _row(
         "mark_short_tasks",
-        "before shared sums are unrolled, which takes their exchanges into account",
-        _is_gpu,
-        lambda _, machine: (
-            machine.fills * machine.allots_registers,
-            machine.fills * machine.exchanges_factors,
-        ),
+        "when it is known how many work items there are",
+        lambda machine: machine.allots_registers,
+        lambda _, machine: (machine.fills,),
     ),
     Pass(
         "unroll_shared_sums",

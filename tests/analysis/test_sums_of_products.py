@@ -7,8 +7,10 @@ import pytest
 from octants.analysis.reductions import find_shared
 from octants.analysis.sum_groups import find_groups
 from octants.analysis.sums_of_products import ProductFinder, SumsOfProducts
+from octants.ir.core import Value
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
+from octants.types.scalars import f32
 
 HEAD = """\
 kernel @k
@@ -47,18 +49,51 @@ def found(*values: str, before: tuple[str, ...] = (), dtype: str = "f32") -> Sum
     return ProductFinder(task).find(group)
 
 
-def test_products_share_factors() -> None:
-    products = found("%p", "%q")
+MORE = (
+    "%g: f32 = unary<sin>(%b)",
+    "%h: f32 = binary<mul>(%a, %g)",
+    "%i: f32 = binary<mul>(%b, %g)",
+    "%j: f32 = binary<mul>(%g, %a)",
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "columns"),
+    [
+        (("%p", "%q"), "a", "ba"),
+        (("%p", "%h"), "a", "bg"),
+        (("%h", "%i"), "g", "ab"),  # the column is the first factor
+        (("%q", "%h"), "a", "ag"),
+    ],
+)
+def test_outer_products(values: tuple[str, ...], rows: str, columns: str) -> None:
+    products = found(*values, before=MORE)
     assert products is not None
-    assert (len(products.factors), products.pairs) == (2, ((0, 1), (0, 0)))
+    assert "".join(str(value.name) for value in products.rows) == rows
+    assert "".join(str(value.name) for value in products.columns) == columns
     assert not products.guarded
+
+
+@pytest.mark.parametrize("values", [("%p", "%p"), ("%p", "%i"), ("%h", "%j"), ("%p", "%q", "%i")])
+def test_other_products(values: tuple[str, ...]) -> None:
+    assert found(*values, before=MORE) is None
 
 
 def test_guards_of_a_factor() -> None:
     products = found("%f", "%q")
     assert products is not None
-    assert products.pairs == ((0, 1), (0, 0))
     assert products.guarded
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "fits"),
+    [(8, 8, True), (4, 8, True), (2, 8, False), (4, 16, True), (3, 16, False), (1, 32, True)]
+    + [(16, 2, False), (8, 12, False), (1, 64, False), (8, 4, True), (12, 8, True)],
+)
+def test_tiles_of_lanes(rows: int, columns: int, fits: bool) -> None:
+    factors = [Value(f32) for _ in range(rows + columns)]
+    products = SumsOfProducts(tuple(factors[:rows]), tuple(factors[rows:]), guarded=False)
+    assert products.fits(32) == fits
 
 
 @pytest.mark.parametrize(
@@ -89,5 +124,5 @@ def test_many_factors() -> None:
             lines += [f"%g{n}: f32 = binary<mul>(%a, %{20 + n})"]
         return found(*(f"%g{n}" for n in range(count)), before=tuple(lines))
 
-    assert products(19) is not None
-    assert products(20) is None
+    assert products(23) is not None
+    assert products(24) is None

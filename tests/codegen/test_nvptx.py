@@ -18,7 +18,6 @@ from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
-from octants.passes.mark_short_tasks import mark_short_tasks
 from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
@@ -367,27 +366,26 @@ parallel @k_0 {
 """
 
 
-def test_few_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
-    """Each thread adds up the products of two elements."""
+def test_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
+    """A lane has a tile of 2 by 4 of 4 by 16 products, for a quarter of the threads."""
 
-    def text_of(most: int, guard: str = "%24", **options: Any) -> str:
+    def text_of(guard: str = "%24", **options: Any) -> str:
         module = parse(OUTER_PRODUCTS.replace("primal>(%24", f"primal>({guard}"))
         module.noalias = True
-        mark_short_tasks(module, 0, 32 * most)
-        unroll_shared_sums(module)
+        unroll_shared_sums(module, exchanges=True)
         return assemble(module, 90, tmp_path, **options)
 
-    text = text_of(99, fast_math=True)
-    assert "shfl.sync.bfly" not in text
+    text = text_of(fast_math=True)
     assert len(re.findall(r"st\.shared\.\w+\s", text)) == 20  # factors
-    assert text.count("ld.shared") == 96
+    assert text.count("ld.shared") == 8 * (2 + 4)
+    assert text.count("shfl.sync.bfly") == 2 * (2 + 1)
     assert text.count("vote.sync.any") == 1  # whether a guarded product is not a number
     assert text.count("red.global.add.f32") == 64 + 2
     assert ".maxntid 128" in text
-    assert "vote.sync.any" not in text_of(99, "%23", fast_math=True)
-    for other in (text_of(98, fast_math=True), text_of(99)):  # many; products and sums apart
-        assert "shfl.sync.bfly" in other
-        assert ".maxntid" not in other
+    assert "vote.sync.any" not in text_of("%23", fast_math=True)
+    other = text_of()  # products and sums stay apart
+    assert other.count("shfl.sync.bfly") == 2 * 31
+    assert ".maxntid" not in other
 
 
 @pytest.mark.parametrize("block", [128, 256])
@@ -395,10 +393,9 @@ def test_large_blocks_have_no_memory_for_factors(block: int, tmp_path: Path) -> 
     module = parse(OUTER_PRODUCTS)
     module.noalias = True
     module.tasks[0].options["block_dim"] = block
-    mark_short_tasks(module, 0, 32 * 99)
-    unroll_shared_sums(module)
+    unroll_shared_sums(module, exchanges=True)
     text = assemble(module, 90, tmp_path, fast_math=True)
-    assert ("shfl.sync.bfly" in text) == (block > 128)
+    assert ("st.shared" in text) == (block <= 128)
 
 
 def test_results_of_atomics_that_nothing_uses_are_dropped() -> None:

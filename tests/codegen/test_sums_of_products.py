@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.sums_of_products import MOST_FACTORS, SumsOfProducts
+from octants.analysis.sums_of_products import SumsOfProducts
 from octants.codegen.sums_of_products import number_at, shared_bytes, summed
 from octants.ir.core import Value
 from octants.types.scalars import f32
@@ -42,8 +42,7 @@ class Lockstep:
         }[fn](*operands)
 
     def compare(self, fn: str, dtype: Any, a: Any, b: Any) -> Any:
-        assert fn == "eq"
-        return a == b
+        return {"eq": np.equal, "ne": np.not_equal}[fn](a, b)
 
     def choose(self, condition: Any, dtype: Any, a: Any, b: Any) -> Any:
         return np.where(condition, a, b)
@@ -66,6 +65,9 @@ class Lockstep:
         self.written.clear()
         self.barriers += scope == "subgroup"
 
+    def read_across(self, x: Any, dtype: Any, distance: int) -> Any:
+        return x[self.threads ^ np.uint32(distance)]
+
     def lane(self) -> Any:
         return self.threads % np.uint32(self.subgroup)
 
@@ -73,25 +75,35 @@ class Lockstep:
         return self.threads
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("lanes", [8, 32])
+SHAPES = {8: [(2, 4), (4, 4), (1, 8), (3, 8)], 32: [(4, 8), (8, 8), (16, 8), (2, 16), (8, 4)]}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "shape"), [(lanes, shape) for lanes in SHAPES for shape in SHAPES[lanes]]
+)
 @pytest.mark.parametrize("subgroups", [1, 4])
-def test_each_lane_has_its_sums(subgroups: int, lanes: int, times: int) -> None:
+def test_each_lane_has_its_sums(subgroups: int, lanes: int, shape: tuple[int, int]) -> None:
     random, threads = np.random.default_rng(2), subgroups * lanes
-    code = Lockstep(threads, lanes)
-    values = {Value(f32): random.integers(-3, 4, threads).astype(np.float32) for _ in range(20)}
-    pairs = [(int(a), int(b)) for a, b in random.integers(0, MOST_FACTORS, (times * lanes, 2))]
+    code: Any = Lockstep(threads, lanes)
+    values = {
+        Value(f32): random.integers(-3, 4, threads).astype(np.float32) for _ in range(sum(shape))
+    }
     f: Any = SimpleNamespace(code=code, use=values.__getitem__)
+    factors = tuple(values)
+    products = SumsOfProducts(factors[: shape[0]], factors[shape[0] :], guarded=False)
+    assert products.fits(lanes)
     for _ in range(2):  # what is left from the first time is overwritten
-        totals = summed(f, SumsOfProducts(tuple(values), tuple(pairs), frozenset()))
+        totals = summed(f, products)
     assert code.barriers == 4
     (memory,) = code.shared.values()
-    assert memory.nbytes == shared_bytes(code)  # type: ignore[arg-type]
-    factors = [number.reshape(subgroups, lanes) for number in values.values()]
-    for number, total in enumerate(totals):
-        own = pairs[number * lanes : (number + 1) * lanes]
-        wanted = np.stack([(factors[a] * factors[b]).sum(axis=1) for a, b in own], axis=1)
-        assert np.array_equal(total.reshape(subgroups, lanes), wanted)
+    assert memory.nbytes == shared_bytes(code)
+    numbers = [number for _, own in totals for number in own]
+    assert sorted(numbers) == list(range(shape[0] * shape[1]))
+    rows = [value.reshape(subgroups, lanes) for value in values.values()]
+    for total, own in totals:
+        pairs = [divmod(number, shape[1]) for number in own]
+        wanted = [(rows[a] * rows[shape[0] + b]).sum(axis=1) for a, b in pairs]
+        assert np.array_equal(total.reshape(subgroups, lanes), np.stack(wanted, axis=1))
 
 
 def test_a_number_by_position() -> None:

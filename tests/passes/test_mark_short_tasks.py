@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.ir.cooperative_tasks import ALL_REGISTERS, EXCHANGES
+from octants.ir.cooperative_tasks import ALL_REGISTERS
 from octants.ir.parser import parse
 from octants.passes.mark_short_tasks import mark_short_tasks
 
@@ -39,7 +39,5 @@ FILLS = 800
 )
 def test_which_launches(lower: int, upper: str, is_short: bool) -> None:
     module = parse(KERNEL.format(lower=lower, upper=upper))
-    mark_short_tasks(module, FILLS, 0)
+    mark_short_tasks(module, FILLS)
     assert [task.options.get(ALL_REGISTERS, False) for task in module.tasks] == [False, is_short]
-    mark_short_tasks(module, 0, 4 * FILLS)
-    assert [task.options.get(EXCHANGES, False) for task in module.tasks] == [False, is_short]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.interpreter import run
 from octants.ir import ops
@@ -15,7 +16,6 @@ from octants.ir.core import Block, Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.mark_short_tasks import mark_short_tasks
 from octants.passes.unroll_shared_sums import unroll_shared_sums
 from octants.target import ALWAYS, NEVER, Target, Vectors
 
@@ -78,11 +78,10 @@ AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl"
 IN_LANES, ONE_BY_ONE = vectors_of(AVX512, ALWAYS), vectors_of(AVX512, NEVER)
 
 
-def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: int = 0) -> Module:
+def unrolled(module: Module, vectors: Vectors | None = None, *, exchanges: bool = False) -> Module:
     result = copy_module(module)
     result.noalias = True
-    mark_short_tasks(result, 0, exchanges)
-    unroll_shared_sums(result, vectors)
+    unroll_shared_sums(result, vectors, exchanges=exchanges)
     verify(result)
     return result
 
@@ -190,6 +189,81 @@ def test_a_chunk_makes_as_many_updates_as_fit() -> None:
         assert np.array_equal(before, after)
 
 
+ROWS = """\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+array @y: f32, 1, ndarray, () [primal]
+array @w: f32, 1, ndarray, () [primal]
+array @v: f32, 1, local, () [primal (40,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {{
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+}} {{ (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<32>()
+  %5: f32 = load<@x, primal>(%2)
+  for(%3, %4) {{ (%10: i32):
+    %11: f32 = cast(%10)
+    store<@v, primal>(%11, %10)
+    yield()
+  }}
+  for(%3, %4) {{ (%10: i32):
+    %11: f32 = load<@v, primal>(%10)
+    %12: f32 = binary<add>(%11, %5)
+    {lines}
+    yield()
+  }}
+  %6: f32 = load<@v, primal>(%3)
+  store<@y, primal>(%6, %2)
+  yield()
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "is_side_by_side"), [("%10", True), ("%3", False), ("%14", False)]
+)
+@pytest.mark.parametrize("rows", [4, 8])
+def test_iterations_side_by_side(written: str, is_side_by_side: bool, rows: int) -> None:
+    """Eight of them add up the columns of a row one after the other; no bit changes."""
+    lines = [
+        "%13: i32 = constant<1>()",
+        "%14: i32 = binary<add>(%10, %13)",
+        f"store<@v, primal>(%12, {written})",
+    ]
+    for row in range(rows):
+        lines += [
+            f"%{20 + row}: i32 = constant<{32 * row}>()",
+            f"%{40 + row}: i32 = binary<add>(%10, %{20 + row})",
+            f"%{60 + row}: f32 = atomic<add, @w, primal>(%12, %{40 + row})",
+        ]
+    module = parse(ROWS.format(lines="\n".join(lines)))
+    verify(module)
+    result = unrolled(module)
+    chunks = [op for op in result.walk() if isinstance(op, ops.For)]
+    updated = [op.indices[0] for op in chunks[-1].body.ops if isinstance(op, ops.Atomic)]
+    affine = AffineExpressions(result.tasks[0])
+    found = [affine.expression(index).constant for index in updated]
+    if is_side_by_side:
+        assert found == [32 * row + column for row in range(rows) for column in range(8)]
+    else:
+        assert found[:2] == [0, 32]
+    before, after = (each_result(each, rows) for each in (module, result))
+    for name, array in before.items():
+        assert np.array_equal(array, after[name])
+
+
+def each_result(module: Module, rows: int) -> dict[str, Any]:
+    arrays = {
+        "x": np.arange(5, dtype=np.float32),
+        "y": np.zeros(5, np.float32),
+        "w": np.zeros(32 * rows, np.float32),
+    }
+    run(module, arrays)
+    return arrays
+
+
 # -- for the lanes of a CPU ------------------------------------------------------------------------
 
 
@@ -224,10 +298,10 @@ def test_long_iterations_stay_in_lanes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "blocks"), [(1, [0, 32]), (2, [0, 32]), (4, [0, 64]), (8, [0, 64]), (16, [0, 64])]
+    ("rows", "blocks"), [(1, [0, 32]), (2, [0, 32]), (4, [0, 64]), (8, [0, 128]), (16, [0, 128])]
 )
 def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list[int]) -> None:
-    """Threads that exchange factors do so for 64 products of at most 20 factors."""
+    """Threads that exchange factors do so for up to 128 products of at most 24 factors."""
     factors = [f"%{20 + row}: f32 = unary<sin>(%{19 + row if row else 7})" for row in range(rows)]
     lines = ["%15: f32 = load<@x, primal>(%3)", "%16: f32 = binary<mul>(%15, %12)"]
     for row in range(rows):
@@ -237,6 +311,6 @@ def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list
             f"%{100 + row}: f32 = binary<mul>(%{20 + row}, %16)",
             f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
         ]
-    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors), items="constant<9>()")
-    assert updates(unrolled(module, exchanges=9 * 32).tasks[0].body) == blocks
-    assert updates(unrolled(module, exchanges=8 * 32).tasks[0].body) == [0, 32]
+    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors))
+    assert updates(unrolled(module, exchanges=True).tasks[0].body) == blocks
+    assert updates(unrolled(module).tasks[0].body) == [0, 32]

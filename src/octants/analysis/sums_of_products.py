@@ -1,9 +1,9 @@
-"""Finds sum groups whose updates are products of a few factors, such as an outer product.
+"""Finds sum groups whose updates are the products of an outer product.
 
 The gradient of a matrix that all work items multiply by a vector is such a sum: each thread adds
 `a[r] * b[c]` to element (r, c). The threads of a subgroup can exchange the factors instead of the
-products. Each then multiplies and adds up for one element, in a fraction of the operations that it
-takes to add up all products by exchanges (`codegen.sums_of_products`).
+products. Each then multiplies and adds up for a few elements, in a fraction of the operations that
+it takes to add up all products by exchanges (`codegen.sums_of_products`).
 
 Reverse mode guards a contribution that may not be finite where its adjoint is zero::
 
@@ -25,20 +25,29 @@ from octants.types.scalars import f32
 
 Factors = tuple[Value, Value]
 
-MOST_FACTORS = 20
+MOST_FACTORS = 24
 """The most factors of the products of a group."""
+
+PIECE = 4
+"""The columns of the tile of an outer product that a lane adds up."""
 
 
 @dataclass(frozen=True, slots=True)
 class SumsOfProducts:
-    """The products of a group's updates, in order: pairs of positions in `factors`.
+    """The updates of a group: in order, the products of each row with each column.
 
     Some updates may be zero where the product is not a number if they are `guarded`.
     """
 
-    factors: tuple[Value, ...]
-    pairs: tuple[tuple[int, int], ...]
+    rows: tuple[Value, ...]
+    columns: tuple[Value, ...]
     guarded: bool
+
+    def fits(self, lanes: int) -> bool:
+        """Whether lanes can divide the outer product into tiles."""
+        width = len(self.columns)
+        is_power = not width & (width - 1)
+        return is_power and PIECE <= width <= lanes and len(self.rows) % (lanes // width) == 0
 
 
 class ProductFinder:
@@ -53,14 +62,16 @@ class ProductFinder:
     def find(self, group: SumGroup) -> SumsOfProducts | None:
         """The products of a group of f32 sums; None for others, and if they have many factors."""
         pairs = self.factors(group.updates)
-        positions = {value: k for k, value in enumerate(dict.fromkeys(sum(pairs, ())))}
-        if not pairs or len(positions) > MOST_FACTORS:
+        firsts, seconds = [a for a, _ in pairs], [b for _, b in pairs]
+        if len(pairs) > 1 and firsts[0] is not firsts[1]:
+            firsts, seconds = seconds, firsts
+        rows, columns = dict.fromkeys(firsts), dict.fromkeys(seconds)
+        if not pairs or len(rows) + len(columns) > MOST_FACTORS:
             return None
-        return SumsOfProducts(
-            tuple(positions),
-            tuple((positions[a], positions[b]) for a, b in pairs),
-            any(isinstance(self._by_result[op.value], ops.Select) for op in group.updates),
-        )
+        if list(zip(firsts, seconds, strict=True)) != [(a, b) for a in rows for b in columns]:
+            return None
+        is_guarded = any(isinstance(self._by_result[op.value], ops.Select) for op in group.updates)
+        return SumsOfProducts(tuple(rows), tuple(columns), is_guarded)
 
     def factors(self, updates: Sequence[ops.Atomic]) -> list[Factors]:
         """The factors of the products that updates add to f32 numbers; none if some are others."""

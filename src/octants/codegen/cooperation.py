@@ -212,10 +212,10 @@ def find_groups(f: ThreadFunction, task: Task, updates: set[Operation]) -> None:
     noalias, lanes = f.kernel.module.noalias, f.code.subgroup
     if f.code.exchange_subgroups:
         finder = ProductFinder(task)
-        for count in (2 * lanes, lanes):
+        for count in (4 * lanes, 2 * lanes, lanes):
             for group in find_sum_groups(task, updates, noalias, count):
                 products = finder.find(group)
-                if len(group.updates) == count and products is not None:
+                if len(group.updates) == count and products and products.fits(lanes):
                     _set_group(f, group)
                     f.products[group.updates[-1]] = products
             updates = updates - f.update_groups.keys()
@@ -242,17 +242,16 @@ def update_group(
     code, first = f.code, group.updates[0]
     address = address_of(f, first.array, first.companion, first.indices)
 
-    def update_own(totals: list[Operand]) -> None:
-        """Update one element for each total; the lane's next one is as many as lanes further."""
-        count = -(-len(group.updates) // len(totals))
+    def update_own(totals: list[tuple[Operand, list[int]]]) -> None:
+        """Update an element for each total, by the lane's number of an update."""
+        count = len(totals[0][1])
         mask = code.constant((1 << (count - 1).bit_length()) - 1, u32)
         member = code.apply("and", u32, code.lane(), mask)
 
         def update_each() -> None:
-            for number, total in enumerate(totals):
-                own = group.distances[number * count : (number + 1) * count]
+            for total, own in totals:
                 indices = [
-                    _index_of_lane(f, index, [each[axis] for each in own], member)
+                    _index_of_lane(f, index, [group.distances[k][axis] for k in own], member)
                     for axis, index in enumerate(first.indices)
                 ]
                 update(indices, total)
@@ -261,7 +260,8 @@ def update_group(
 
     def together() -> None:
         values = [f.use(op.value) for op in group.updates]
-        update_own([_summed_by_lane(f, first.fn, first.array.dtype, values)])
+        total = _summed_by_lane(f, first.fn, first.array.dtype, values)
+        update_own([(total, list(range(len(values))))])
 
     def alone() -> None:
         for op in group.updates:
@@ -279,7 +279,7 @@ def update_group(
             update_own(totals)
             return
         good = code.constant(True, u1)
-        for total in totals:
+        for total, _ in totals:
             good = code.apply("and", u1, good, code.compare("eq", f32, total, total))
         some = code.any_lane(code.apply("xor", u1, good, code.constant(True, u1)))
         code.write(is_done, code.apply("xor", u1, some, code.constant(True, u1)))

@@ -13,9 +13,6 @@ SHARED_LOOPS = "shared_loops"
 ALL_REGISTERS = "all_registers"
 """The option of a task with so few work items that each may use all registers."""
 
-EXCHANGES = "exchanges_factors"
-"""The option of a task whose subgroups exchange the factors of products that they add up."""
-
 LEAST_BLOCKS = "least_blocks"
 """The option of such a task of which a GPU should run so many blocks side by side."""
 

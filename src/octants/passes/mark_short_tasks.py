@@ -4,37 +4,28 @@ A GPU has registers for a number of threads, which is smaller the more of them e
 compilers use few: a thread loads, computes, and loads again into the same register, and waits each
 time. That pays if there are other threads to run meanwhile. A launch of so few work items that all
 of them fit whatever they use has none.
-
-Subgroups exchange the factors of products through shared memory (`codegen.sums_of_products`). Where
-they are few, a thread waits less then. More of them take turns, and shared memory would be busier
-than the arithmetic.
 """
 
 from __future__ import annotations
 
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.cooperative_tasks import ALL_REGISTERS, EXCHANGES
+from octants.ir.cooperative_tasks import ALL_REGISTERS
 from octants.ir.core import Module
 
 _ALL_REGISTERS = 8
 """The part of the work items of a busy GPU up to which threads use all registers: with half of
 them, each thread has 32, so with an eighth 128, which is more than most kernels use."""
-_EXCHANGING = 32
-"""The part up to which subgroups exchange factors."""
 
 
 @staged("mark_short_tasks")
-def mark_short_tasks(module: Module, registers: int, exchanges: int) -> None:
+def mark_short_tasks(module: Module, fills: int) -> None:
     """Mark the parallel tasks that are known to be short, in place.
 
     Args:
         module: what is compiled.
-        registers: how many work items the GPU needs to be busy; 0 if it allots no registers.
-        exchanges: the same; 0 if its subgroups exchange no factors.
+        fills: how many work items the GPU needs to be busy.
     """
-    limits = {ALL_REGISTERS: registers // _ALL_REGISTERS, EXCHANGES: exchanges // _EXCHANGING}
     for task in module.tasks:
-        for option, most in limits.items():
-            if task.is_parallel and ops.has_few_items(task, most):
-                task.options = {**task.options, option: True}
+        if task.is_parallel and ops.has_few_items(task, fills // _ALL_REGISTERS):
+            task.options = {**task.options, ALL_REGISTERS: True}

@@ -24,12 +24,15 @@ After::
     parallel (%2: i32 < shape<@x, 0>()) {
       %3: i32 = constant<0>()
       %4: f32 = load<@x, primal>(%2)
-      %5: f32 = atomic<add, @w, adjoint>(%4, %3)
-      %6: i32 = constant<1>()
-      %7: f32 = atomic<add, @w, adjoint>(%4, %6)
+      %5: i32 = constant<1>()
+      %6: f32 = atomic<add, @w, adjoint>(%4, %3)
+      %7: f32 = atomic<add, @w, adjoint>(%4, %5)
     }
 
-Longer loops run in chunks of iterations. Only loops without loops in them are unrolled, whose
+Longer loops run in chunks of iterations. On GPUs the iterations of a chunk run side by side if no
+access to memory can tell: each operation for all of them, and then the next one. So the updates of
+a group are of neighbouring elements of few rows, and loads of neighbours follow each other. Only
+loops without loops in them are unrolled, whose
 bounds are the same for work items in step.
 """
 
@@ -37,8 +40,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.cost_model import operations_in
+from octants.analysis.distinct_iterations import differ, varying
 from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
@@ -46,13 +52,14 @@ from octants.analysis.sums_of_products import MOST_FACTORS, ProductFinder
 from octants.analysis.uniformity import Uniformity
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.cooperative_tasks import EXCHANGES
+from octants.ir.array_aliasing import may_alias
 from octants.ir.core import Module, Operation, Space, Task, Value
 from octants.passes.unrolled_iterations import (
     LoopRewriter,
     copy_folded,
     write_chunks,
     write_iterations,
+    write_side_by_side,
 )
 from octants.simplify import simplify
 from octants.target import Vectors
@@ -65,23 +72,35 @@ above leave no rest.
 """
 _MOST_WORK = 500
 """The most operations of a chunk."""
+_SECTOR = 32
+"""The bytes that GPUs update at once: a chunk whose iterations run side by side has so many columns
+of a matrix, even if it has several groups of updates then."""
+_MOST_WORK_OF_SECTORS = 1200
+"""The most operations of such a chunk."""
 _BYTES = 16
 """The bytes of elements that lanes add to together: a chunk has so many iterations, and no more."""
 _LITTLE_WORK = 50
 """The most operations of an iteration in lanes: beside more, the additions take little time."""
 
+_ACCESSES = (ops.Load, ops.Store, ops.Atomic)
+
 
 @staged("unroll_shared_sums")
-def unroll_shared_sums(module: Module, vectors: Vectors | None = None) -> None:
+def unroll_shared_sums(
+    module: Module, vectors: Vectors | None = None, *, exchanges: bool = False
+) -> None:
     """Unroll such loops of all parallel tasks, in place; on a CPU, of those that run in lanes.
 
     Args:
         module: The finished kernel.
         vectors: The vectors of a CPU.
+        exchanges: The threads of a subgroup exchange factors of products.
     """
     found = ((task, _candidates(task, vectors)) for task in module.tasks)
     changes = [
-        _Unroller(task, loops, module.noalias, vectors).unroll() for task, loops in found if loops
+        _Unroller(task, loops, module.noalias, vectors, exchanges).unroll()
+        for task, loops in found
+        if loops
     ]
     if any(changes) and vectors is None:
         simplify(module)
@@ -108,14 +127,21 @@ class _Unroller:
     """Rewrites a task."""
 
     def __init__(
-        self, task: Task, candidates: list[ops.For], noalias: bool, vectors: Vectors | None
+        self,
+        task: Task,
+        candidates: list[ops.For],
+        noalias: bool,
+        vectors: Vectors | None,
+        exchanges: bool,
     ) -> None:
         self._task, self._candidates = task, candidates
         self._noalias, self._vectors = noalias, vectors
         collected = {op for found in find_reductions(task, noalias) for op in found.atomics}
         sums = {op for op in find_shared(task.body) - collected if _is_in_memory(op)}
+        self._affine = AffineExpressions(task)
         self._families = SumFamilies(task, sums, noalias)
-        self._products = ProductFinder(task) if task.options.get(EXCHANGES) else None
+        self._products = ProductFinder(task) if exchanges else None
+        self._side_by_side = {op for op in candidates if self._can_run_side_by_side(op)}
         self._facts = Uniformity(task.body)
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
@@ -145,7 +171,11 @@ class _Unroller:
             length = _BYTES // max(each.array.dtype.size for each in sums)
             return length if length * together <= _TOGETHER else 0
         times = self._times(op, sums)
-        most = min(times * _TOGETHER // together, times * _MOST_WORK // operations_in(op))
+        work = operations_in(op)
+        most = min(times * _TOGETHER // together, times * _MOST_WORK // work)
+        columns = _SECTOR // max(each.array.dtype.size for each in sums)
+        if op in self._side_by_side and work * columns <= _MOST_WORK_OF_SECTORS:
+            most = max(most, columns)
         if not most:
             return 0
         trips = self._loops.trips(op)
@@ -155,13 +185,17 @@ class _Unroller:
         return length
 
     def _times(self, op: ops.For, sums: Sequence[ops.Atomic]) -> int:
-        """How many times the usual updates are made together: twice if they add few products."""
+        """How many times the usual updates are made together: more if they add few products."""
         pairs = self._products.factors(sums) if self._products is not None else []
         factors = {value for pair in pairs for value in pair}
         inside = {*op.body.args, *(value for each in op.body.walk() for value in each.results)}
-        varying, length = len(factors & inside), 2 * _TOGETHER // len(sums)
-        are_few = len(factors) - varying + length * varying <= MOST_FACTORS
-        return 2 if pairs and are_few else 1
+        varying = len(factors & inside)
+
+        def are_few(times: int) -> bool:
+            length = times * _TOGETHER // len(sums)
+            return len(factors) - varying + length * varying <= MOST_FACTORS
+
+        return next((times for times in (4, 2) if pairs and are_few(times)), 1)
 
     def _sums_of(self, loop: ops.For) -> list[ops.Atomic]:
         """The updates that reach another element in each iteration, and can wait for several."""
@@ -178,6 +212,27 @@ class _Unroller:
 
     def _may_pass(self, op: ops.Atomic, other: Operation) -> bool:
         return self._families.may_pass(self._families.family(op), other)
+
+    def _can_run_side_by_side(self, op: ops.For) -> bool:
+        """Whether each operation of an iteration may run for several of them before the next."""
+        accesses = [each for each in op.body.ops if isinstance(each, _ACCESSES)]
+        computed = [each for each in op.body.ops[:-1] if each.is_scalar]
+        if self._vectors or op.inits or len(accesses) + len(computed) < len(op.body.ops) - 1:
+            return False
+        pairs = combinations(accesses, 2)
+        return all(self._may_swap(op, one, other) for one, other in pairs)
+
+    def _may_swap(self, loop: ops.For, one: ops.Access, other: ops.Access) -> bool:
+        """Whether accesses of different iterations may be made in another order."""
+        if not (isinstance(one, ops.Write) or isinstance(other, ops.Write)):
+            return True
+        if not may_alias(one.ref, other.ref, self._noalias):
+            return True
+        updates = self._families.updates
+        if isinstance(one, ops.Atomic) and isinstance(other, ops.Atomic) and one in updates:
+            return other in updates and one.fn == other.fn
+        counter = loop.body.args[0]
+        return differ(self._affine, counter, varying(loop), one, other)
 
     # -- loops -------------------------------------------------------------------------------------
 
@@ -206,6 +261,9 @@ class _Unroller:
         def copy(each: Operation, values: dict[Value, Value], _: int) -> None:
             copy_folded(self._builder, each, values)
 
+        if op in self._side_by_side:
+            write_side_by_side(self._builder, op, first, trips, copy)
+            return []
         return write_iterations(self._builder, op, first, inits, trips, copy)
 
 

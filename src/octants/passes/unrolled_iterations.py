@@ -1,4 +1,4 @@
-"""Write iterations of loops one after the other, for passes that unroll loops."""
+"""Write iterations of loops for passes that unroll loops."""
 
 from __future__ import annotations
 
@@ -91,6 +91,15 @@ def write_iterations(
             copy(each, values, number)
         carried = [values.get(value, value) for value in op.body.yielded]
     return carried
+
+
+def write_side_by_side(builder: Builder, op: ops.For, first: Value, trips: int, copy: Copy) -> None:
+    """Write so many iterations of a loop that carries nothing: each operation for all of them."""
+    numbers = [builder.constant(number, first.type) for number in range(trips)]
+    copies = [{op.body.args[0]: builder.binary("add", first, number)} for number in numbers]
+    for each in op.body.ops[:-1]:
+        for number, values in enumerate(copies):
+            copy(each, values, number)
 
 
 def write_chunks(

@@ -33,7 +33,7 @@ from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
-from octants.ir.cooperative_tasks import ALL_REGISTERS, EXCHANGES, LEAST_BLOCKS, cooperates
+from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
 from octants.ir.random_draws import has_draws
 from octants.lazy_dataclass import dataclass
@@ -155,7 +155,6 @@ class _Writer:
         f.reserved |= reserved_pushes(task.body)
         f.least_blocks = task.options.get(LEAST_BLOCKS, _SORTING * (key is not None))
         f.all_registers = task.options.get(ALL_REGISTERS, False)
-        f.exchanges = task.options.get(EXCHANGES, False)
         f.interleaved_loops = vector_loads.interleaved_loops(task)
         f.holding = held_loads.find_holding(task)
         if self._machine.normal_root and f.text.fast_math:

@@ -24,7 +24,7 @@ class GpuCode(LlvmCode, ThreadCode):
         self.gathers = f.gpu.has_blocks
         self._shared: dict[Any, str] = {}
         fits = f.block_size <= f.gpu.exchange_subgroups * f.gpu.subgroup
-        if f.exchanges and fits and f.text.fast_math:  # products and sums are fused
+        if fits and f.text.fast_math:  # products and sums are fused
             self.exchange_subgroups = f.gpu.exchange_subgroups
 
     # -- other threads --------------------------------------------------------------------------
