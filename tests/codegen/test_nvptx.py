@@ -367,7 +367,10 @@ parallel @k_0 {
 
 
 def test_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
-    """A lane has a tile of 2 by 4 of 4 by 16 products, for a quarter of the threads."""
+    """A lane has a tile of 2 by 4 of 4 by 16 products, for a quarter of the threads.
+
+    The loop is written twice: for arrays that are aligned, and for others.
+    """
 
     def text_of(guard: str = "%24", **options: Any) -> str:
         module = parse(OUTER_PRODUCTS.replace("primal>(%24", f"primal>({guard}"))
@@ -376,15 +379,15 @@ def test_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
         return assemble(module, 90, tmp_path, **options)
 
     text = text_of(fast_math=True)
-    assert len(re.findall(r"st\.shared\.\w+\s", text)) == 20  # factors
-    assert text.count("ld.shared") == 8 * (2 + 4)
-    assert text.count("shfl.sync.bfly") == 2 * (2 + 1)
-    assert text.count("vote.sync.any") == 1  # whether a guarded product is not a number
-    assert text.count("red.global.add.f32") == 64 + 2
+    assert len(re.findall(r"st\.shared\.\w+\s", text)) == 2 * 20  # factors
+    assert text.count("ld.shared") == 2 * 8 * (2 + 4)
+    assert text.count("shfl.sync.bfly") == 2 * 2 * (2 + 1)
+    assert text.count("vote.sync.any") == 2  # whether a guarded product is not a number
+    assert text.count("red.global.add.f32") == 2 * (64 + 2)
     assert ".maxntid 128" in text
     assert "vote.sync.any" not in text_of("%23", fast_math=True)
     other = text_of()  # products and sums stay apart
-    assert other.count("shfl.sync.bfly") == 2 * 31
+    assert other.count("shfl.sync.bfly") == 2 * 2 * 31
     assert ".maxntid" not in other
 
 
@@ -396,6 +399,47 @@ def test_large_blocks_have_no_memory_for_factors(block: int, tmp_path: Path) -> 
     unroll_shared_sums(module, exchanges=True)
     text = assemble(module, 90, tmp_path, fast_math=True)
     assert ("st.shared" in text) == (block <= 128)
+
+
+WIDE_LOADS = """\
+kernel @k
+array @v: f32, 2, field, () [primal (8, 96) ((0, 1, 0, 384), (1, 1, 0, 4)) ()]
+array @w: f32, 1, field, () [primal (96,) ((0, 1, 0, 4),) ()]
+parallel @k_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = constant<8>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: i32 = constant<0>()
+  %4: i32 = constant<96>()
+  for(%3, %4) { (%20: i32):
+    %21: f32 = load<@v, primal>(%3, %20)
+    %22: f32 = atomic<add, @w, primal>(%21, %20)
+    yield()
+  }
+  yield()
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "count"),
+    [
+        ("", "", 8),
+        ("384), (1, 1, 0, 4)", "388), (1, 1, 0, 4)", 8),  # in a row whose number is known
+        ("(%3, %20)", "(%2, %20)", 8),
+        ("load<@v, primal>(%3, %20)", "load<@w, primal>(%20)", 0),  # which changes
+        ("load<@v, primal>(%3, %20)", "load<@v, primal>(%20, %3)", 0),
+    ],
+)
+def test_unrolled_loops_load_four_elements_at_once(
+    old: str, new: str, count: int, tmp_path: Path
+) -> None:
+    module = parse(WIDE_LOADS.replace(old, new) if old else WIDE_LOADS)
+    module.noalias = True
+    unroll_shared_sums(module)
+    text = assemble(module, 90, tmp_path)
+    assert text.count("ld.global.v4.b32") == count
 
 
 def test_results_of_atomics_that_nothing_uses_are_dropped() -> None:

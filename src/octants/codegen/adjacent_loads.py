@@ -7,11 +7,13 @@ multiple of 16 bytes, which one instruction loads if the address is a multiple o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.array_strides import strides
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.ir import ops
+from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Companion, Operation, Space, Value
 from octants.lazy_dataclass import dataclass
@@ -47,6 +49,9 @@ class Row:
 Rows = dict[Row, dict[Operation, int]]
 """The loads of each row, with their offsets in an element."""
 
+Pieces = dict[Operation, tuple[Operation, int, int]]
+"""Each load with the first one of its piece, and the offsets of both in that piece."""
+
 
 def is_quick(body: Block) -> bool:
     """Return whether an iteration is short, and can be written four times."""
@@ -78,6 +83,49 @@ def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
             if found is not None:
                 rows.setdefault(found[0], {})[op] = found[1]
     return rows
+
+
+def find_pieces(affine: AffineExpressions, loop: ops.For, noalias: bool) -> Pieces:
+    """Return the loads of an iteration that can be combined, four of them each time.
+
+    None of their addresses depends on more than multiples of a piece, and constants.
+    """
+    written = [op.ref for op in loop.body.walk() if isinstance(op, ops.Write)]
+    if any(op.orders_memory for op in loop.body.walk()):
+        return {}
+    found: dict[object, dict[int, list[ops.Load]]] = {}
+    for op in loop.body.ops:
+        if isinstance(op, ops.Load) and _is_plain(op.array):
+            layout = op.array.layouts[op.companion]
+            offset = _offset(affine, layout, op) if isinstance(layout, Layout) else None
+            if offset is not None and not any(may_alias(op.ref, ref, noalias) for ref in written):
+                number, position = divmod(offset[1], PIECE)
+                words = found.setdefault((op.ref, offset[0], number), {})
+                words.setdefault(position, []).append(op)
+    pieces: Pieces = {}
+    for words in found.values():
+        if len(words) == PIECE // WORD:
+            loads = [(op, position) for position, each in words.items() for op in each]
+            first = min(loads, key=lambda pair: affine.order[pair[0]])
+            pieces.update((op, (*first, position)) for op, position in loads)
+    return pieces
+
+
+def _offset(affine: AffineExpressions, layout: Layout, op: ops.Load) -> tuple[Hashable, int] | None:
+    """Return the varying part of an element's byte offset, and its constant; None if unknown."""
+    terms, constant = list[object](), 0
+    axes = len(layout.shape)
+    steps = [(term.axis, term.stride) for term in layout.terms]
+    steps += [(axes + k, stride) for k, stride in enumerate(layout.element_strides)]
+    if any(term.divisor != 1 or term.modulus for term in layout.terms):
+        return None
+    for axis, stride in steps:
+        found = affine.expression(op.indices[axis])
+        if any(factor * stride % PIECE for factor in found.terms.values()):
+            return None
+        constant += found.constant * stride
+        terms.append((axis, frozenset(found.terms.items())))
+    return tuple(terms), constant
 
 
 def _counters(loop: ops.For) -> set[Value]:

@@ -7,18 +7,28 @@ The loop tests the arrays' alignment before it begins; if they are not aligned i
             while there are four more: chunk
     tail:   the remaining iterations, or all
 
+Loads of an unrolled loop that adds to shared elements (`passes.unroll_shared_sums`) are combined
+within an iteration. Such a loop is written twice: with vector loads, for arrays that are aligned,
+and without.
+
 Loops that work items do not share must be too long for LLVM to write all iterations: it keeps
 components of local vectors in registers then.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
+from octants.analysis.affine_analysis import AffineExpressions
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
     PIECE,
     WORD,
+    Pieces,
     Row,
     Rows,
+    find_pieces,
     find_rows,
     is_quick,
 )
@@ -26,6 +36,7 @@ from octants.codegen.llvm import control_flow, memory_formats
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import slow_path_speculation
 from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.memory import address_of
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
@@ -38,6 +49,10 @@ def for_(f: ThreadText, op: ops.For) -> None:
     if speculates:
         f.interleaved_loops.discard(op)
     rows = {} if speculates else find_rows(f, op)
+    pieces = {} if speculates or rows else _pieces_of(f, op)
+    if pieces:
+        _in_pieces(f, op, pieces)
+        return
     if not rows:
         slow_path_speculation.for_(f, op)
         return
@@ -48,10 +63,12 @@ def for_(f: ThreadText, op: ops.For) -> None:
 def load(f: FunctionText, op: ops.Load) -> None:
     """Take the element from the chunk's vector load, or load it."""
     found = f.loaded.get(op) if isinstance(f, ThreadText) else None
-    if found is None:
-        load_one(f, op)
-    else:
+    if found is not None:
         f.bind(op.result, found)
+    elif isinstance(f, ThreadText) and op in f.pieces:
+        _load_from_piece(f, op)
+    else:
+        load_one(f, op)
 
 
 def interleaved_loops(task: Task) -> set[Operation]:
@@ -63,6 +80,52 @@ def interleaved_loops(task: Task) -> set[Operation]:
         return set()
     loops = (op for op in task.body.walk() if isinstance(op, ops.For))
     return {loop for loop in loops if is_quick(loop.body)}
+
+
+# -- loads of one iteration ------------------------------------------------------------------------
+
+
+def _pieces_of(f: ThreadText, op: ops.For) -> Pieces:
+    """Return the loads of an unrolled loop that can be combined."""
+    kinds = Counter(map(type, op.body.ops))
+    if not kinds[ops.Atomic] or kinds[ops.Load] < PIECE // WORD:
+        return {}
+    module = f.kernel.module
+    return find_pieces(AffineExpressions(module.tasks[f.task]), op, module.noalias)
+
+
+def _in_pieces(f: ThreadText, op: ops.For, pieces: Pieces) -> None:
+    """Write the loop twice: for arrays that are aligned, and for others."""
+    wide, narrow, leave = (f.fresh_label(hint) for hint in ("wide", "narrow", "leave"))
+    loads = (load for load in pieces if isinstance(load, ops.Load))
+    f.branch_if(_are_aligned(f, dict.fromkeys(load.ref for load in loads)), wide, narrow)
+    found: list[tuple[list[str], str]] = []
+    for label, own in ((wide, pieces), (narrow, {})):
+        f.start(label)
+        f.pieces = own
+        slow_path_speculation.for_(f, op)
+        f.loaded.clear()
+        found.append(([f.use(result) for result in op.results], f.label))
+        f.branch(leave)
+    f.start(leave)
+    for number, result in enumerate(op.results):
+        incoming = [(values[number], label) for values, label in found]
+        f.bind(result, control_flow.joined(f, result.type, incoming))
+
+
+def _load_from_piece(f: ThreadText, op: ops.Load) -> None:
+    """Load the piece if this is the first load in it, and take the element."""
+    first, start, _ = f.pieces[op]
+    if op is first:
+        address = address_of(f, op.array, op.companion, op.indices)
+        suffix = f.kernel.scopes.suffix(op.ref)
+        kind = f"<4 x {memory_formats.memory_type(f, op.array.dtype)}>"
+        begin = f.assign(f"getelementptr inbounds i8, ptr {address}, i64 {-start}")
+        piece = f.assign(f"load {kind}, ptr {begin}, align {PIECE}{suffix}")
+        for each, (other, _, word) in f.pieces.items():
+            if other is first:
+                f.loaded[each] = _word(f, each, piece, word)
+    f.bind(op.result, f.loaded[op])
 
 
 # -- the loop --------------------------------------------------------------------------------------
@@ -98,8 +161,14 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
 def _is_aligned(f: ThreadText, register: str, lower: str, rows: Rows) -> str:
     """Return whether the first iteration and all arrays are aligned."""
     low = f.apply("and", register, lower, ITERATIONS - 1)
-    aligned = f.apply("icmp eq", register, low, 0)
-    for array, companion in dict.fromkeys((row.array, row.companion) for row in rows):
+    arrays = dict.fromkeys(ArrayRef(row.array, row.companion) for row in rows)
+    return f.apply("and", "i1", f.apply("icmp eq", register, low, 0), _are_aligned(f, arrays))
+
+
+def _are_aligned(f: ThreadText, arrays: Iterable[ArrayRef]) -> str:
+    """Return whether arrays are aligned."""
+    aligned = "true"
+    for array, companion in arrays:
         bits = f.convert("ptrtoint", "ptr", f.pointer(array, companion), "i64")
         low = f.apply("and", "i64", bits, PIECE - 1)
         aligned = f.apply("and", "i1", aligned, f.apply("icmp eq", "i64", low, 0))
