@@ -71,7 +71,7 @@ def test_checkpoints_are_where_room_was_made_for_them() -> None:
 @pytest.mark.parametrize(("trips", "length"), [(16, 16), (60, 60), (70, 16)])
 def test_a_short_loop_around_others_needs_no_blocks(trips: int, length: int) -> None:
     """To run other loops again takes longer than four times as much local memory."""
-    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
+    qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error", fast_math=False)
     x, y = (qd.field(qd.f64, 3, needs_grad=True) for _ in "xy")
 
     @qd.kernel

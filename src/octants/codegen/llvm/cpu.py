@@ -51,6 +51,7 @@ class Cpu(Machine):
     """x64 and arm64."""
 
     def __init__(self, target: Target) -> None:
+        self.is_x64 = is_x64(target)
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
         self.vector_bits = 32 * lanes_of_target(target)
@@ -216,6 +217,40 @@ def _finish(f: FunctionText, head: str) -> None:
     f.text.add_function("\n".join([head + " {", *body, "}\n"]))
 
 
+_FLUSH_TO_ZERO = 0x8000
+"""The bit of MXCSR, the control register of SSE, that makes subnormal results zero."""
+
+
+def _finish_task(f: FunctionText, name: str, attributes: str = "") -> None:
+    """Assemble the function of a task; with `fast_math` on x64, subnormal results in it are zero.
+
+    Otherwise each takes some processors more than a hundred cycles, and adjoints of long loops
+    become that small. The function that computes is not inlined into the one that sets the mode, so
+    that LLVM moves no code out of it.
+    """
+    head = f"({_arguments(f)}) nounwind {attributes}"
+    if not (f.text.fast_math and f.machine.is_x64):
+        _finish(f, f"define internal void @{name}{head}")
+        return
+    _finish(f, f"define internal void @{name}_flushing{head} noinline")
+    for intrinsic in ("stmxcsr", "ldmxcsr"):
+        f.text.declare(f"@llvm.x86.sse.{intrinsic}", "void", "ptr")
+    f.text.add_function(f"""\
+define internal void @{name}{head} {{
+  %before = alloca i32, align 4
+  %inside = alloca i32, align 4
+  call void @llvm.x86.sse.stmxcsr(ptr %before)
+  %mode = load i32, ptr %before, align 4
+  %flushing = or i32 %mode, {_FLUSH_TO_ZERO}
+  store i32 %flushing, ptr %inside, align 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %inside)
+  call void @{name}_flushing({_arguments(f)})
+  call void @llvm.x86.sse.ldmxcsr(ptr %before)
+  ret void
+}}
+""")
+
+
 def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
     """Write the functions of a task: one, and others for tiles of work items."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
@@ -236,7 +271,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         f.block(task.body)
         f.branch("return")
         f.start("return")
-    _finish(f, f"define internal void @{name}({_arguments(f)}) nounwind")
+    _finish_task(f, name)
 
 
 _ALIGNED = "alignstack(64)"
@@ -269,8 +304,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
             f.table[type(op)](f, op)
         loop = partial(lane_items.write_whole_tiles, rest=rest) if rest else None
         work_item_loop.write_items(f, task, loop)
-        head = f"define internal void @{function}({_arguments(f)}) nounwind {_ALIGNED}"
-        _finish(f, head)
+        _finish_task(f, function, _ALIGNED)
 
     if choice.even or not choice.splits:
         write(name, "", overhangs=not choice.even)
