@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.analysis.cost_model import GRAIN
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Module
 from octants.runtime.cpu import CpuDevice, system_limits
 from octants.runtime.cpu.native import assembly as native_runtime
 from octants.runtime.cpu.native import linking as native
+from octants.runtime.cpu.native.parallel_loops import SHARED_GRAINS
 from octants.types.scalars import i32, i64
 from tests.codegen.compiled import Compiled, argument, ndarray, parallel
 from tests.runtime.kernels import increment, spin
@@ -142,6 +144,19 @@ def test_short_loops_wake_nobody() -> None:
     assert not signals
     jobs_of(200_000)
     assert signals
+    device.close()
+
+
+def test_each_thread_gets_a_share_that_is_worth_it() -> None:
+    """An iteration costs four additions."""
+    device = CpuDevice(8)
+    pool, kernel = device.pool.fields, Compiled(increment(), device)
+    share = GRAIN // 4 * SHARED_GRAINS
+    for items, helpers in ((2 * share - 1, None), (2 * share, 1), (5 * share, 4), (99 * share, 7)):
+        jobs, pool.allowed = pool.state >> 32, -1
+        kernel.run({"x": np.zeros(items, np.int32)})
+        assert (pool.state >> 32 == jobs) == (helpers is None)
+        assert pool.allowed == (-1 if helpers is None else helpers)
     device.close()
 
 

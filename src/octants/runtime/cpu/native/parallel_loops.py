@@ -5,6 +5,7 @@ from __future__ import annotations
 PARTS = 8  # chunks for each thread of a loop of even chunks
 FIXED_CHUNKS = 128  # chunks of a loop whose order is fixed
 FIXED_PARTS = 16  # chunks of such a loop if each has a privatised copy
+SHARED_GRAINS = 2  # the least share of a thread; sharing less takes longer than running it
 WAKING_GRAINS = 16  # a shorter loop is shared with spinning helpers, but wakes none
 
 NONE, BY_WORKER, BY_CHUNK, SHARED = range(4)  # the kind of a worker's privatised copy
@@ -27,8 +28,9 @@ i64 %grain, i64 %tile, i64 0, i64 0, i64 0, i32 0)
   ret void
 }}
 
-; Run a task over [lower, upper): at once if it is small, on the pool if that is free. Helpers that
-; spin are always welcome; parked ones, which take some 50 us to come, are woken for long work.
+; Run a task over [lower, upper): at once if it is small, on the pool if that is free, with as many
+; helpers as have work that is worth it. Helpers that spin may always join; parked ones, which take
+; some 50 us to come, are woken for long work.
 ; Ctrl-C is looked for between chunks, whose length is bounded for that; where the grain is 1, by
 ; the items. Chunks are whole tiles, but for the last one. For a task that adds to arrays, see
 ; `octants_parallel_sums`.
@@ -54,9 +56,10 @@ i64 %lower, i64 %upper)
   ret void
 large:
   %pool = load ptr, ptr &context.pool
-  %helpers = load i32, ptr &pool.threads
-  %others = sext i32 %helpers to i64
-  %all = add i64 %others, 1
+  %threads = load i32, ptr &pool.threads
+  %others = sext i32 %threads to i64
+  %helpers = call i64 @helpers_worth_sharing(i64 %others, i64 %count, i64 %grain)
+  %all = add i64 %helpers, 1
   %fixed_bit = and i32 %flags, 1
   %is_fixed = icmp ne i32 %fixed_bit, 0
   %has_parts = icmp ne i64 %bytes, 0
@@ -85,7 +88,7 @@ large:
   %chunks = udiv i64 %last, %chunk
   store i64 %lower, ptr &context.sum_lower
   store i64 %chunk, ptr &context.sum_chunk
-  %has_helpers = icmp sgt i32 %helpers, 0
+  %has_helpers = icmp sgt i64 %helpers, 0
   br i1 %is_fixed, label %fixed, label %free
 free:
   br i1 %has_helpers, label %try, label %in_order
@@ -134,6 +137,8 @@ choose:
   %ring = add i64 %lower, %paired
   %end = select i1 %wraps, i64 %ring, i64 %upper
   %wakes = call i32 @is_worth_waking(i64 %count, i64 %grain)
+  %holds = icmp ne i32 %has_pool, 0
+  %joining = select i1 %holds, i64 %helpers, i64 0
   %phases = select i1 %alternating, i64 2, i64 1
   %stride = mul i64 %phases, %chunk
   br label %phase
@@ -142,7 +147,7 @@ phase:
   %skipped = mul i64 %number, %chunk
   %begin = add i64 %lower, %skipped
   call void @run_phase(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %end, \
-i64 %chunk, i64 %stride, i32 %has_pool, i32 %wakes)
+i64 %chunk, i64 %stride, i64 %joining, i32 %wakes)
   %next_phase = add i64 %number, 1
   %again = icmp slt i64 %next_phase, %phases
   br i1 %again, label %phase, label %finish
@@ -151,7 +156,6 @@ finish:
 i64 %chunk, i64 %chunk)
   store i32 {NONE}, ptr &context.sum_mode
   store i64 0, ptr &worker.part
-  %holds = icmp ne i32 %has_pool, 0
   br i1 %holds, label %release, label %exit
 release:
   call void @octants_release(ptr %pool)
@@ -165,10 +169,10 @@ exit:
   ret void
 }}
 
-; Every `stride` items a chunk of [begin, upper), on the pool or not.
+; Every `stride` items a chunk of [begin, upper), with up to `helpers` of the pool.
 define internal void @run_phase(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
-i64 %chunk, i64 %stride, i32 %has_pool, i32 %wakes) {{
-  %shares = icmp ne i32 %has_pool, 0
+i64 %chunk, i64 %stride, i64 %helpers, i32 %wakes) {{
+  %shares = icmp ne i64 %helpers, 0
   br i1 %shares, label %share, label %alone
 alone:
   call void @run_strided(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
@@ -176,7 +180,7 @@ i64 %chunk, i64 %stride)
   ret void
 share:
   call void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %begin, i64 %upper, \
-i64 %chunk, i64 %stride, i32 %wakes)
+i64 %chunk, i64 %stride, i64 %helpers, i32 %wakes)
   ret void
 }}
 
@@ -203,6 +207,17 @@ exit:
   ret void
 }}
 
+define internal i64 @helpers_worth_sharing(i64 %most, i64 %count, i64 %grain) {{
+  %share = mul i64 %grain, {SHARED_GRAINS}
+  %shares = udiv i64 %count, %share
+  %others = sub i64 %shares, 1
+  %some = call i64 @llvm.smax.i64(i64 %others, i64 0)
+  %few = call i64 @llvm.smin.i64(i64 %some, i64 %most)
+  %is_heavy = icmp ule i64 %grain, 1
+  %helpers = select i1 %is_heavy, i64 %most, i64 %few
+  ret i64 %helpers
+}}
+
 define internal i32 @is_worth_waking(i64 %count, i64 %grain) {{
   %waking = mul i64 %grain, {WAKING_GRAINS}
   %is_long = icmp ugt i64 %count, %waking
@@ -212,13 +227,14 @@ define internal i32 @is_worth_waking(i64 %count, i64 %grain) {{
   ret i32 %wakes
 }}
 
-; Run a chunk of [lower, upper) every `stride` items on the pool, which the launch has.
+; Run a chunk of [lower, upper) every `stride` items on the pool, which the launch has, with up to
+; `helpers` of its threads.
 define internal void @run_job(ptr %context, ptr %task, ptr %parameters, i64 %lower, i64 %upper, \
-i64 %chunk, i64 %stride, i32 %wakes) {{
+i64 %chunk, i64 %stride, i64 %helpers, i32 %wakes) {{
 entry:
   %own = load ptr, ptr &context.worker
   %pool = load ptr, ptr &context.pool
-  %helpers = load i32, ptr &pool.threads
+  %most = trunc i64 %helpers to i32
   store ptr %task, ptr &pool.task
   store ptr %parameters, ptr &pool.parameters
   store ptr %context, ptr &pool.context
@@ -229,7 +245,7 @@ entry:
   store atomic i64 %lower, ptr &pool.next monotonic, align 8
   br label %share
 share:
-  %allowed = phi i32 [ %helpers, %entry ], [ %fewer, %slice ]
+  %allowed = phi i32 [ %most, %entry ], [ %fewer, %slice ]
   store i32 %allowed, ptr &pool.allowed
   call void @open(ptr %pool)
   call void @take_chunks(ptr %pool, ptr %own)
