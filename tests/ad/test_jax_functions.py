@@ -73,7 +73,7 @@ def test_matrices_and_vectors_as_arguments() -> None:
         np.testing.assert_allclose(turn(*arguments), turn_in_jax(*arguments))
 
         def of_vector(vector: Any) -> Any:
-            return turn_in_jax(*arguments[:2], vector, 1.2).sum()
+            return turn_in_jax(arguments[0], arguments[1], vector, 1.2).sum()
 
         for transform in (jax.jacrev, jax.jacfwd):
             found = jax.jit(transform(turn, (0, 1, 2, 3)))(*arguments)

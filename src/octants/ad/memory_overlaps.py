@@ -41,13 +41,19 @@ _HOST = "the host"
 class _Span:
     """The addresses of an array, from `start` to `end`. Those of fields may be interleaved."""
 
-    def __init__(self, array: StoredArray | None) -> None:
-        self.start, self.end = (0, 0) if array is None else array.extent
-        self._field = array.identity if isinstance(array, FieldHandle) else None
+    start, end = 0, 0
+    field: Any = None
+    """The identity of the array, if it is a field."""
+
+    def __init__(self, array: Any) -> None:
+        if array is not None:
+            identity: Any = array.identity
+            self.start, self.end = array.extent
+            self.field = identity if isinstance(array, FieldHandle) else None
 
     def overlaps(self, other: _Span) -> bool:
         """Whether they may share memory: two fields do so only if they are the same."""
-        if None not in (self._field, other._field) and self._field != other._field:
+        if None not in (self.field, other.field) and self.field != other.field:
             return False
         return max(self.start, other.start) < min(self.end, other.end)
 

@@ -51,7 +51,7 @@ class Cpu(Machine):
     """x64 and arm64."""
 
     def __init__(self, target: Target) -> None:
-        self.is_x64 = is_x64(target)
+        self.has_mxcsr = is_x64(target)
         self.has_half = not is_x64(target) or "+f16c" in target.features.split(",")
         self.has_fused = has_fused(target)
         self.vector_bits = 32 * lanes_of_target(target)
@@ -229,7 +229,7 @@ def _finish_task(f: FunctionText, name: str, attributes: str = "") -> None:
     that LLVM moves no code out of it.
     """
     head = f"({_arguments(f)}) nounwind {attributes}"
-    if not (f.text.fast_math and f.machine.is_x64):
+    if not (f.text.fast_math and f.machine.has_mxcsr):
         _finish(f, f"define internal void @{name}{head}")
         return
     _finish(f, f"define internal void @{name}_flushing{head} noinline")

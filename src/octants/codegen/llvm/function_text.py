@@ -55,6 +55,9 @@ class Machine(ABC):
     usual = 0.0
     """The magnitude below which their operands need no slow path."""
 
+    has_mxcsr = False
+    """Whether it has the control register of SSE."""
+
     function_sums = 8
     """How many additions take as long as one of these functions."""
 
