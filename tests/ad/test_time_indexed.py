@@ -112,7 +112,8 @@ def test_a_simulator_that_is_run_again_copies_nothing(snapshots: list[int]) -> N
         assert tape.snapshot_bytes == 0
         gradients.append((net.stiffness.grad[None], net.weights.grad.to_numpy(), net.x.grad[0, 2]))
     assert snapshots == []
-    assert gradients[0][0] == gradients[1][0] == gradients[2][0]
+    for again, *_ in gradients[1:]:  # the order of sums is free on a GPU
+        assert again == pytest.approx(gradients[0][0], rel=1e-14)
 
     def run() -> float:
         net.loss[None] = 0
