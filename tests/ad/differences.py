@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from tests.devices import ON_GPU
 
 STEP = 1e-6
 
@@ -45,7 +46,7 @@ def check_tape(
     with qd.ad.Tape(loss=loss, **options) as tape:
         body()
     for array, content in zip(everything, left, strict=True):
-        np.testing.assert_array_equal(array.to_numpy(), content)
+        np.testing.assert_allclose(array.to_numpy(), content, rtol=1e-13 if ON_GPU else 0.0)
     for array, numbers in zip(inputs, expected, strict=True):
         assert array.grad.to_numpy() == pytest.approx(numbers, rel=1e-5, abs=1e-6)
     return tape
