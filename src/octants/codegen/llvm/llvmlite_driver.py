@@ -7,7 +7,7 @@ import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from octants.codegen.llvm import opaque_splats
+from octants.codegen.llvm import opaque_merges, opaque_splats
 from octants.compile_profile import stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
@@ -173,12 +173,24 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
         passes.run(module, builder)
     _dispose(passes)
-    if hides and level > 0 and opaque_splats.may_have_choices(text):
-        found = str(module)
-        hidden = opaque_splats.hide_choices(found)
-        if hidden is not found:
-            module = parse(hidden, target, machine)
+    if level > 0 and is_x64(target):
+        module = _hide(text, module, target, machine, hides)
     return module, machine
+
+
+def _hide(text: str, module: Any, target: Target, machine: Any, splats: bool) -> Any:
+    """Return the optimised module of a text with what LLVM would miscompile on x86 hidden."""
+    hides_splats = splats and opaque_splats.may_have_choices(text)
+    has_avx512 = "-avx512f" not in target.features.split(",")
+    hides_merges = has_avx512 and opaque_merges.may_merge(text)
+    if not hides_splats and not hides_merges:
+        return module
+    found = hidden = str(module)
+    if hides_splats:
+        hidden = opaque_splats.hide_choices(hidden)
+    if hides_merges:
+        hidden = opaque_merges.hide(hidden)
+    return module if hidden is found else parse(hidden, target, machine)
 
 
 def is_large(text: str) -> bool:
