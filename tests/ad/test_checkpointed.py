@@ -32,6 +32,7 @@ from tests.ad.loops import (
     without_gradients,
 )
 from tests.ad.test_random_tapes import add_square, entangle, multiply, shift, total, turn
+from tests.devices import DISCRETE
 from tests.seeds import pairwise, seeds
 
 
@@ -285,6 +286,12 @@ def test_random_steps(seed: int) -> None:
 def make_action(choose: random.Random, arrays: dict[str, Any]) -> Callable[[int], None]:
     """A launch or a host write, which may depend on the number of the step."""
     one, other = choose.sample(list(arrays.values()), 2)
+    data = qd.ndarray(qd.f64, 3)
+
+    def write_view(i: int) -> None:
+        data.to_numpy(copy=False)[:] = factor + 0.01 * i
+        multiply(one, data)
+
     where, factor = choose.randrange(3), choose.uniform(0.5, 1.5)
     actions: list[Callable[[int], None]] = [
         lambda i: turn(one, factor + 0.01 * i),
@@ -296,4 +303,6 @@ def make_action(choose: random.Random, arrays: dict[str, Any]) -> Callable[[int]
         lambda i: one.__setitem__(where, factor * i),
         lambda i: one.copy_from(other),
     ]
+    if not DISCRETE:
+        actions.append(write_view)
     return choose.choice([*actions[:5], *actions])

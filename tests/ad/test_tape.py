@@ -576,10 +576,9 @@ def overwrite(w: World) -> None:
 
 def untracked(w: World) -> None:
     with qd.ad.Tape(loss=w.loss):
-        w.square()
-        w.total(w.y)
+        w.total(w.x)
         w.x.to_numpy(copy=False)[0] = 3
-        w.x.mark_written()
+        w.total(w.x)
 
 
 def kernel_twice(w: World) -> None:

@@ -23,6 +23,7 @@ from octants.diagnostics.checkpoint_errors import (
 )
 from octants.diagnostics.tape_errors import UntrackedChange
 from octants.ir.core import Companion, Module, Space
+from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.derivative_variants import differentiable, tape_plan
 from octants.launch.lost_gradient_warnings import GradientEnds
 from octants.launch.specialisation import Specialisation
@@ -123,7 +124,13 @@ class StepRunner:
                 accessed = kernel.accessed(arguments)
             region = accessed[position].written if position in accessed else None
             self._before_write(memory, region, specialisation.signature.kernel)
-        return specialisation.run(arguments)
+        if self.tape is None or has_distinct_arrays(specialisation, arguments):
+            return specialisation.run(arguments)
+        untracked = self.tape.untracked
+        exported = untracked.see(specialisation, memories, differentiates=not self.paused)
+        results = specialisation.run(arguments)
+        untracked.know_contents(exported)
+        return results
 
     def kernel_of(self, specialisation: Specialisation) -> StepKernel:
         """The cached facts of a kernel."""
@@ -166,7 +173,7 @@ class StepRunner:
             self.tape.overwrite(memory, region, kernel)
             if memory.covers(region):
                 self._ended.add(memory.key)
-        if memory.is_foreign:
+        if memory.is_untracked:
             self._memories[memory.key] = memory
             self._snapshots.copy_always(memory)
         self._written.add(memory.key)

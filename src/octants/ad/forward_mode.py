@@ -32,7 +32,7 @@ from octants.launch.derivative_variants import merge_aliases, tangent_program
 from octants.launch.lost_gradient_warnings import GradientEnds
 from octants.launch.race_checks import check_before_tangents
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import equals_of, memories_of, memory_of_write
+from octants.launch.taped_memory import equals_of, memories_of, memory_of, memory_of_write
 from octants.types.specialisation_signature import FieldHandle
 
 if TYPE_CHECKING:
@@ -157,11 +157,14 @@ class FwdMode:
     @internal
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
-        if self.paused or threading.get_ident() != self.thread:
-            return specialisation.run(arguments)
         memories = memories_of(specialisation, arguments)
+        if self.paused or threading.get_ident() != self.thread:
+            changed = self._untracked.see(specialisation, memories, differentiates=False)
+            results = specialisation.run(arguments)
+            self._untracked.know_contents(changed)
+            return results
         self._overlaps.see(specialisation, memories)
-        self._untracked.see(specialisation, memories)
+        exported = self._untracked.see(specialisation, memories)
         self._ends.observe(specialisation, memories)
         self._touched.update(memory.key for memory in memories.values())
         kernel = f"kernel `{specialisation.signature.kernel}`"
@@ -175,18 +178,22 @@ class FwdMode:
         number = specialisation.number = next(driver.state.numbers)
         check_before_tangents(merged, number, arguments, TANGENT)
         results = program.launch(driver.state.seed, number, 0, *arguments)
+        self._untracked.know_contents(exported)
         return specialisation.wrap(results) if results else None
 
-    def _before_share(self, array: Any) -> None:
-        """Note that others are to see an array, which launches may use as another one."""
+    def _before_share(self, array: Any, becomes_untracked: bool) -> None:
+        """Note that others are to see an array, and may write it, and pass it as another array."""
         key = array.identity
-        self._overlaps.see_export(array, self._writers.get(key), is_used=key in self._touched)
+        is_used = key in self._touched
+        if is_used and becomes_untracked and array.has_dual():
+            self._untracked.know_contents([memory_of(array, array.describe())])
+        self._overlaps.see_export(array, self._writers.get(key), is_used=is_used)
 
     def _before_write(self, write: HostWrite) -> None:
         """Set the tangent of what the host writes to that of its source, or to zero."""
         memory = memory_of_write(write)
         if memory is not None:
-            self._untracked.see_host_write(memory, is_done=write.is_done)
+            self._untracked.see_host_write(memory, write)
             self._overlaps.see_host_write(write.array, write.region)
             if not write.region:
                 self._ends.forget(memory)

@@ -64,7 +64,7 @@ class Content:
 
     def is_intact(self) -> bool:
         """Whether the memory still holds a live content."""
-        if self.memory.is_foreign:
+        if self.memory.is_untracked:
             return not self.pieces or self.memory.holds(self.pieces[0][1], self.region)
         self.check()
         return not self.pieces

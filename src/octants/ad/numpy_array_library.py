@@ -64,7 +64,9 @@ def as_ndarray(array: Array, element_dim: int, needs_grad: bool) -> Ndarray:
     """An ndarray in the memory of an array, if kernels can use that, else a copy on the device."""
     can_share = array.flags.c_contiguous and array.dtype.isnative
     if can_share and current_runtime.device().shares_memory:
-        return from_dlpack(array, element_dim=element_dim, needs_grad=needs_grad)
+        imported = from_dlpack(array, element_dim=element_dim, needs_grad=needs_grad)
+        imported.is_untracked = False  # nothing writes the array while the function runs
+        return imported
     rank = array.ndim - element_dim
     made = make_ndarray(
         array.dtype.newbyteorder("="),

@@ -3,8 +3,9 @@
 Each array has a sequence of contents, one after each write. The reverse of a recorded launch needs
 some contents, or regions of them. A content that no reverse needs costs nothing. A needed content
 is copied once, when the first write to its region is about to end it: all launches between two
-writes share the copy. Writes to arrays of numpy and torch are untracked, so the needed contents of
-these are copied at once, and compared with memory when they are needed again.
+writes share the copy. Writes to arrays of numpy and torch are untracked, and so are those of others
+to memory that was exported: their needed contents are copied at once, and compared with memory when
+they are needed again.
 """
 
 from __future__ import annotations
@@ -205,12 +206,12 @@ class OverwriteLedger:
         self._note_rows(memory.key, rows_of(region))
         live = self._live[memory.key]
         content = live.get(region)
-        if content is not None and memory.is_foreign and not content.is_intact():
+        if content is not None and memory.is_untracked and not content.is_intact():
             self._end(content)
             content = None
         if content is None:
             content = Content(memory, region, live, reader)
-            if memory.is_foreign and self.saves:
+            if memory.is_untracked and self.saves:
                 self._save(content, region, (), {}, UNTRACKED)
             live.add(content)
             self._live_bytes += memory.nbytes()
@@ -272,6 +273,17 @@ class OverwriteLedger:
         """The same for a tracked host write, which increments the version of the array."""
         self.overwrite(memory, region, HOST)
         self._live[memory.key].host_writes += 1
+
+    def save_untracked(self, memory: TapedMemory) -> None:
+        """Copy the needed contents of an array to which writes are untracked from now on."""
+        if not self.saves or memory.key not in self._live:
+            return
+        self.check_budget(f"an export of `{memory.name}`", [((), [(memory, None)])])
+        for content in list(self._live[memory.key]):
+            if content.left != ():
+                self._save(content, content.left, (), {}, UNTRACKED)
+            if content.pieces[0][0] != content.region:
+                self._end(content)
 
     def check_budget(self, writer: str, phases: Iterable[Phase]) -> None:
         """Check that the copies which some phases require fit the budget.
@@ -478,7 +490,7 @@ class OverwriteLedger:
                 return _Missing.ALL
             if content.is_intact():
                 return _Missing.NOTHING
-            return _Missing.ALL if content.memory.is_foreign else _Missing.PIECES
+            return _Missing.ALL if content.memory.is_untracked else _Missing.PIECES
         if not changed:
             return _Missing.NOTHING
         has_all = all(map(content.has_pieces_of, changed))
@@ -598,7 +610,7 @@ class _Forecast:
         if (live is not None and live not in self._ended) or key in self._needed:
             return
         self._needed[key] = memory, region
-        if memory.is_foreign:
+        if memory.is_untracked:
             self.due.append((memory, region))
 
     def overwrite(self, memory: TapedMemory, region: ArrayRegion) -> None:
@@ -620,5 +632,5 @@ class _Forecast:
             if intersect(needed, region) if is_same else other.overlaps(memory):
                 del self._needed[key]
                 self.overwritten.append(other)
-                if not other.is_foreign:
+                if not other.is_untracked:
                     self.due.append((other, needed))

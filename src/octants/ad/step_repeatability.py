@@ -1,9 +1,9 @@
 """Traces the launches of checkpointed steps, to detect a step that is not repeatable.
 
 Each step is traced by its kernels, host writes and integer arguments. The first step after a
-snapshot is also traced by its float arguments and by the contents of numpy and torch arrays that no
-kernel writes: a Python variable that steps change has another value whenever the loop returns to a
-snapshot.
+snapshot is also traced by its float arguments and by the contents of arrays that others may write,
+untracked, and no kernel writes: a Python variable that steps change has another value whenever the
+loop returns to a snapshot.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class StepEvents:
         self.events: list[str] = []
         self.integers: list[int] = []
         self.floats: list[float] = []
-        self.foreign: list[tuple[TapedMemory, bytes]] = []
+        self.untracked: list[tuple[TapedMemory, bytes]] = []
 
 
 class Trace:
     """The launches of every step, and the run in progress.
 
-    Nothing is traced while `paused` is not 0. `written` holds the keys of the arrays of other
-    libraries that kernels have written.
+    Nothing is traced while `paused` is not 0. `written` holds the keys of the arrays with untracked
+    writes that kernels have written.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Trace:
             written: the positions of the arrays that it writes.
         """
         for position in written:
-            if memories[position].is_foreign:
+            if memories[position].is_untracked:
                 self.written.add(memories[position].key)
         if self.paused:
             return
@@ -80,8 +80,8 @@ class Trace:
             elif now.is_first and isinstance(value, (float, np.floating)):
                 now.floats.append(float(value))
         if now.is_first:
-            foreign = [memory for memory in memories.values() if memory.is_foreign]
-            now.foreign += [(memory, memory.digest()) for memory in foreign]
+            untracked = [memory for memory in memories.values() if memory.is_untracked]
+            now.untracked += [(memory, memory.digest()) for memory in untracked]
 
     def event(self, what: str) -> None:
         """Trace an event that is not a launch."""
@@ -116,7 +116,7 @@ class Trace:
         now = self.now
         if not _are_close(first.floats, now.floats):
             raise _passed(step, first.floats, now.floats)
-        for (memory, before), (again, after) in zip(first.foreign, now.foreign, strict=False):
+        for (memory, before), (again, after) in zip(first.untracked, now.untracked, strict=False):
             if before != after and not {memory.key, again.key} & self.written:
                 raise _passed(step, f"`{memory.name}`", f"`{memory.name}` with other contents")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octants import driver
 from octants.ad.tape import Tape
 from octants.ad.untracked_writes import UntrackedWrites
-from octants.data.host_access_events import HostWrite, forget, observe_writes
+from octants.data.host_access_events import HostWrite, forget, observe_shares, observe_writes
 from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
@@ -107,6 +107,8 @@ class Tangents:
     def _remember(self, memory: TapedMemory, tangent: Ndarray) -> None:
         self._known[memory.key] = memory, tangent
         self._untracked.know(memory)
+        if memory.is_exported:
+            self._untracked.know_contents([memory])
 
     def _sharing(self, memory: TapedMemory) -> TapedMemory | None:
         """An array with a tangent that shares memory with another array."""
@@ -119,11 +121,12 @@ class Tangents:
         self._around = driver.state.recorder
         driver.state.recorder = self
         observe_writes(self._before_write)
+        observe_shares(self._before_share)
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         driver.state.recorder = self._around
-        forget(self._before_write)
+        forget(self._before_write, self._before_share)
         if kind is None:
             self._check_untracked()
 
@@ -134,14 +137,27 @@ class Tangents:
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
-        if self.paused or threading.get_ident() != self.thread:
-            return self._pass_on(specialisation, arguments)
         memories = memories_of(specialisation, arguments)
-        self._check_untracked()
-        chosen = self._tangents(specialisation, memories)
-        if self.tape is None:  # else it observes the launch
-            flow = flow_of(specialisation).with_active(chosen)
-            self._ends.observe_flow(flow, specialisation, memories)
+        chosen: dict[int, Ndarray] = {}
+        if not self.paused and threading.get_ident() == self.thread:
+            self._check_untracked()
+            chosen = self._tangents(specialisation, memories)
+            if self.tape is None:  # else it observes the launch
+                flow = flow_of(specialisation).with_active(chosen)
+                self._ends.observe_flow(flow, specialisation, memories)
+        changed = self._untracked.see(specialisation, memories, differentiates=False)
+        results = self._launch(specialisation, arguments, memories, chosen)
+        self._untracked.know_contents(changed)
+        return results
+
+    def _launch(
+        self,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+        memories: Mapping[int, TapedMemory],
+        chosen: Mapping[int, Ndarray],
+    ) -> Any:
+        """Run a launch with some tangents, by the positions of the arrays."""
         if not chosen:
             return self._pass_on(specialisation, arguments)
         merged = merge_aliases(specialisation, equals_of(specialisation, memories))
@@ -226,6 +242,12 @@ class Tangents:
         self._remember(memory, made)
         return made
 
+    def _before_share(self, array: Any, becomes_untracked: bool) -> None:
+        """Note that others are to see an array, and may write it."""
+        known = self._known.get(array.identity)
+        if known is not None and becomes_untracked:
+            self._untracked.know_contents([known[0]])
+
     def _before_write(self, write: HostWrite) -> None:
         """Set the tangent of what the host writes to that of its source, or to zero."""
         memory = memory_of_write(write)
@@ -237,7 +259,7 @@ class Tangents:
             array = write.array
             tangent = self._make(memory, array.dtype, array.element_shape, array.device)
             known = memory, tangent
-        self._untracked.see_host_write(memory, is_done=write.is_done)
+        self._untracked.see_host_write(memory, write)
         if not write.region:
             self._ends.forget(memory)
         if known is not None and source is not None:

@@ -457,6 +457,7 @@ class Tape:
         """
         memories = memories_of(given, arguments)
         is_own = bool(by_value) or has_distinct_arrays(given, arguments)
+        exported: Sequence[TapedMemory] = ()
         specialisation = given if is_own else differentiable(given, memories)
         try:
             plan = self._plan(specialisation)
@@ -474,7 +475,7 @@ class Tape:
         if not is_own:
             needed = {k for step in plan.steps for k in step.needed}
             self._overlaps.see(specialisation, memories, needed)
-            self.untracked.see(given, memories)
+            exported = self.untracked.see(given, memories)
         self.check_gradient_ends(given, memories)
         layout = plan.persistent
         persistent = PersistentStorage(layout, specialisation.device) if layout.size else None
@@ -498,6 +499,8 @@ class Tape:
             results = entry.run(self)
             self._entries.append(entry)
             self._launches += entry.is_first
+        if exported:
+            self.untracked.know_contents(exported)
         return self._wrap(specialisation, persistent, results, len(plan.steps))
 
     def _plan(self, specialisation: Specialisation) -> TapePlan:
@@ -745,8 +748,14 @@ class Tape:
                 for memory, region in writes:
                     self.overwrite(memory, region, specialisation.signature.kernel)
             if self._custom is not None:
+                for memory in memories.values():
+                    if memory.key not in self._custom.memories:
+                        self.untracked.check(memory)
                 self._custom.add(memories.values(), (memory for memory, _ in writes))
-        return specialisation.run(arguments)
+            changed = self.untracked.see(specialisation, memories, differentiates=False)
+        results = specialisation.run(arguments)
+        self.untracked.know_contents(changed)
+        return results
 
     def _has_nothing_of(self, written: Iterable[TapedMemory]) -> bool:
         """Whether another thread writes arrays that the tape has nothing to do with.
@@ -792,6 +801,7 @@ class Tape:
                 self._custom = None
                 self.paused -= 1
                 self._touched.update(call.memories)
+                self.untracked.see_custom_call(call.memories.values())
 
     # -- writes of the host --------------------------------------------------------------------
 
@@ -811,7 +821,7 @@ class Tape:
         self._diverge()
         if self._check is not None:
             self._check.touch(memory)
-        self.untracked.see_host_write(memory, is_done=write.is_done)
+        self.untracked.see_host_write(memory, write)
         self._overlaps.see_host_write(write.array, write.region)
         if write.is_done:
             self._ledger.resolve()
@@ -838,10 +848,11 @@ class Tape:
             self._touched.update((memory.key, write.source.identity))
 
     @internal
-    def before_share(self, array: Any) -> None:
-        """Note that others are to see an array, which torch may write and launches use as another.
+    def before_share(self, array: Any, becomes_untracked: bool) -> None:
+        """Note that others are to see an array, and may write it, and pass it as another array.
 
-        Of writes by torch, only the version of the array tells.
+        Torch counts its writes, in the version of the array. If the array ``becomes_untracked``,
+        nothing counts those of others.
         """
         memory = memory_of(array, array.describe())
         if self._has_nothing_of((memory,)):
@@ -849,9 +860,13 @@ class Tape:
         with self._lock:
             self._diverge()
             self._ledger.resolve()
+            if becomes_untracked:
+                self._ledger.save_untracked(memory)
             is_used = memory.key in self._touched
             if is_used and array.has_grad():
                 self.untracked.know(memory)
+                if becomes_untracked:
+                    self.untracked.know_contents([memory])
             self._overlaps.see_export(array, self._writer_of(memory), is_used=is_used)
 
     def _writer_of(self, memory: TapedMemory) -> str | None:

@@ -279,6 +279,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         host_access_events.before_write(self, region, source)
         window.write(values, region)
         self.note_write(region)
+        if source is not None and self.is_untracked:
+            host_access_events.before_share(self, becomes_untracked=True)
 
     def _index(self, key: Any) -> ElementRange:
         """The index of an element, counted from 0, of what stands in the brackets."""
@@ -336,8 +338,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
         Args:
             dtype: a type to convert them to.
-            copy: False gives the memory itself, with the strides of the layout. After writing
-                through it call `mark_written`.
+            copy: False gives the memory itself, with the strides of the layout. See `mark_written`
+                for writes under a tape.
 
         Raises:
             OctantsValueError: ``copy=False``, and the host does not share the memory of the device.
@@ -359,14 +361,19 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     def _share(self, window: HostWindow, dtype: Any) -> Array:
         self.require_shareable()
+        view = self._host_view(window)
+        if dtype is not None and resolve(dtype) is not self.dtype:
+            problem = f"its elements are {self.dtype}, not {dtype}"
+            raise CannotShare(f"sharing {self.describe()}", problem).at()
+        self.note_export(counted=False)
+        return view
+
+    def _host_view(self, window: HostWindow) -> Array:
+        """The memory itself, as an array of numpy; an error where it cannot be."""
         view = window.view()
-        what = f"sharing {self.describe()}"
         if view is None:
             problem = dlpack_export.SPLIT if window.part() is None else dlpack_export.ELSEWHERE
-            raise CannotShare(what, problem).at()
-        if dtype is not None and resolve(dtype) is not self.dtype:
-            raise CannotShare(what, f"its elements are {self.dtype}, not {dtype}").at()
-        self.note_export()
+            raise CannotShare(f"sharing {self.describe()}", problem).at()
         return view
 
     @shortens_tracebacks
@@ -455,7 +462,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             self.require_shareable()
             window = self.window()
             interface = window.interface()
-            elements = self._shared() if interface is None else interface
+            host_access_events.before_read(self)
+            elements = self._host_view(window) if interface is None else interface
             self.note_export()
             self._tensor = torch_and_dlpack_conversion.torch_of_memory(
                 elements, window, self._device()
@@ -475,21 +483,26 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         else:
             self._copy_in(what, torch_and_dlpack_conversion.torch_to_numpy(what, arr))
 
-    def _shared(self) -> Array:
-        return Tensor.to_numpy(self, copy=False)
-
     @internal
-    def note_export(self) -> None:
-        """Note that others see the memory from now on, and may pass it as another array."""
-        if self.primal.explicit_identity is not None:
-            host_access_events.before_share(self.primal)
-            self.primal.explicit_identity = None
-            host_access_events.after_share(self.primal)
+    def note_export(self, *, counted: bool = True) -> None:
+        """Note that others see the memory from now on, and may pass it as another array.
+
+        Unless their writes are ``counted``, tapes compare the contents.
+        """
+        primal = self.primal
+        is_first = primal.explicit_identity is not None
+        becomes_untracked = primal is self and not (counted or self.is_untracked)
+        if is_first or becomes_untracked:
+            host_access_events.before_share(primal, becomes_untracked=becomes_untracked)
+        self.is_untracked |= becomes_untracked
+        if is_first:
+            primal.explicit_identity = None
+            host_access_events.after_share(primal)
 
     # -- protocols ------------------------------------------------------------------------------
 
     def to_dlpack(self, versioned: bool = False) -> Any:
-        """A DLPack capsule of the memory itself; after writing through it call `mark_written`."""
+        """A DLPack capsule of the memory itself; see `mark_written` for writes under a tape."""
         return self.__dlpack__(max_version=(1, 0) if versioned else None)
 
     @shortens_tracebacks
@@ -521,20 +534,21 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         self.require_shareable()
         window, what = self.window(), f"sharing {self.describe()}"
         host_access_events.before_read(self)
-        if not copy:
-            self.note_export()
         asked = stream, max_version, dl_device, copy
-        return dlpack_export.capsule(what, window, self._device(), self.is_read_only, *asked)
+        capsule = dlpack_export.capsule(what, window, self._device(), self.is_read_only, *asked)
+        if not copy:
+            self.note_export(counted=False)
+        return capsule
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The memory itself, where it is a GPU's; after writing through it call `mark_written`."""
+        """The memory itself, where it is a GPU's; see `mark_written` for writes under a tape."""
         interface = self.window().interface()
         self.require_shareable()
         if interface is None:
             raise AttributeError(f"{self.describe()} is in no memory that is shared like this")
         host_access_events.before_read(self)
-        self.note_export()
+        self.note_export(counted=False)
         if self._exported is None:
             self._exported = self._device().export_memory(None)
         return interface
@@ -577,7 +591,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """Note that others have written the memory: through a numpy view, or through a pointer.
 
         `region` holds leading indices of what was written; without it, that is all. Under a tape
-        this counts as a write of the host: the adjoint of what was overwritten ends.
+        this counts as a write of the host: the adjoint of what was overwritten ends. Without the
+        call, a write to an array with a gradient between two launches is an error.
         """
         host_access_events.after_write(self, region if isinstance(region, tuple) else (region,))
         super().mark_written()

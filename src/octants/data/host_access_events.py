@@ -46,7 +46,7 @@ class Clock:
 
 # Dictionaries keep the order, and forget an observer at once.
 _write_observers: dict[Callable[[HostWrite], None], None] = {}
-_share_observers: dict[Callable[[Any], None], None] = {}
+_share_observers: dict[Callable[[Any, bool], None], None] = {}
 _read_observers: dict[Callable[[Any], None], None] = {}
 _after_share_observers: list[Callable[[Any], None]] = []
 _allocation_observers: list[Callable[[], None]] = []
@@ -63,8 +63,11 @@ def observe_reads(observer: Callable[[Any], None]) -> None:
     _read_observers[observer] = None
 
 
-def observe_shares(observer: Callable[[Any], None]) -> None:
-    """Call ``observer`` with the array before others see its memory for the first time."""
+def observe_shares(observer: Callable[[Any, bool], None]) -> None:
+    """Call ``observer`` with the array before others see its memory, or may write it uncounted.
+
+    It is also passed whether they may write it uncounted.
+    """
     _share_observers[observer] = None
 
 
@@ -78,7 +81,7 @@ def observe_allocations(observer: Callable[[], None]) -> None:
     _allocation_observers.append(observer)
 
 
-def forget(*ended: Callable[[Any], None]) -> None:
+def forget(*ended: Callable[..., None]) -> None:
     """End the observations by some observers; nothing happens if there are none."""
     for observer in ended:
         _write_observers.pop(observer, None)
@@ -125,10 +128,10 @@ def after_write(array: Any, region: tuple[int, ...]) -> None:
         observer(HostWrite(array, region, is_done=True))
 
 
-def before_share(array: Any) -> None:
-    """Announce that others are to see the memory of an array; of torch the writes are counted."""
+def before_share(array: Any, *, becomes_untracked: bool) -> None:
+    """Announce that others are to see the memory of an array, or to write it uncounted."""
     for observer in tuple(_share_observers):
-        observer(array)
+        observer(array, becomes_untracked)
 
 
 def after_share(array: Any) -> None:

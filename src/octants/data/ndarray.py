@@ -74,6 +74,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
             self.explicit_identity = None
         self.imported = imported
         self.is_read_only = imported is not None and imported.is_read_only
+        self.is_untracked = imported is not None and _may_change_uncounted(imported)
         self.dtype = dtype
         self.shape = shape
         self.element_shape = element_shape
@@ -287,6 +288,18 @@ class MatrixNdarray(Ndarray[E]):
 
 
 _CLASSES = (ScalarNdarray, VectorNdarray, MatrixNdarray)
+
+
+def _may_change_uncounted(imported: DlpackView) -> bool:
+    """Whether others may write imported memory, and nothing counts these writes.
+
+    Torch counts the writes through its tensors. What is read-only is constant, except for numpy,
+    where the memory may have another array that is not.
+    """
+    source = imported.owner[1]
+    if torch_and_dlpack_conversion.is_torch_tensor(source):
+        return False
+    return isinstance(source, np.ndarray) or not imported.is_read_only
 
 
 def class_of(element_shape: tuple[int, ...]) -> type[Ndarray]:

@@ -22,11 +22,12 @@ class StoredArray(ABC):
 
     `companion` says what it is of its `primal`. `version` changes whenever the host writes the
     array, and when `mark_written` is called; with `shared_version`, nothing more is known of
-    writes by others.
+    writes by others. If it `is_untracked`, others may write its memory uncounted.
     """
 
     companion: Companion = Companion.PRIMAL
     version: int = 0
+    is_untracked: bool = False
     written: tuple[tuple[Any, int], tuple[int, ...]] | None = None
     """The last write of the host: its time (`host_access_events.Clock.now`), and the index."""
     dtype: DType

@@ -17,6 +17,7 @@ from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
 from octants.launch.taped_foreign_arrays import ForeignArray, foreign_array
 from octants.runtime.arguments.conversions import torch_companion
+from octants.runtime.capture import thread_capture
 from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Part, Parts
 from octants.runtime.memory.host import address_of, shares_memory
@@ -30,7 +31,7 @@ CALLERS_SPACES = Space.FIELD, Space.NDARRAY
 class TapedMemory:
     """The primal contents of one array. Equal keys are the same memory.
 
-    If it `is_foreign`, of numpy or torch, its memory may change without a notification.
+    One that `is_foreign` is of numpy or torch.
     """
 
     __slots__ = ("array", "is_field", "is_foreign", "key", "name")
@@ -41,6 +42,19 @@ class TapedMemory:
         self.name = name
         self.is_field = not is_foreign and isinstance(array, FieldHandle)
         self.is_foreign = is_foreign
+
+    @property
+    def is_untracked(self) -> bool:
+        """Whether it may change without a notification."""
+        return self.is_foreign or self.is_exported
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether it is of Octants, and others may write it uncounted.
+
+        They do not in a capture, which holds launches only.
+        """
+        return self.array.is_untracked and thread_capture() is None
 
     @property
     def may_share(self) -> bool:
@@ -173,6 +187,12 @@ class TapedMemory:
         """Write back a region of what `snapshot` returned for the whole array."""
         parts = None if region is None else [saved[_slices(ranges)] for ranges in region]
         self.restore(saved if parts is None else parts, region)
+
+    def update_saved(self, saved: Any, region: ArrayRegion) -> None:
+        """Copy a region to what `snapshot` returned for the whole array."""
+        for ranges, part in zip(region or (), self._parts(region), strict=True):
+            copy = saved[_slices(ranges)]
+            self._access.restore(getattr(copy, "part", copy), self._access.save(part))
 
     def holds(self, saved: Any, region: ArrayRegion = None) -> bool:
         """Whether a region equals what `snapshot` returned, bit by bit."""
