@@ -109,6 +109,38 @@ def test_each_access_has_its_own_address() -> None:
         assert _addresses_of_one_access(to_text(artifact.code)) >= 10
 
 
+def test_offsets_in_ndarrays_are_multiplied_and_added_in_32_bits() -> None:
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
+
+    @qd.kernel
+    def run(x: qd.types.ndarray()):
+        for i in range(3):
+            for j in range(i):
+                x[i, j, 1] += x[j, i, 0]
+
+    module = run.inspect(qd.ndarray(qd.f32, (3, 3, 2)))._module
+    own = physical_devices.choose(0).target
+    products = []
+    others = set(own.features.split(",")) - {"lanewise"} | {"addresses", "int64"}
+    for chosen in ({*others, "lanewise"}, others):
+        features = ",".join(sorted(chosen))
+        artifact = compile_module(module, dataclasses.replace(own, features=features))
+        check(artifact)
+        products.append(_products_of_64_bits(to_text(artifact.code)))
+    narrow, wide = products
+    assert narrow == 1 < wide, "only the number of the work item is wide"
+
+
+def _products_of_64_bits(code: str) -> int:
+    """How many instructions multiply 64-bit integers."""
+    rows = [line.partition(" = ") for line in code.splitlines()]
+    long = {result for result, _, rest in rows if rest.startswith(Op.TYPE_INT.name.lower() + " 64")}
+    return sum(
+        rest.split(" ")[:1] == [Op.I_MUL.name.lower()] and rest.split(" ")[1] in long
+        for _, _, rest in rows
+    )
+
+
 def _addresses_of_one_access(code: str) -> int:
     """How many addresses are sums with a shifted i32; each has to be used once, as its parts."""
     names = (Op.CONVERT_U_TO_PTR, Op.I_ADD, Op.SHIFT_LEFT_LOGICAL, Op.S_CONVERT)

@@ -46,6 +46,17 @@ class LanewiseCode(SpirvCode):
             self._widened[result] = x
         return result
 
+    def index(self, fn: str, a: int, b: int, *, signed: bool = False) -> int:  # noqa: ARG002
+        narrow = self.apply(fn, i32, self._narrowed(a), self._narrowed(b))
+        return self.convert(narrow, i32, i64)
+
+    def _narrowed(self, x: int) -> int:
+        """Return an i64 as the i32 that it was made of, or converted."""
+        known = self.known(x)
+        if known is not None:
+            return self.constant(known, i32)
+        return self._widened.get(x) or self.convert(x, i64, i32)
+
     def moved(self, address: Pointer, nbytes: Any, *, inside: bool = False) -> Any:
         result = super().moved(address, nbytes, inside=inside)
         known, element = self.known(nbytes), self._elements.get(address)
@@ -53,10 +64,7 @@ class LanewiseCode(SpirvCode):
             nbytes = element.nbytes + known
             self._elements[result] = _Element(element.base, element.offset, nbytes)
         elif known is None and inside:
-            offset = self._widened.get(nbytes)
-            if offset is None:
-                offset = self.convert(nbytes, i64, i32)
-            self._elements[result] = _Element(address, offset, 0)
+            self._elements[result] = _Element(address, self._narrowed(nbytes), 0)
         return result
 
     def _pointer(self, address: Pointer, dtype: DType) -> int:
