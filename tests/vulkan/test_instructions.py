@@ -64,7 +64,7 @@ def test_reciprocal_roots() -> None:
 
 def test_offsets_in_short_fields_are_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those in longer fields are i64, but on a driver that computes lane by lane."""
-    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error", vulkan_without="lanewise")
+    qd.init(arch=qd.vulkan, offline_cache=False, log_level="error")
     x, n = qd.field(qd.f32, (10, 37)), qd.field(qd.i32, ())
 
     @qd.kernel
@@ -73,7 +73,7 @@ def test_offsets_in_short_fields_are_narrow(monkeypatch: pytest.MonkeyPatch) -> 
             x[i, n[None]] = x[i, n[None] + 1] + 1.0
 
     def wide_products() -> int:
-        text = _text(copy, "")
+        text = _text(copy, "lanewise")
         (wide,) = re.findall(r"(\d+) = type_int 64 0", text)
         return len(re.findall(rf"= i_mul {wide} ", text))
 
