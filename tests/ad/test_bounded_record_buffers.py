@@ -319,7 +319,7 @@ def test_a_while_with_checkpoints_on_levels(budget: int) -> None:
             for _ in range(1):
                 v, k = x[None], 0  # noqa: B023
                 while k < n and v < 99.0:
-                    v = qd.sin(v) + 0.1
+                    v = qd.sin(v) + 0.0005
                     k += 1
                 y[None] = v  # noqa: B023
 

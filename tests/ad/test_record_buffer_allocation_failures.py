@@ -149,7 +149,7 @@ def test_a_serial_task(heap: Heap, start: Start) -> None:
         def alone(n: qd.i32):
             v = x[None]  # noqa: B023
             for _ in range(n):
-                v = qd.sin(v) + 0.1
+                v = qd.sin(v) + 0.0001
             y[None] = v  # noqa: B023
 
         x[None], y.grad[None] = 0.3, 1.0
