@@ -141,7 +141,7 @@ def init(
             With "nan", find the first NaN or infinity that a kernel stores, and nothing else.
         check_out_of_bound: check indices only.
         fast_math: round a product and a sum as one, let functions of f32 be wrong by two units of
-            the last digit, and let subnormal results be zero; True by default.
+            the last digit, and let subnormal adjoints be zero; True by default.
         random_seed: the seed of `qd.random`; 0 by default.
         deterministic: update arrays in a fixed order, so that results have the same bits each time.
         cpu_max_num_threads: the most threads of a CPU; 0, the default: all cores.

@@ -92,8 +92,8 @@ class Options:
 
     With `fast_math`, where a machine can do that, a product and a sum are rounded as one, some
     functions of f32 are faster and right to two units of the last digit instead of one, and f32
-    divided by a root, or by a common divisor, is multiplied by the reciprocal. On x86-64 results
-    that are subnormal are zero.
+    divided by a root, or by a common divisor, is multiplied by the reciprocal. On x86-64 adjoints
+    that are subnormal may be zero.
 
     With `ad_stack_size` the record of each loop holds so many iterations, and no more; with 0, as
     many as there are. The copies that a tape makes of what is overwritten take at most

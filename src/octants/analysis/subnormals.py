@@ -1,4 +1,4 @@
-"""Finds the f32 values that are surely not subnormal, so that instructions may flush subnormals.
+"""Finds where instructions may flush subnormal numbers: f32 values that are surely none, and tasks.
 
 These values may be zero, infinite or NaN. If a constant c that is not tiny is added to anything,
 the sum is c or larger, or zero, or a multiple of the last digit of a smaller number that is about
@@ -9,7 +9,7 @@ as that.
 from __future__ import annotations
 
 from octants.ir import ops
-from octants.ir.core import Block, Operation, Task, Value
+from octants.ir.core import Block, Companion, Operation, Task, Value
 from octants.types.scalars import f32
 
 _SUMMAND = 2.0**-64
@@ -18,6 +18,8 @@ _SUMMAND = 2.0**-64
 _LEAST = 2.0**-120
 """The least bound that counts; the bounds of sums lose next to nothing where they are computed."""
 
+_LINEAR = frozenset(("add", "sub", "mul", "neg", "abs"))
+_SMOOTH = frozenset(("sin", "cos", "cos_beside_sin", "tanh", "exp", "exp2", "atan", "erf"))
 _NOT_NEGATIVE = frozenset(("abs", "exp", "exp2", "sqrt"))
 
 
@@ -28,6 +30,36 @@ def normal_numbers(block: Block) -> set[Value]:
         if len(op.results) == 1 and op.results[0].type is f32:
             known.visit(op, op.results[0])
     return known.normal
+
+
+def may_flush(task: Task) -> bool:
+    """Whether subnormal results in a task may be zero, as `fast_math` allows for derivatives.
+
+    The task adds to adjoints, and neither compares floats nor has an operation that makes a large
+    number of a small one, such as a quotient, a root or a logarithm, except of integers.
+    """
+    if not any(_adds_to_adjoint(op) for op in task.body.walk()):
+        return False
+    of_integers: set[Value] = set()
+    for op in task.body.walk():
+        if isinstance(op, (ops.Constant, ops.Cast, ops.Unary, ops.Binary)) and all(
+            value in of_integers or not value.type.is_float for value in op.operands
+        ):
+            of_integers.add(op.result)
+        elif any(value.type.is_float for value in op.operands) and _may_magnify(op):
+            return False
+    return True
+
+
+def _adds_to_adjoint(op: Operation) -> bool:
+    return isinstance(op, ops.Write) and op.companion is Companion.ADJOINT
+
+
+def _may_magnify(op: Operation) -> bool:
+    """Whether an operation may differ by much for a float that is zero in place of a tiny one."""
+    if isinstance(op, (ops.Unary, ops.Binary)):
+        return op.fn not in _LINEAR and op.fn not in _SMOOTH
+    return isinstance(op, (ops.Compare, ops.Cast, ops.Bitcast, ops.FloatToInt, ops.Call))
 
 
 def normal_roots(task: Task) -> set[Value]:

@@ -17,7 +17,7 @@ from octants.analysis.cost_model import UNINTERRUPTED
 from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.analysis.privatisation import PrivatisedSums, find_sums
 from octants.analysis.reductions import find_reductions
-from octants.analysis.subnormals import normal_roots
+from octants.analysis.subnormals import may_flush, normal_roots
 from octants.analysis.uniformity import Uniformity
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
@@ -222,14 +222,15 @@ _FLUSH_TO_ZERO = 0x8000
 
 
 def _finish_task(f: FunctionText, name: str, attributes: str = "") -> None:
-    """Assemble the function of a task; with `fast_math` on x64, subnormal results in it are zero.
+    """Assemble the function of a task, in which subnormal results are zero if they may be so.
 
     Otherwise each takes some processors more than a hundred cycles, and adjoints of long loops
     become that small. The function that computes is not inlined into the one that sets the mode, so
     that LLVM moves no code out of it.
     """
     head = f"({_arguments(f)}) nounwind {attributes}"
-    if not (f.text.fast_math and f.machine.has_mxcsr):
+    flushes = f.text.fast_math and f.machine.has_mxcsr
+    if not (flushes and may_flush(f.kernel.module.tasks[f.task])):
         _finish(f, f"define internal void @{name}{head}")
         return
     _finish(f, f"define internal void @{name}_flushing{head} noinline")
