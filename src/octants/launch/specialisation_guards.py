@@ -20,7 +20,6 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,10 +95,10 @@ def _is_editable(name: str) -> bool:
     spec = getattr(sys.modules.get(name), "__spec__", None)
     path = str(getattr(spec, "origin", None) or "")
     is_installed = path.startswith(_LIBRARY) or _PACKAGES.search(path) is not None
-    return Path(path).is_absolute() and not is_installed and name.partition(".")[0] != "octants"
+    return os.path.isabs(path) and not is_installed and name.partition(".")[0] != "octants"
 
 
-_LIBRARY = str(Path(os.__file__).parent)
+_LIBRARY = os.path.dirname(os.__file__)
 _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
