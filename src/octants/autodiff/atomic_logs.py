@@ -73,7 +73,7 @@ def log_results(part: Module) -> Logged | None:
 
 def _returning(task: Task) -> frozenset[Array]:
     """The arrays with an atomic whose result is used."""
-    used = {value for op in task.body.walk() for value in op.operands}
+    used = task.body.used()
     return frozenset(
         op.array
         for op in task.body.walk()

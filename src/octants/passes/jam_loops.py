@@ -345,7 +345,7 @@ class _Order:
         self, affine: AffineExpressions, noalias: bool, op: For, inside: set[Value]
     ) -> None:
         self._affine, self._noalias, self._op, self._inside = affine, noalias, op, inside
-        self._used = {value for each in op.body.walk() for value in each.operands}
+        self._used = op.body.used()
 
     def carries_within_segments(self, segments: Sequence[_Segment]) -> bool:
         """Whether what the loop carries is ready where the next iteration needs it.

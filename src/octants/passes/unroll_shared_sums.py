@@ -32,8 +32,7 @@ After::
 Longer loops run in chunks of iterations. On GPUs the iterations of a chunk run side by side if no
 access to memory can tell: each operation for all of them, and then the next one. So the updates of
 a group are of neighbouring elements of few rows, and loads of neighbours follow each other. Only
-loops without loops in them are unrolled, whose
-bounds are the same for work items in step.
+loops without loops in them are unrolled, whose bounds are the same for work items in step.
 """
 
 from __future__ import annotations
@@ -188,8 +187,7 @@ class _Unroller:
         """How many times the usual updates are made together: more if they add few products."""
         pairs = self._products.factors(sums) if self._products is not None else []
         factors = {value for pair in pairs for value in pair}
-        inside = {*op.body.args, *(value for each in op.body.walk() for value in each.results)}
-        varying = len(factors & inside)
+        varying = len(factors & op.body.defined())
 
         def are_few(times: int) -> bool:
             length = times * _TOGETHER // len(sums)
