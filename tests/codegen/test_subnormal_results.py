@@ -111,3 +111,59 @@ def test_gravity_of_the_sun_on_neptune() -> None:
     wanted = 1.327e20 / 4.5e12**2
     assert a[0][0] == pytest.approx(-wanted, rel=1e-4)
     assert x.grad[0][0] == pytest.approx(wanted, rel=1e-4)
+
+
+def in_order(g, m, big, x):
+    """The product of g and m is subnormal."""
+    return g * m * big * x * x
+
+
+def reversed_order(g, m, big, x):
+    """The adjoint of m is subnormal."""
+    return g * (m * (big * x * x))
+
+
+def summed(g, m, big, x):
+    """What a loop carries is subnormal."""
+    scale = m
+    for _ in range(2):
+        scale *= g
+    return scale * big * x * x
+
+
+def in_vector(g, m, big, x):
+    """A component of a vector is subnormal."""
+    v = qd.Vector([g, m, big, x, x, 1.0, 1.0, 1.0])
+    for k in range(1, 8):
+        v[k] *= v[k - 1]
+    return v[7]
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+@pytest.mark.parametrize("energy", [in_order, reversed_order, summed, in_vector])
+@pytest.mark.parametrize(
+    ("dtype", "g", "m", "big"),
+    [(qd.f32, 6.67e-11, 9.1e-31, 2e30), (qd.f64, 6.67e-110, 9.1e-206, 2e300)],
+)
+def test_products_of_subnormal_products(
+    dtype: Any, g: float, m: float, big: float, energy: Callable[..., Any], simd: str
+) -> None:
+    """They are ordinary numbers, as are their derivatives."""
+    qd.init(arch=qd.cpu, default_fp=dtype, simd=simd)
+    x, mass = (qd.field(dtype, shape=8, needs_grad=True) for _ in range(2))
+    total = qd.field(dtype, shape=(), needs_grad=True)
+    function = qd.func(energy)
+
+    @qd.kernel
+    def add_up(g: dtype, big: dtype):
+        for i in x:
+            total[None] += function(g, mass[i], big, x[i])
+
+    x.fill(2.0)
+    mass.fill(m)
+    factor = g**0.5 if energy is summed else g
+    with qd.ad.Tape(loss=total):
+        add_up(factor, big)
+    assert total[None] == pytest.approx(32 * g * big * m, rel=1e-3)
+    np.testing.assert_allclose(x.grad.to_numpy(), 4 * g * big * m, rtol=1e-3)
+    np.testing.assert_allclose(mass.grad.to_numpy(), 4 * g * big, rtol=1e-3)

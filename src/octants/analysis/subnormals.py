@@ -8,8 +8,9 @@ as that.
 
 from __future__ import annotations
 
+from octants.analysis.reachability import reachable
 from octants.ir import ops
-from octants.ir.core import Block, Companion, Operation, Task, Value
+from octants.ir.core import Block, Companion, Operation, Record, Space, Task, Value
 from octants.types.scalars import f32
 
 _SUMMAND = 2.0**-64
@@ -19,7 +20,8 @@ _LEAST = 2.0**-120
 """The least bound that counts; the bounds of sums lose next to nothing where they are computed."""
 
 _LINEAR = frozenset(("add", "sub", "mul", "neg", "abs"))
-_SMOOTH = frozenset(("sin", "cos", "cos_beside_sin", "tanh", "exp", "exp2", "atan", "erf"))
+_ODD = frozenset(("sin", "tanh", "atan", "erf"))
+_SMOOTH = _ODD | {"cos", "cos_beside_sin", "exp", "exp2"}
 _NOT_NEGATIVE = frozenset(("abs", "exp", "exp2", "sqrt"))
 
 
@@ -36,19 +38,18 @@ def may_flush(task: Task) -> bool:
     """Whether subnormal results in a task may be zero, as `fast_math` allows for derivatives.
 
     The task adds to adjoints, and neither compares floats nor has an operation that makes a large
-    number of a small one, such as a quotient, a root or a logarithm, except of integers.
+    number of a small one, except of integers: a quotient, a root, a logarithm or the like, or a
+    product with a product that may be subnormal.
     """
     if not any(_adds_to_adjoint(op) for op in task.body.walk()):
         return False
-    of_integers: set[Value] = set()
+    products = _Products(task.body)
     for op in task.body.walk():
-        if isinstance(op, (ops.Constant, ops.Cast, ops.Unary, ops.Binary)) and all(
-            value in of_integers or not value.type.is_float for value in op.operands
-        ):
-            of_integers.add(op.result)
-        elif any(value.type.is_float for value in op.operands) and _may_magnify(op):
+        is_of_floats = any(value.type.is_float for value in op.operands)
+        if not products.is_of_integers(op) and is_of_floats and _may_magnify(op):
             return False
-    return True
+        products.visit(op)
+    return not products.may_magnify()
 
 
 def _adds_to_adjoint(op: Operation) -> bool:
@@ -60,6 +61,96 @@ def _may_magnify(op: Operation) -> bool:
     if isinstance(op, (ops.Unary, ops.Binary)):
         return op.fn not in _LINEAR and op.fn not in _SMOOTH
     return isinstance(op, (ops.Compare, ops.Cast, ops.Bitcast, ops.FloatToInt, ops.Call))
+
+
+class _Products:
+    """Finds products that may be subnormal while a product with another factor is not.
+
+    In ``G * m * M * x * x`` the product of G and m may be that small, and so may a derivative.
+    Integers, cosines and most constants are `plain` factors, neither large nor small. An adjoint
+    that a loop carries counts as normal: to flush those of contracting loops is the purpose.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._pushes: dict[Record, list[ops.RecordPush]] = {}
+        for op in block.walk():
+            if isinstance(op, ops.RecordPush):
+                self._pushes.setdefault(op.record, []).append(op)
+        self._of_integers: set[Value] = set()
+        self._plain: set[Value] = set()
+        self._pairs: list[tuple[Value, Value]] = []
+        self._small: list[Value] = []
+        self._carried: list[Value] = []
+        self._adjoints: list[Value] = []
+        self._users: dict[Value, list[Value]] = {}
+        self._scaled: dict[Value, list[Value]] = {}  # results that are small where a value is
+
+    def is_of_integers(self, op: Operation) -> bool:
+        """Whether an operation makes a number of integers and constants."""
+        return isinstance(op, (ops.Constant, ops.Cast, ops.Unary, ops.Binary)) and all(
+            value in self._of_integers or not value.type.is_float for value in op.operands
+        )
+
+    def visit(self, op: Operation) -> None:
+        """Note what an operation makes of small numbers."""
+        if self.is_of_integers(op):
+            self._of_integers.update(op.results)
+            is_plain = not isinstance(op, ops.Constant) or _SUMMAND < abs(op.value) < 1 / _SUMMAND
+            self._plain.update(op.results if is_plain else ())
+            return
+        self._link(self._users, op.operands, op.results)
+        if isinstance(op, ops.Loop):
+            self._carried += [*op.carried, *op.results]
+            for sources in (op.inits, op.body.yielded):
+                for source, arg, result in zip(sources, op.carried, op.results, strict=True):
+                    self._link(self._users, [source], [arg, result])
+        elif isinstance(op, ops.If):
+            for region in op.regions:
+                for source, result in zip(region.yielded, op.results, strict=True):
+                    self._link(self._users, [source], [result])
+                    self._link(self._scaled, [source], [result])
+        elif isinstance(op, ops.Load):
+            if op.companion is Companion.ADJOINT:
+                self._adjoints.append(op.result)
+            elif op.array.space is Space.LOCAL:
+                self._small.append(op.result)
+        elif isinstance(op, ops.RecordPop):
+            pushed = [push.values for push in self._pushes.get(op.record, ())]
+            for result, *values in zip(op.results, *pushed, strict=True):
+                is_plain = bool(values) and self._plain.issuperset(values)
+                (self._plain.add if is_plain else self._small.append)(result)
+        elif isinstance(op, (ops.Unary, ops.Binary, ops.Fma, ops.Select)):
+            self._compute(op, getattr(op, "fn", ""))
+
+    def _compute(self, op: ops.Unary | ops.Binary | ops.Fma | ops.Select, fn: str) -> None:
+        if fn not in _SMOOTH or fn in _ODD:
+            self._link(self._scaled, op.operands, op.results)
+        if fn.startswith("cos") or (fn not in _SMOOTH and self._plain.issuperset(op.operands)):
+            self._plain.add(op.result)
+        elif fn == "mul" or isinstance(op, ops.Fma):
+            one, other = op.operands[:2]
+            self._pairs.append((one, other))
+            if one not in self._plain and other not in self._plain:
+                self._small.append(op.result)
+
+    @staticmethod
+    def _link(edges: dict[Value, list[Value]], sources: list[Value], targets: list[Value]) -> None:
+        for source in sources:
+            edges.setdefault(source, []).extend(targets)
+
+    def may_magnify(self) -> bool:
+        """Whether a product that may be subnormal has a factor that may be large."""
+        adjoints = reachable(self._adjoints, self._users)
+        carried = [value for value in self._carried if value not in adjoints]
+        small = reachable([*self._small, *carried], self._scaled)
+        return any(
+            one is not other
+            and (
+                (one in small and other not in self._plain)
+                or (other in small and one not in self._plain)
+            )
+            for one, other in self._pairs
+        )
 
 
 def normal_roots(task: Task) -> set[Value]:
