@@ -5,7 +5,10 @@
 
 `cg` solves Poisson's equation on 256^2 points to 1e-6 by `linalg.MatrixFreeCG`; `pickle` and `load`
 store an ndarray of 10^6 numbers and read it; `lists` loops over dynamic lists in cells of
-two nested pointer blocks. Each prints the least time of some runs, in milliseconds, and a checksum.
+two nested pointer blocks. `words` stores three quantised numbers in each of 10^6 words,
+`word_sums` adds to them; `word_rows` adds to the 8 elements of each of 10^5 words of a
+`quant_array`, `word_cells` to the same elements, each a work item of its own. Each prints the
+least time of some runs, in milliseconds, and a checksum.
 """
 
 from __future__ import annotations
@@ -88,11 +91,94 @@ def lists(qd: Any) -> Case:
     return run
 
 
+def words(qd: Any, adds: bool, count: int = 1_000_000) -> Case:
+    """Three numbers in each word: an integer, a fixed-point number, a float."""
+    x = qd.field(qd.types.quant.int(bits=7))
+    y = qd.field(qd.types.quant.fixed(bits=10, max_value=4.0))
+    z = qd.field(qd.types.quant.float(exp=5, frac=10))
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(x, y, z)
+    qd.root.dense(qd.i, count).place(word)
+
+    @qd.kernel
+    def put():
+        for i in x:
+            x[i] = i % 50
+            y[i] = 0.015625 * (i % 100)
+            z[i] = 0.5 * (i % 100)
+
+    @qd.kernel
+    def add():
+        for i in x:
+            x[i] += 1
+            y[i] += 0.0078125
+            z[i] += 0.5
+
+    @qd.kernel
+    def total() -> qd.f64:
+        result = qd.f64(0.0)
+        for i in x:
+            result += x[i] + y[i] + z[i]
+        return result
+
+    def run() -> Any:
+        (add if adds else put)()
+
+    def check() -> Any:
+        put()
+        run()
+        return total()
+
+    return check_first(check, run)
+
+
+def word_array(qd: Any, by_rows: bool, count: int = 100_000) -> Case:
+    """Sums in the elements of words: by a work item for each word, or for each element."""
+    x = qd.field(qd.types.quant.int(bits=4, signed=False))
+    qd.root.dense(qd.i, count).quant_array(qd.j, 8, max_num_bits=32).place(x)
+
+    @qd.kernel
+    def rows():
+        for i in range(count):
+            for j in range(8):
+                x[i, j] += i + j
+
+    @qd.kernel
+    def cells():
+        for i, j in x:
+            x[i, j] += i + j
+
+    @qd.kernel
+    def total() -> qd.i32:
+        result = 0
+        for i, j in x:
+            result += x[i, j] * (j + 1)
+        return result
+
+    run = rows if by_rows else cells
+
+    def check() -> Any:
+        run()
+        return total()
+
+    return check_first(check, run)
+
+
+def check_first(check: Case, run: Case) -> Case:
+    """What runs a check the first time, then only what is measured."""
+    pending = [check]
+    return lambda: pending.pop()() if pending else run()
+
+
 CASES: dict[str, Callable[[Any], Case]] = {
     "cg": cg,
     "pickle": functools.partial(store, loads=False),
     "load": functools.partial(store, loads=True),
     "lists": lists,
+    "words": functools.partial(words, adds=False),
+    "word_sums": functools.partial(words, adds=True),
+    "word_rows": functools.partial(word_array, by_rows=True),
+    "word_cells": functools.partial(word_array, by_rows=False),
 }
 
 
@@ -106,7 +192,7 @@ def measure(name: str, case: str, runs: int) -> None:
         found = run()
         qd.sync()
     except Exception as error:
-        print(f"{name:10} {case:8} fails: {type(error).__name__}: {str(error)[:60]}")
+        print(f"{name:10} {case:10} fails: {type(error).__name__}: {str(error)[:60]}")
         return
     best = float("inf")
     for _ in range(runs):
@@ -114,7 +200,7 @@ def measure(name: str, case: str, runs: int) -> None:
         run()
         qd.sync()
         best = min(best, time.process_time() - start)
-    print(f"{name:10} {case:8} {1e3 * best:9.3f} ms; checksum {found}", flush=True)
+    print(f"{name:10} {case:10} {1e3 * best:9.3f} ms; checksum {found}", flush=True)
 
 
 def main() -> None:
