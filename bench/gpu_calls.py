@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -75,6 +76,8 @@ def measured(api: str, only: list[str]) -> tuple[str, dict[str, float]]:
 
     qd.init(arch=getattr(qd, api), offline_cache=False, log_level="error")
     cases = {**loops(qd), **bodies(qd), **vectors(qd), **sums(qd), **calls(qd), **masses(qd)}
+    if api == "cuda" and "JAX" in " ".join(only):
+        cases |= functions_of_jax(qd)
     chosen = {name: case for name, case in cases.items() if any(text in name for text in only)}
     return str(qd.driver.state.device), {name: timed(qd, *case) for name, case in chosen.items()}
 
@@ -296,6 +299,33 @@ def calls(qd: Any) -> dict[str, Case]:
         "an array from numpy": (lambda: arrays[0].from_numpy(numbers[0]), 300),
         "an array to numpy": (arrays[0].to_numpy, 300),
     }
+
+
+def functions_of_jax(qd: Any) -> dict[str, Case]:
+    """A kernel of a million floats as a function of JAX, and the same function in JAX alone."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    import jax
+    import jax.numpy as jnp
+
+    def waves(x, y):
+        for i in x:
+            y[i] = qd.sin(x[i]) * x[i]
+
+    waves.__annotations__ = dict.fromkeys("xy", qd.types.ndarray(qd.f32, ndim=1))
+    ours = qd.jax.function(qd.kernel(waves), out={"y": "x"})
+    x = jnp.linspace(0.0, 1.0, ITEMS)
+    cases: dict[str, Case] = {}
+    for name, function in {"a kernel": ours, "none": lambda x: jnp.sin(x) * x}.items():
+        value = jax.jit(function)
+        gradient = jax.jit(jax.grad(lambda x, function=function: function(x).sum()))
+        calls = {"value": value, "gradient": gradient, "value, not compiled": function}
+        for what, call in calls.items():
+            cases[f"JAX, {name}: {what}"] = (partial(_wait, call, x), 20)
+    return cases
+
+
+def _wait(function: Callable[[Any], Any], x: Any) -> None:
+    function(x).block_until_ready()
 
 
 def masses(qd: Any) -> dict[str, Case]:

@@ -28,6 +28,7 @@ if _SOURCE.is_dir() and not Path(octants.__file__).resolve().is_relative_to(_SOU
 
 os.environ.setdefault("OCTANTS_VERIFY", "1")
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
 
 if sys.dont_write_bytecode:  # a hundred processes of the tests would compile the sources again
     sys.dont_write_bytecode = False

@@ -1,14 +1,16 @@
 """Kernels as functions of JAX: ``octants.jax.function``.
 
-Needs JAX (``pip install 'octants[jax]'``). On the CPU, compiled programs of JAX call the kernels on
-the memory of JAX, and copy results once. On a GPU, JAX copies arrays to the host and back, since it
-calls the kernels on the host.
+Needs JAX (``pip install 'octants[jax]'``). The kernels use the memory of JAX, and results are
+copied once: compiled programs of JAX for the CPU call kernels for any device, those for a GPU of
+NVIDIA call kernels for CUDA, in the order of JAX's own work there. In all other cases JAX copies
+arrays to the host and back.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,18 @@ import numpy as np
 from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import Shaped
 from octants.ad.batched_steps import BatchedStep
+from octants.ad.device_array_library import DeviceArray, DeviceArrays
 from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tape_losses import OuterLoss
 from octants.data import current_runtime
+from octants.data.dlpack_import import from_dlpack
+from octants.diagnostics.kernel_as_function_errors import CompiledForAnotherDevice
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.runtime.interop import xla_calls
+from octants.runtime.interop.dlpack import GPU
+from octants.runtime.memory.host import describe
+from octants.types.layouts import row_major
 
 if TYPE_CHECKING:
     import jax
@@ -36,9 +44,9 @@ core, ad, batching, mlir = (
 
 __all__ = ["function", "loss"]
 
-# On the CPU, compiled programs call kernels by pointers to the memory of XLA
-# (`runtime.interop.xla_calls`), otherwise by ``pure_callback``. A step of `ad.higher_derivatives`
-# is one primitive of JAX, so that JAX itself composes derivatives.
+# Compiled programs call kernels by pointers to the memory of XLA (`runtime.interop.xla_calls`),
+# other programs by ``pure_callback``. A step of `ad.higher_derivatives` is one primitive of JAX, so
+# that JAX itself composes derivatives.
 
 
 def function(
@@ -136,6 +144,8 @@ _TARGET = "octants_step"
 _FIRST_FOR_CALLS = (0, 10)
 """The first version of JAX that calls steps by pointers; before, what executables keep differs."""
 
+_ON_GPUS = DeviceArrays()
+
 _step: Any = core.Primitive("octants")
 _step.multiple_results = True
 
@@ -190,20 +200,117 @@ def _call_back(*arrays: Any, step: Step | BatchedStep) -> Any:
     return list(jax.pure_callback(host, tuple(kinds), *arrays))
 
 
+def _call_now(*arrays: Any, step: Step | BatchedStep) -> Any:
+    """Run a step on arrays with elements, where they are if kernels run there."""
+    if len({device for each in arrays for device in each.devices()}) > 1:
+        return _call_back(*arrays, step=step)
+    kinds = _kinds(step, arrays)
+    if arrays and all(map(_is_on_gpu, arrays)) and _runs_on_gpus():
+        given = [DeviceArray.of(from_dlpack(each)) for each in arrays]
+        found = step.with_library(_ON_GPUS).call(given)
+        results = [
+            None if each is None else jax.dlpack.from_dlpack(each.ndarray()) for each in found
+        ]
+    else:
+        results = _call_on_host(step, [np.asarray(each) for each in arrays])
+    place = next((each.device for each in arrays if each.committed), None)
+    return [
+        jax.numpy.zeros(kind.shape, kind.dtype, device=place)
+        if each is None
+        else jax.numpy.asarray(each, kind.dtype, device=place)
+        for each, kind in zip(results, kinds, strict=True)
+    ]
+
+
+def _call_on_host(step: Step | BatchedStep, arrays: list[Any]) -> list[Any]:
+    """Run a step on arrays of numpy, which change when it has ended; None for those of integers."""
+    if not current_runtime.device().shares_memory:
+        arrays = [np.array(each) for each in arrays]  # a device may read them later
+    return step.call(arrays)
+
+
+def _is_on_gpu(array: Any) -> bool:
+    return len(array.devices()) == 1 and all(d.platform in ("gpu", "cuda") for d in array.devices())
+
+
+def _runs_on_gpus() -> bool:
+    """Whether kernels run on CUDA, where XLA's memory is theirs."""
+    return current_runtime.device().dlpack_device[0] == GPU
+
+
 def _lower_to_call(context: Any, *operands: Any, step: Step | BatchedStep) -> Any:
     """Let XLA call a step with pointers to its own memory."""
-    arrays = [(each.shape, np.dtype(each.dtype)) for each in context.avals_in]
-    kinds = [(each.shape, np.dtype(each.dtype)) for each in context.avals_out]
+    arguments, results = _layouts(context)
 
-    def host(given: list[Any]) -> list[Any]:
-        if not current_runtime.device().shares_memory:
-            given = [np.array(each) for each in given]  # a device may read them later
-        found = step.call(given)
-        return [0 if each is None else each for each in found]
+    def run(frame: xla_calls.CallFrame) -> None:
+        given = [
+            _host_array(address, *each)
+            for address, each in zip(frame.arguments, arguments, strict=True)
+        ]
+        for each in given:
+            each.flags.writeable = False
+        found = _call_on_host(step, given)
+        for address, each, values in zip(frame.results, results, found, strict=True):
+            np.copyto(_host_array(address, *each), 0 if values is None else values)
 
-    call = xla_calls.XlaCall(host, arrays, kinds)
+    return _custom_call(context, operands, xla_calls.XlaCall(run))
+
+
+def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -> Any:
+    """The same on a GPU, if kernels run there; otherwise XLA calls the step on the host."""
+    if not _runs_on_gpus():
+        return _lower_to_callback(context, *operands, step=step)
+    arguments, results = _layouts(context)
+    on_gpu = step.with_library(_ON_GPUS)
+
+    def run(frame: xla_calls.CallFrame) -> None:
+        if not _runs_on_gpus():
+            raise CompiledForAnotherDevice().at()
+        stream = frame.stream()
+        targets = _device_arrays(frame.results, results)
+        given = _device_arrays(frame.arguments, arguments, is_read_only=True)
+        device = current_runtime.runtime().devices.at([*given, *targets][0].device)
+        device.wait_for_foreign(stream)
+        for target, values in zip(targets, on_gpu.call(given), strict=True):
+            if values is None:
+                target.ndarray().fill(0)
+            else:
+                target.ndarray().copy_from(values.ndarray())
+        device.make_stream_wait(stream)
+
+    return _custom_call(context, operands, xla_calls.XlaCall(run))
+
+
+def _custom_call(context: Any, operands: Sequence[Any], call: xla_calls.XlaCall) -> Any:
     context.module_context.add_keepalive(call.publish())
     return jax.ffi.ffi_lowering(_TARGET)(context, *operands, key=np.int64(call.key))
+
+
+def _layouts(context: Any) -> tuple[list[Any], list[Any]]:
+    """The shapes and dtypes of what a step takes and gives."""
+    taken, given = (
+        [(each.shape, np.dtype(each.dtype)) for each in kinds]
+        for kinds in (context.avals_in, context.avals_out)
+    )
+    return taken, given
+
+
+def _host_array(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """The elements at an address of XLA's, where they are."""
+    nbytes = dtype.itemsize * math.prod(shape)
+    if not nbytes:
+        return np.zeros(shape, dtype)
+    return describe(address, nbytes, dtype, shape, row_major(shape, dtype.itemsize))
+
+
+def _device_arrays(
+    addresses: Sequence[int], layouts: Sequence[Any], *, is_read_only: bool = False
+) -> list[DeviceArray]:
+    """The arrays at addresses of XLA's on a GPU."""
+    return [
+        DeviceArray(address, *layout, is_read_only=is_read_only)
+        for address, layout in zip(addresses, layouts, strict=True)
+    ]
 
 
 def _shapes(*arrays: Any, step: Step | BatchedStep) -> Any:
@@ -291,13 +398,19 @@ def _one_by_one(
     return run
 
 
-_step.def_impl(_call_back)
+_lower_to_callback = mlir.lower_fun(_call_back, multiple_results=True)
+_step.def_impl(_call_now)
 _step.def_abstract_eval(_shapes)
 ad.primitive_jvps[_step] = _pushforward
 ad.primitive_transposes[_step] = _transpose
 batching.primitive_batchers[_step] = _batch
-mlir.register_lowering(_step, mlir.lower_fun(_call_back, multiple_results=True))
+mlir.register_lowering(_step, _lower_to_callback)
 if getattr(jax, "__version_info__", (0,)) >= _FIRST_FOR_CALLS:
     _handler = jax.ffi.pycapsule(xla_calls.handler)  # type: ignore[no-untyped-call]
-    jax.ffi.register_ffi_target(_TARGET, _handler, platform="cpu")
-    mlir.register_lowering(_step, _lower_to_call, platform="cpu")
+    # One interface writes the name of CUDA in capitals, the other does not.
+    for platform, xla_platform, lower in (
+        ("cpu", "cpu", _lower_to_call),
+        ("cuda", "CUDA", _lower_to_gpu_call),
+    ):
+        jax.ffi.register_ffi_target(_TARGET, _handler, platform=xla_platform)
+        mlir.register_lowering(_step, lower, platform=platform)

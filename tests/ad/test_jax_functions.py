@@ -16,7 +16,7 @@ from tests.ad.array_function_kernels import (
     scaled_squares,
     turned,
 )
-from tests.devices import shares_memory
+from tests.devices import ARCH, shares_memory
 
 jax = pytest.importorskip("jax")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -161,6 +161,16 @@ def test_third_derivatives_are_errors() -> None:
             derive(X)
 
 
+def test_calls_of_no_program_compile_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    import octants.jax as ours
+
+    monkeypatch.setattr(ours, "_call_back", None)
+    assert squares(X).tolist() == (2 * X**2).tolist()
+    assert jax.grad(lambda x: squares(x).sum())(X).tolist() == (4 * X).tolist()
+    (device,) = jax.devices()[:1]
+    assert squares(jax.device_put(X, device)).committed
+
+
 # -- calls by pointers -----------------------------------------------------------------------------
 
 by_pointers = pytest.mark.skipif(
@@ -189,6 +199,25 @@ def test_compiled_programs_pass_their_memory() -> None:
 
 
 @by_pointers
+@pytest.mark.skipif(
+    jax.default_backend() == "cpu" or ARCH != "cuda", reason="it is about memory on a GPU"
+)
+def test_programs_on_a_gpu_pass_their_memory() -> None:
+    seen = []
+
+    def look(x: Any, y: Any) -> None:
+        seen.append(x.window().address)
+        scaled_squares(x, y, 2.0, 3)
+
+    function = qd.jax.function(look, out={"y": "x"})
+    assert "callback" not in jax.jit(function).lower(X).as_text()
+    for call in (function, jax.jit(function)):
+        for _ in range(3):
+            assert call(X).tolist() == (2 * X**2).tolist()
+    assert seen == [X.unsafe_buffer_pointer()] * 6
+
+
+@by_pointers
 def test_an_error_in_a_compiled_program_says_what_it_was() -> None:
     def fail(x: Any, y: Any) -> None:
         raise ValueError("no such thing")
@@ -200,7 +229,9 @@ def test_an_error_in_a_compiled_program_says_what_it_was() -> None:
 
 
 @by_pointers
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="JAX on a GPU takes `pure_callback`")
+@pytest.mark.skipif(
+    jax.default_backend() != "cpu" and ARCH != "cuda", reason="JAX on a GPU takes `pure_callback`"
+)
 def test_calls_live_as_long_as_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     from octants.runtime.interop import xla_calls
 

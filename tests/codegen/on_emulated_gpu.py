@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import itertools
@@ -54,6 +55,13 @@ class AddressableCuda(FakeCuda):
             self._ordinals[out[0]] = ordinal
             self._memory[out[0]] = memory
         return status
+
+    def adopt(self, address: int, nbytes: int) -> None:
+        """Take memory of another library on the host for some on the GPU."""
+        if nbytes:
+            memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
+            self._memory[address] = memoryview(memory).cast("B")  # type: ignore[assignment]
+            self._ordinals[address] = 0
 
 
 class EmulatedCode:

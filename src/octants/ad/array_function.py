@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from octants.ad.array_function_signature import RETURNED, ArraySignature
-from octants.ad.array_library_protocol import Shaped
+from octants.ad.array_function_signature import RETURNED, ArraySignature, OutputShape
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.batched_tape import BatchedTape
 from octants.ad.tangents import Tangents
@@ -59,6 +59,25 @@ class ArrayFunction(ArraySignature):
     """
 
     is_one_by_one = False
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        out: Mapping[str, OutputShape] | None,
+        inout: Iterable[str],
+        library: ArrayLibrary,
+    ) -> None:
+        super().__init__(function, out, inout, library)
+        self._by_library = {library: self}
+
+    def with_library(self, library: ArrayLibrary) -> ArrayFunction:
+        """The same function for the arrays of another library."""
+        found = self._by_library.get(library)
+        if found is None:
+            found = self._by_library[library] = ArrayFunction(
+                self.function, self.out, self.inout, library
+            )
+        return found
 
     def value(self, bound: Mapping[str, Any]) -> list[Any]:
         """The results for arguments."""
@@ -305,7 +324,8 @@ class _Duals:
             if kind.is_float:
                 made = make_ndarray(kind, self._batch, needs_grad=True, device=run.device)
                 self.ndarrays[RETURNED] = made
-                made.grad.fill(float(ends.get(RETURNED) or 0.0))
+                adjoint = ends.get(RETURNED)
+                made.grad.fill(0.0 if adjoint is None else float(adjoint))
 
     def _made(self, name: str, adjoint: Any) -> Ndarray:
         """The tangent of a parameter, as it begins."""

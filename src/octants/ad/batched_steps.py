@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.ad.array_library_protocol import Shaped
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_directions import pull_back, push_forward
 from octants.ad.higher_derivatives import Role, Step
 from octants.lazy_dataclass import dataclass
@@ -38,6 +38,10 @@ class BatchedStep:
         pairs = zip(self.step.inputs, self.is_batched, strict=True)
         batched = {role.kind for role, is_batched in pairs if is_batched}
         return batched == {_DIRECTIONS[self.step.kind]}
+
+    def with_library(self, library: ArrayLibrary) -> BatchedStep:
+        """The same step for the arrays of another library."""
+        return BatchedStep(self.step.with_library(library), self.count, self.is_batched)
 
     def element(self, inputs: Sequence[Any], number: int) -> list[Any]:
         """The inputs for an element of the batch, or what else belongs to them."""

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_protocol import Shaped
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.diagnostics.kernel_as_function_errors import NoThirdDerivative
 from octants.lazy_dataclass import dataclass
 
@@ -108,6 +108,11 @@ class Step:
         """The row of the table above."""
         kinds = "".join(sorted({role.kind for role in self.inputs} - {"x"}))
         return _KINDS.get(kinds, "second")
+
+    def with_library(self, library: ArrayLibrary) -> Step:
+        """The same step for the arrays of another library."""
+        function = self.function.with_library(library)
+        return Step(function, self.constants, self.inputs, self.outputs)
 
     # -- derivatives ----------------------------------------------------------------------------
 

@@ -73,6 +73,15 @@ class NoThirdDerivative(UserError):
     remedy = "{way_out}"
 
 
+class CompiledForAnotherDevice(UserError):
+    """A compiled program of JAX that calls kernels of a GPU, after an `init` with another arch."""
+
+    code = "OCT368"
+    exception = OctantsRuntimeError
+    title = "JAX compiled this program for kernels on CUDA, where they do not run any more"
+    remedy = "call `jax.clear_caches()` after an `init` with another `arch`"
+
+
 class NoTangentsOfCustom(UserError):
     """Tangents of a function whose gradient is another function."""
 

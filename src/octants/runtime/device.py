@@ -272,6 +272,9 @@ class Device(Protocol):
         that.
         """
 
+    def wait_for_foreign(self, handle: int, /) -> None:
+        """Make the thread's stream wait for a stream of another library."""
+
     def make_stream_wait(self, stream: int | None) -> None:
         """Make a stream of another library wait for all launches; None: its default stream."""
 

@@ -113,5 +113,8 @@ class SerialLaunches:
         """The owner itself: no other library queues work on this memory."""
         return owner
 
+    def wait_for_foreign(self, _: int) -> None:
+        """Do nothing: there are no streams of other libraries."""
+
     def make_stream_wait(self, _: int | None) -> None:
         """Do nothing: there are no streams of other libraries."""

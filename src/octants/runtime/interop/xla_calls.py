@@ -14,7 +14,7 @@ import itertools
 import os
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import (
     POINTER,
     Structure,
@@ -28,12 +28,6 @@ from ctypes import (
     cast,
 )
 from typing import Any
-
-import numpy as np
-
-Array = np.ndarray[Any, Any]
-Shape = tuple[tuple[int, ...], np.dtype[Any]]
-"""The extents and the dtype of an array."""
 
 _METADATA = 1
 _EXECUTE = 3
@@ -68,11 +62,23 @@ class _Api(Structure):
         ("version", _Version),
         ("internal", c_void_p),
         ("create_error", c_void_p),
+        ("message_of_error", c_void_p),
+        ("destroy_error", c_void_p),
+        ("register_handler", c_void_p),
+        ("get_stream", c_void_p),
     ]
 
 
 class _ErrorArguments(Structure):
     _fields_ = [*_HEAD, ("message", c_char_p), ("code", c_int)]
+
+
+class _DestroyArguments(Structure):
+    _fields_ = [*_HEAD, ("error", c_void_p)]
+
+
+class _StreamArguments(Structure):
+    _fields_ = [*_HEAD, ("context", c_void_p), ("stream", c_void_p)]
 
 
 class _Buffer(Structure):
@@ -121,6 +127,8 @@ class _Frame(Structure):
 
 
 _CREATE_ERROR = ctypes.CFUNCTYPE(c_void_p, POINTER(_ErrorArguments))
+_DESTROY_ERROR = ctypes.CFUNCTYPE(None, POINTER(_DestroyArguments))
+_GET_STREAM = ctypes.CFUNCTYPE(c_void_p, POINTER(_StreamArguments))
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 
 
@@ -128,27 +136,39 @@ class _Owner:
     """An object that lives as long as the program of JAX that holds it."""
 
 
+class CallFrame:
+    """A call of XLA: the addresses of the arrays, and on a GPU the stream that it runs in."""
+
+    def __init__(self, frame: _Frame) -> None:
+        self._frame = frame
+        self.arguments = _addresses(frame.arguments)
+        self.results = _addresses(frame.results)
+
+    def stream(self) -> int:
+        """The handle of the stream of CUDA: the arguments are ready for what runs after its work.
+
+        Raises:
+            RuntimeError: XLA reports none, as on a CPU.
+        """
+        api = self._frame.api.contents
+        asked = _StreamArguments(ctypes.sizeof(_StreamArguments), None, self._frame.context, None)
+        error = cast(api.get_stream, _GET_STREAM)(ctypes.byref(asked))
+        if error:
+            given = _DestroyArguments(ctypes.sizeof(_DestroyArguments), None, error)
+            cast(api.destroy_error, _DESTROY_ERROR)(ctypes.byref(given))
+            raise RuntimeError("XLA reports no stream")
+        return asked.stream or 0
+
+
+def _addresses(buffers: _Buffers) -> list[int]:
+    return [buffers.buffers[k].contents.data or 0 for k in range(buffers.size)]
+
+
 class XlaCall:
-    """A function of arrays that XLA may call.
+    """A function that XLA may call, with a `CallFrame`. `key` is its attribute."""
 
-    `key` is its attribute.
-
-    Args:
-        function: takes the arguments, which are read-only and in the memory of XLA, and gives the
-            results.
-        arguments: the shapes of the arguments.
-        results: those of the results, to which what the function gives is copied.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[list[Array]], Sequence[Any]],
-        arguments: Sequence[Shape],
-        results: Sequence[Shape],
-    ) -> None:
-        self._function = function
-        self._arguments = list(arguments)
-        self._results = list(results)
+    def __init__(self, function: Callable[[CallFrame], None]) -> None:
+        self.run = function
         self.key = next(_keys)
 
     def publish(self) -> object:
@@ -161,16 +181,6 @@ class XlaCall:
         _calls[self.key] = self
         weakref.finalize(owner, _drop, self.key).atexit = False
         return owner
-
-    def run(self, frame: _Frame) -> None:
-        """Call the function for the buffers of a call frame."""
-        given = [
-            _array(frame.arguments.buffers[k].contents, *shape, writes=False)
-            for k, shape in enumerate(self._arguments)
-        ]
-        found = self._function(given)
-        for k, (shape, values) in enumerate(zip(self._results, found, strict=True)):
-            np.copyto(_array(frame.results.buffers[k].contents, *shape, writes=True), values)
 
 
 _keys = itertools.count(int.from_bytes(os.urandom(7), "little"))
@@ -187,17 +197,6 @@ def _drop(key: int) -> None:
         _calls.pop(_dropped.popleft(), None)
 
 
-def _array(buffer: _Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], *, writes: bool) -> Array:
-    """The elements of a buffer, where they are."""
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if not size:
-        return np.zeros(shape, dtype)
-    memory: Any = (ctypes.c_char * size).from_address(buffer.data)
-    found: Array = np.frombuffer(memory, dtype).reshape(shape)
-    found.flags.writeable = writes
-    return found
-
-
 def _handle(pointer: Any) -> int | None:
     """Answer a call of XLA: None for success, else an error."""
     frame = pointer.contents
@@ -208,7 +207,8 @@ def _handle(pointer: Any) -> int | None:
                 _describe(extension.metadata.contents)
                 return None
         if frame.stage == _EXECUTE:
-            _call_of(frame.attributes.scalars[0].contents.value.contents.value).run(frame)
+            key = frame.attributes.scalars[0].contents.value.contents.value
+            _call_of(key).run(CallFrame(frame))
     except BaseException:  # also an interrupt: what runs here is a thread of XLA
         return _error(frame, traceback.format_exc())
     return None

@@ -1,0 +1,195 @@
+"""Arrays in the memory of a GPU, which a library names by addresses, for an `ArrayFunction`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from octants.ad.array_library_protocol import ArrayLibrary, Shaped
+from octants.data import current_runtime
+from octants.data.element_types import needed_companions
+from octants.data.errors import WrongArray
+from octants.data.ndarray import Ndarray, class_of, make_ndarray
+from octants.runtime.interop.dlpack import DlpackView
+from octants.types import scalars
+from octants.types.layouts import row_major
+from octants.types.scalars import DType
+
+
+class DeviceArray:
+    """A row-major array in the memory of a device.
+
+    Args:
+        address: where its elements are.
+        shape: its extents.
+        dtype: the type of its elements.
+        device: the number of the device; None: it is found by the address.
+        owner: keeps the memory alive; None: the caller does, as long as it uses the array.
+        is_read_only: whether kernels must not write it.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        device: int | None = None,
+        owner: Any = None,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
+        self.address = address
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self._owner = owner
+        self._is_read_only = is_read_only
+        if device is None:
+            default = current_runtime.device()
+            found = default.number_of(self)
+            device = default.number if found is None else found
+        self.device = device
+
+    @classmethod
+    def of(cls, ndarray: Ndarray) -> DeviceArray:
+        """The elements of an ndarray, in its memory."""
+        shape = (*ndarray.shape, *ndarray.element_shape)
+        address, dtype = ndarray.window().address, np.dtype(ndarray.dtype.numpy)
+        return cls(address, shape, dtype, ndarray.device, ndarray)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The description that other libraries, and other parts of Octants, read."""
+        data = self.address, self._is_read_only
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": data}
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        """A part: one of the first axis, some in a row, or with None all, behind a new axis."""
+        if key is None:
+            return self._part(self.address, (1, *self.shape))
+        step = self.dtype.itemsize * math.prod(self.shape[1:])
+        if isinstance(key, slice):
+            first, end, _ = key.indices(len(self))
+            shape = max(0, end - first), *self.shape[1:]
+            return self._part(self.address + step * first, shape)
+        return self._part(self.address + step * key, self.shape[1:])
+
+    def _part(self, address: int, shape: tuple[int, ...]) -> DeviceArray:
+        options = {"is_read_only": self._is_read_only}
+        return DeviceArray(address, shape, self.dtype, self.device, self, **options)
+
+    def item(self) -> Any:
+        """The only element."""
+        return self.ndarray().to_numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def tolist(self) -> Any:
+        """The elements, in lists."""
+        return self.ndarray().to_numpy().tolist()
+
+    def ndarray(self, element_dim: int = 0, *, needs_grad: bool = False) -> Ndarray:
+        """An ndarray in this memory, whose elements have the last axes."""
+        rank = len(self.shape) - element_dim
+        shape, element_shape = self.shape[:rank], self.shape[rank:]
+        device = current_runtime.runtime().devices.at(self.device)
+        view = DlpackView(
+            self.address,
+            self.shape,
+            row_major(self.shape, self.dtype.itemsize),
+            self.dtype,
+            device.dlpack_device,
+            self._is_read_only,
+            (self._owner, self),
+        )
+        made = class_of(element_shape)(
+            _dtype_of(self.dtype),
+            shape,
+            element_shape,
+            needed_companions(needs_grad, False),
+            imported=view if self.size else None,
+            device=self.device,
+        )
+        made.is_untracked = False  # nothing writes the array while the function runs
+        return made
+
+
+class DeviceArrays(ArrayLibrary):
+    """Arrays in the memory of GPUs, which kernels use where they are."""
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, DeviceArray)
+
+    def shaped(self, array: Any) -> Shaped:
+        return Shaped(array.shape, array.dtype)
+
+    def copy(self, array: Any) -> Any:
+        return self.join([array[None]])[0]
+
+    def of_number(self, number: Any, like: Any) -> Any:
+        made = _zeros(Shaped(like.shape, like.dtype), like.device)
+        made.from_numpy(np.array(number, like.dtype).reshape(like.shape))
+        return DeviceArray.of(made)
+
+    def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
+        return DeviceArray.of(_zeros(what, like[0].device if like else None))
+
+    def join(self, arrays: Sequence[Any]) -> Any:
+        first = arrays[0]
+        shape = sum(map(len, arrays)), *first.shape[1:]
+        found = self.zeros(Shaped(shape, first.dtype), arrays)
+        end = 0
+        for each in arrays:
+            found[end : end + len(each)].ndarray().copy_from(each.ndarray())
+            end += len(each)
+        return found
+
+    def argument(
+        self,
+        array: Any,
+        element_dim: int,
+        adjoint: Any = None,
+        *,
+        observed: bool = False,  # noqa: ARG002 (the host does not write it)
+    ) -> Any:
+        made = array.ndarray(element_dim, needs_grad=adjoint is not None)
+        if adjoint is not None and adjoint is not True:
+            made.grad.copy_from(adjoint.ndarray(element_dim))
+        return made
+
+    def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
+        found: Ndarray = array.ndarray(element_dim, needs_grad=needs_grad)
+        return found
+
+    def of_ndarray(self, ndarray: Ndarray, like: Any) -> Any:  # noqa: ARG002
+        return DeviceArray.of(ndarray)
+
+    def result(self, argument: Any, array: Any) -> Any:  # noqa: ARG002
+        return array
+
+    def gradient(self, argument: Any) -> Any:
+        return DeviceArray.of(argument.grad)
+
+
+def _dtype_of(dtype: np.dtype[Any]) -> DType:
+    try:
+        return scalars.from_numpy(dtype)
+    except KeyError:
+        needed, advice = "an array of numbers", "convert it first"
+        error = WrongArray("a kernel", f"an array of {dtype}", needed, advice)
+        raise error.at() from None
+
+
+def _zeros(what: Shaped, device: int | None) -> Ndarray:
+    return make_ndarray(what.dtype, what.shape, device=device)
