@@ -33,6 +33,7 @@ class Perfect:
     """Gives what the oracle expects."""
 
     name = "perfect"
+    sine_errors = 0.0
 
     def slack(self, _: Program) -> float:
         return 1.0
@@ -70,6 +71,38 @@ class Failing(Perfect):
         if "break" in program.source:
             return Actual(errors={"compile": "SyntaxError: break"})
         return super().actual(program)
+
+
+class OffBy(Perfect):
+    """Returns numbers with an absolute error, like sines of small angles by an instruction."""
+
+    def __init__(self, error: float, sine_errors: float) -> None:
+        self.error, self.sine_errors = error, sine_errors
+
+    def slack(self, _: Program) -> float:
+        return backends.FAST_SLACK
+
+    def actual(self, program: Program) -> Actual:
+        actual = super().actual(program)
+        for values in (*actual.returned, *actual.gradients["bare"].values()):
+            values += self.error
+        return actual
+
+
+@pytest.mark.parametrize("fn", ["sin", "cos"])
+def test_estimated_sines_have_absolute_errors(fn: str) -> None:
+    angle = 1.77e-4 + (fn == "cos") * np.pi / 2
+    source = f"@qd.kernel\ndef k() -> FP:\n    return qd.{fn}(x[0])\n"
+    source = f"x = qd.field(FP, shape=1, needs_grad=True)\n{source}"
+    program = make(source, {"x": [angle]}, [("k", ())], "f32", {"x": [0.0]})
+    allowed = 1 / backends.FAST_SLACK
+
+    def status(*of: float) -> Status:
+        return check([program], OffBy(*of))[0].status
+
+    assert status(1.4e-7, 0.0) is Status.DISAGREES
+    assert status(1.4e-7, allowed) is Status.AGREES
+    assert status(1e-5, allowed) is Status.DISAGREES
 
 
 def test_a_perfect_backend_agrees() -> None:

@@ -66,6 +66,7 @@ class Off:
     """A backend whose second run has another last bit, or a gradient that is off."""
 
     configuration = RunConfiguration()
+    sine_errors = 0.0
 
     def slack(self, _: Program, _configuration: RunConfiguration | None = None) -> float:
         return 1.0

@@ -100,6 +100,10 @@ class Backend(Protocol):
 
     name: str
 
+    @property
+    def sine_errors(self) -> float:
+        """How much of the error of estimated sines to allow; `slack` multiplies that, too."""
+
     def slack(self, program: Program) -> float:
         """How many times the error of a sound implementation is allowed."""
 
@@ -123,6 +127,17 @@ class PackageBackend:
         self._started: tuple[Any, ...] | None = None
         self._runs = 0
         atexit.register(self.qd.reset)
+
+    @functools.cached_property
+    def sine_errors(self) -> float:
+        """Not 0 where `fast_math` estimates sines of f32, whose errors are absolute."""
+        return 1.0 / FAST_SLACK if self._estimates_sines() else 0.0
+
+    def _estimates_sines(self) -> bool:
+        if self.arch != "vulkan":
+            return self.arch == "cuda"
+        name = f"{self.qd.__name__}.runtime.vulkan.physical_devices"
+        return "estimates" in importlib.import_module(name).choose(0).features
 
     def forget(self) -> None:
         """Begin again with the next program."""

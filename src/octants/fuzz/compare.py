@@ -62,7 +62,8 @@ class Verdict:
 
 def check(programs: Iterable[Program], backend: Backend) -> list[Verdict]:
     """The verdicts of some programs, which the backend runs together."""
-    pairs = [(program, expect(program)) for program in programs]
+    errors = backend.sine_errors
+    pairs = [(program, expect(program, errors)) for program in programs]
     accepted = [program for program, outcome in pairs if not isinstance(outcome, Close | str)]
     actuals = iter(backend.run(accepted))
     return [
@@ -102,10 +103,13 @@ def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
     return verdict
 
 
-def expect(program: Program) -> Outcome | Undefined | Close | str:
-    """The oracle's results, or the reason to set the program aside."""
+def expect(program: Program, sine_errors: float = 0.0) -> Outcome | Undefined | Close | str:
+    """The oracle's results, or the reason to set the program aside.
+
+    For ``sine_errors``, see `oracle.run.run`.
+    """
     try:
-        outcome = run_oracle(program)
+        outcome = run_oracle(program, sine_errors=sine_errors)
     except Race as race:
         return _undefined(program, race) if program.profile == "races" else f"ill-defined: {race}"
     except (IllDefined, OverflowError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 from octants.fuzz.oracle.numbers import (
     EXACT,
+    F64,
     U1,
     Defaults,
     Num,
@@ -97,10 +98,20 @@ def smooth(name: str, x: Any) -> Num:
         operand = convert(operand, Defaults.floating)
     fn, value, dtype = SMOOTH[name], operand.value, operand.type
     slope = _derivative(name, fn, operand)
-    slope_error = ULPS * dtype.roundoff * (abs(slope) + fn.cancelling(value))
+    estimate = _estimate_error(name, operand)
+    slope_error = ULPS * dtype.roundoff * (abs(slope) + fn.cancelling(value)) + estimate
     if operand.error and (operand.node >= 0 or operand.tangent):
         slope_error += _slope_change(fn, value, operand.error, slope)
-    return real(dtype, fn.value(value), [(operand, slope, slope_error)], fn.ulps)
+    result = real(dtype, fn.value(value), [(operand, slope, slope_error)], fn.ulps)
+    result.error += estimate
+    return result
+
+
+def _estimate_error(name: str, operand: Num) -> float:
+    """The absolute error of a machine's estimates of sine and cosine, as far as it counts."""
+    if name not in ("sin", "cos") or operand.type is F64:
+        return 0.0
+    return STATE.sine_errors * (1e-6 if abs(operand.value) <= 4.0 else 9e-6)
 
 
 def _derivative(name: str, fn: Smooth, operand: Num) -> float:

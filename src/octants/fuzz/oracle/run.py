@@ -28,15 +28,22 @@ from octants.fuzz.program import (
 FUEL = 250_000
 
 
-def run(program: Program, rounding: bool = True, fuel: int = FUEL, order: str = "") -> Outcome:
+def run(
+    program: Program,
+    rounding: bool = True,
+    fuel: int = FUEL,
+    order: str = "",
+    sine_errors: float = 0.0,
+) -> Outcome:
     """Run a program. Raises what CPython raises, or `IllDefined`, where it has no meaning.
 
     Without ``rounding`` f32 is computed in double precision: for differences. With an ``order`` of
     work items, "forwards" or "backwards", a program that races has the meaning that it gives.
+    Bounds include ``sine_errors`` times the errors of a machine's estimates of sines.
     """
     Defaults.floating = F32 if program.precision == "f32" else F64
     STATE.reset(fuel, program.random_seed, 0, rounding)
-    STATE.order = order
+    STATE.order, STATE.sine_errors = order, sine_errors
     module: dict[str, Any] = {"qd": Namespace(), "FP": Defaults.floating, **BUILTINS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # shrinking tries nonsense

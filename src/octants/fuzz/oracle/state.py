@@ -31,6 +31,7 @@ class State:
         """Forget the run before. Without ``rounding``, f32 is computed in double precision.
 
         Races are errors, unless work items have an `order`: "forwards" or "backwards".
+        `sine_errors` is the part of the errors of estimated sines that counts.
         """
         self.nodes: list[Sequence[Link]] = []
         self.unit_roundoffs: list[float] = []
@@ -46,6 +47,7 @@ class State:
         self.item: int | None = None
         self.draws = 0
         self.order = ""
+        self.sine_errors = 0.0
         self.has_sums = False  # of floats in memory, or over work items
 
     def node(self, links: Sequence[Link], unit_roundoff: float) -> int:
