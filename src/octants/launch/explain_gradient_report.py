@@ -6,7 +6,7 @@ import enum
 import html
 import linecache
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,16 +16,6 @@ from octants.lazy_dataclass import dataclass
 
 WIDTH = 100
 Lines: TypeAlias = "tuple[tuple[int, str], ...]"
-HEADS = ("line", "loop", "recorded", "bytes", "trips", "held", "runs", "buffer", "policy")
-ARRAY_HEADS = ("array", "its gradient")
-MEANINGS = (
-    ("bytes", "of one iteration's record"),
-    ("trips", "iterations of all work items together"),
-    ("held", "records that one work item holds at one time, at most, with checkpoints after +"),
-    ("runs", "how often the gradient computes an iteration, beside the forward launch"),
-    ("buffer", "the most bytes of its record buffer that a work item takes for this loop"),
-)
-
 
 _WORDS = {
     "add": "+",
@@ -132,21 +122,6 @@ class LoopRecords:
             return "in blocks, from checkpoints"
         return self.storing.value
 
-    def cells(self) -> tuple[str, ...]:
-        """Its row in the table."""
-        held = f"{self.capacity}+{self.checkpoints}" if self.checkpoints else f"{self.capacity}"
-        return (
-            str(self.line or ""),
-            "  " * self.depth + self.source,
-            "" if self.is_log else "; ".join(map(str, self.slots)),
-            str(self.bytes_per_iteration),
-            str(self.trips) if self.slots else "",
-            held if self.slots else "",
-            f"{self.runs:.2f}" if self.slots else "",
-            str(self.nbytes),
-            self.policy,
-        )
-
 
 @dataclass(frozen=True)
 class InlinedFunction:
@@ -197,17 +172,16 @@ class ArrayAdjoint:
     updates: tuple[tuple[AdjointUpdate, int], ...]
     privatised_bytes: int = 0
 
-    def cells(self) -> tuple[str, ...]:
-        """Its row in the table."""
+    def __str__(self) -> str:
         if not self.has_gradient:
-            return self.name, "there is none: the array is a constant"
+            return f"{self.name}.grad: there is none: the array is a constant"
         if not self.updates:
-            return self.name, "not changed: no derivative goes through it"
+            return f"{self.name}.grad: not changed: no derivative goes through it"
         lines: dict[AdjointUpdate, list[str]] = {}
         for update, line in self.updates:
             lines.setdefault(update, []).append(str(line))
         texts = [f"{self._text(update)} (line {', '.join(at)})" for update, at in lines.items()]
-        return self.name, "; ".join(texts)
+        return f"{self.name}.grad: {'; '.join(texts)}"
 
     def _text(self, update: AdjointUpdate) -> str:
         size = f", {self.privatised_bytes} bytes"
@@ -256,7 +230,7 @@ class Explanation:
 
     def text(self) -> str:
         """The kernel's source with what each loop records, in lines of at most 100 columns."""
-        return _text_of(self)
+        return "\n".join(text for _, text in _lines(self))
 
     def _total(self) -> str:
         total = (
@@ -277,22 +251,14 @@ class Explanation:
         return f"{times}, {ratio:.1f} times as long"
 
     def html(self) -> str:
-        """A page that needs no other file."""
-        listing = "".join(
-            f"<span class='{kind}'>{html.escape(text)}\n</span>" for kind, text in _listing(self)
+        """The text as a page that needs no other file."""
+        lines = "".join(
+            f"<span class='{kind}'>{html.escape(text)}\n</span>" for kind, text in _lines(self)
         )
-        times = f"<p>{self.times()}</p>" if self.gradient_seconds else ""
-        loops = "".join(_row(loop.cells(), "td") for loop in self.loops)
-        arrays = "".join(_row(array.cells(), "td") for array in self.arrays)
-        meanings = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in MEANINGS)
         return (
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
             f"<title>Gradient of {html.escape(self.kernel)}</title><style>{_STYLE}</style></head>"
-            f"<body><h1>Gradient of <code>{html.escape(self.kernel)}</code></h1>"
-            f"<pre>{listing}</pre>{times}"
-            f"<table>{_row(HEADS, 'th')}{loops}</table><p>{self._total()}</p>"
-            f"<dl>{meanings}</dl>"
-            f"<table>{_row(ARRAY_HEADS, 'th')}{arrays}</table></body></html>"
+            f"<body><pre>{lines}</pre></body></html>"
         )
 
     def save(self, path: str | Path) -> None:
@@ -306,18 +272,21 @@ class Explanation:
         return self.text()
 
 
-def _text_of(explanation: Explanation) -> str:
-    """The source with its loops explained, the sum, the times, and the arrays."""
-    found = [f"gradient of {explanation.kernel}", ""]
+def _lines(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """The lines of the text, with their kinds: source, loops, the sum, the times, and arrays."""
+    yield "head", f"gradient of {explanation.kernel}"
+    yield "", ""
     for kind, text in _listing(explanation):
-        found += [""] * (kind == "head") + ([text[:WIDTH]] if kind == "code" else [text])
-    found += ["", *_wrapped(explanation._total(), "")]
-    if explanation.gradient_seconds:
-        found += _wrapped(explanation.times(), "")
-    found.append("")
+        if kind == "head":
+            yield "", ""
+        yield kind, text[:WIDTH] if kind == "code" else text
+    yield "", ""
+    last = [explanation._total(), *([explanation.times()] if explanation.gradient_seconds else [])]
+    for sentence in last:
+        yield from (("total", text) for text in _wrapped(sentence, ""))
+    yield "", ""
     for array in explanation.arrays:
-        found += _array(array)
-    return "\n".join(found)
+        yield from (("array", text) for text in _wrapped(str(array), "", "    "))
 
 
 def _listing(explanation: Explanation) -> Iterator[tuple[str, str]]:
@@ -391,11 +360,6 @@ def _sentences(loop: LoopRecords) -> Iterator[str]:
     yield f"the gradient computes an iteration {loop.runs:.2f} times; recorded: {loop.policy}"
 
 
-def _array(array: ArrayAdjoint) -> list[str]:
-    name, text = array.cells()
-    return _wrapped(f"{name}.grad: {text}", "", "    ")
-
-
 def _wrapped(text: str, margin: str, more: str = "  ") -> list[str]:
     return textwrap.wrap(
         text,
@@ -408,12 +372,5 @@ def _wrapped(text: str, margin: str, more: str = "  ") -> list[str]:
 
 _STYLE = (
     "pre{background:#f6f6f4;padding:1em;border-radius:.4em;line-height:1.4}"
-    ".note{color:#a04000}.head{font-weight:bold;display:block;margin-top:.8em}"
-    "body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
-    "th,td{border-bottom:1px solid #ccc;padding:.3em .8em;text-align:left;vertical-align:top}"
-    "td:nth-child(2){font-family:monospace;white-space:pre}dt{font-weight:bold}"
+    ".note{color:#a04000}.head{font-weight:bold}"
 )
-
-
-def _row(cells: Sequence[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
