@@ -70,6 +70,43 @@ FOLDING = [
         {"binary": 0},
     ),
     Case(
+        "a remainder that is made not negative",
+        "  %v: i32 = binary<mod>(%i, %three)\n  %w: i32 = binary<add>(%three, %v)\n"
+        "  %u: i32 = binary<mod>(%w, %three)\n" + store("%u", "n"),
+        {"binary": 1},
+    ),
+    Case(
+        "a remainder of a remainder",
+        "  %v: i32 = binary<mod>(%i, %three)\n  %u: i32 = binary<mod>(%v, %three)\n"
+        + store("%u", "n"),
+        {"binary": 1},
+    ),
+    Case(
+        "a remainder by another number",
+        "  %7: i32 = constant<7>()\n  %v: i32 = binary<mod>(%i, %7)\n"
+        "  %w: i32 = binary<add>(%v, %7)\n  %u: i32 = binary<mod>(%w, %three)\n" + store("%u", "n"),
+        {"binary": 3},
+    ),
+    Case(
+        "a remainder by a negative number",
+        "  %7: i32 = constant<-7>()\n  %v: i32 = binary<mod>(%i, %7)\n"
+        "  %w: i32 = binary<add>(%v, %7)\n  %u: i32 = binary<mod>(%w, %7)\n" + store("%u", "n"),
+        {"binary": 3},
+    ),
+    Case(
+        "a remainder whose sum with the divisor wraps",
+        "  %7: i32 = constant<1500000000>()\n  %v: i32 = binary<mod>(%i, %7)\n"
+        "  %w: i32 = binary<add>(%v, %7)\n  %u: i32 = binary<mod>(%w, %7)\n" + store("%u", "n"),
+        {"binary": 3},
+    ),
+    Case(
+        "the same of unsigned numbers",
+        "  %p: u8 = load<@m, primal>(%0)\n  %7: u8 = constant<200>()\n"
+        "  %v: u8 = binary<mod>(%p, %7)\n  %w: u8 = binary<add>(%v, %7)\n"
+        "  %u: u8 = binary<mod>(%w, %7)\n" + store("%u", "m"),
+        {"binary": 3},
+    ),
+    Case(
         "adding an integer zero",
         "  %v: i32 = binary<add>(%i, %0)\n" + store("%v", "n"),
         {"binary": 0},

@@ -36,6 +36,7 @@ Done on the way, in one walk:
 - a carried value that does not change is taken out of its loop, and an integer that grows by an
   invariant step is computed from the counter, so that no record buffer ever holds it;
 - a store to a local vector goes if another one overwrites the element before anything reads it;
+- `(x % n + n) % n` becomes `x % n`, which is not negative either, if no sum wraps;
 - what does not change in a loop is computed before it, so that its adjoint is summed up in a
   register and flows on once; a load (of what the loop does not write) only if the loop runs at all;
 - equal operations are shared where one dominates the other; loads too, and a load after a store to
@@ -70,7 +71,7 @@ from octants.ir.core import (
     rebuild,
 )
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import DType, by_name, convert
+from octants.types.scalars import DType, by_name, convert, integer_range
 
 DERIVATIVES = frozenset((Companion.ADJOINT, Companion.TANGENT))
 """Operations behind which memory may hold what other work items have written."""
@@ -228,6 +229,7 @@ class _Folder:
         self.values: dict[Value, Value] = {}
         self.written: dict[Block, set[ArrayRef]] = {}
         self.negated: dict[Value, Value] = {}  # differences whose negation dominates them
+        self.remainders: dict[Value, tuple[Value, int]] = {}  # x % n, or x % n + n: x % n, and n
 
     @property
     def scope(self) -> _Scope:
@@ -305,7 +307,7 @@ class _Folder:
         """
         operands = self._of_square(op, self._operands(op))
         key = (type(op), tuple(op.attributes), op.result.type, tuple(operands))
-        known = self.scope.find(key)
+        known = self.scope.find(key) or self._known_remainder(op, operands)
         if known is None:
             scope = self._outermost_scope(operands, op.is_costly)
             with self.builder.within(scope):
@@ -314,6 +316,8 @@ class _Folder:
             scope.shared[key] = known
             if isinstance(op, ops.Binary) and op.fn == "sub" and known.type.is_float:
                 self._note_difference(op, operands[0], operands[1], known)
+        if isinstance(op, ops.Binary) and op.fn in ("mod", "add") and known.type.is_integer:
+            self._note_remainder(op.fn, operands, known)
         self.values[op.result] = known
 
     def _of_square(self, op: Operation, operands: list[Value]) -> list[Value]:
@@ -333,6 +337,24 @@ class _Folder:
         known = self.scope.find(key)
         if known is not None and first is not second:
             self.negated[built] = known
+
+    def _known_remainder(self, op: Operation, operands: list[Value]) -> Value | None:
+        """The remainder that is divided again by the same constant, if it is so."""
+        if not isinstance(op, ops.Binary) or op.fn != "mod" or operands[0] not in self.remainders:
+            return None
+        remainder, divisor = self.remainders[operands[0]]
+        return remainder if self.builder.constant_of(operands[1]) == divisor else None
+
+    def _note_remainder(self, fn: str, operands: list[Value], built: Value) -> None:
+        """Note that a value is a remainder by a positive constant, or one with that added."""
+        for value, other in (operands, operands[::-1])[: 1 if fn == "mod" else 2]:
+            number = self.builder.constant_of(other)
+            if number is None or number <= 0 or 2 * number - 1 > integer_range(built.type)[1]:
+                continue
+            if fn == "mod":
+                self.remainders.setdefault(built, (built, number))
+            elif self.remainders.get(value) == (value, number):
+                self.remainders[built] = value, number
 
     def _outermost_scope(self, operands: Iterable[Value], leaves_branches: bool = False) -> _Scope:
         """The outermost scope that sees the operands, going out of loops (and branches in them)."""
