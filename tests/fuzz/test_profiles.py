@@ -60,6 +60,10 @@ WANTED = {
         comparison of widths; choice of widths; extremum compared with its operand;
         returned i64; returned u8;
         ^= on an array of integers""",
+    "bits": """mask: constant; mask: moved; mask: of a condition; mask: of a number;
+        mask: of another width; merge: and, or; merge: xor; merge: of three; merge: field;
+        merge: rotation; merge: choice; merge under a condition; test of bits; loop of merges;
+        vector of merges; remainder of a remainder""",
     "collections": """view of an ndarray; views of one ndarray; views that overlap;
         view made by a launch; part of a view, in a kernel; dict; comprehension of a dict;
         dict in a dict display; assignment of a dict; value of a dict; get of a dict;

@@ -187,7 +187,8 @@ def _as_float(c: Context, depth: int) -> Expr:
 # -- statements ------------------------------------------------------------------------------------
 
 
-def _declare_local(c: Context) -> bool:
+def declare_local(c: Context) -> bool:
+    """A new local of some width."""
     name = c.pick(NAMES)
     value = expression(c)
     variable = Variable(c.shared.fresh("o"), f"int:{name}", LOW, HIGH)
@@ -200,7 +201,8 @@ def _declare_local(c: Context) -> bool:
     return True
 
 
-def _assign(c: Context) -> bool | None:
+def assign(c: Context) -> bool | None:
+    """An assignment to a local, or an update of it."""
     options = [v for name in NAMES for v in c.variables(f"int:{name}", (), assignable=True)]
     variable = c.recent(options)
     if variable is None:
@@ -299,8 +301,8 @@ PRODUCTIONS = Productions(
     floats=((0.7, _as_float),),
     integers=((2.0, _as_integer),),
     statements=(
-        (2.5, _declare_local),
-        (2.0, _assign),
+        (2.5, declare_local),
+        (2.0, assign),
         (2.0, _write),
         (1.5, _atomic),
         (0.5, _half_local),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from octants.fuzz.generator import (
+    bit_merges,
     changing_shapes,
     containers,
     cooperation,
@@ -70,6 +71,14 @@ PROFILES = {
     "types": Profile(
         "integers of all widths, atomics of all kinds, bit casts, f16",
         (integer_widths.PRODUCTIONS,),
+    ),
+    "bits": Profile(
+        "integers whose bits come from several numbers, by masks and conditions",
+        (bit_merges.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.1,
+        items=(1, 2, 3, 4, 5, 8, 9, 17),
+        body=bit_merges.body,
     ),
     "layouts": Profile(
         "fields of three axes in any order of memory, ndranges of three",
