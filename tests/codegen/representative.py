@@ -31,10 +31,12 @@ def _captured(monkeypatch: pytest.MonkeyPatch) -> list[Module]:
     return modules
 
 
-def random_modules(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[Module]:
+def random_modules(
+    seed: int, monkeypatch: pytest.MonkeyPatch, profile: str = "core"
+) -> list[Module]:
     """The modules of a random program."""
     modules = _captured(monkeypatch)
-    PackageBackend("cpu", "cpu").run([generate(seed, ("f32", "f64")[seed % 2])])
+    PackageBackend("cpu", "cpu").run([generate(seed, ("f32", "f64")[seed % 2], profile)])
     assert modules
     return modules
 

@@ -28,8 +28,9 @@ from octants.types.parameter_annotations import NdarrayAnnotation as Array
 from octants.types.scalars import f16, f64, i8, i32, u1
 from tests.autodiff.reversing import differentiate
 from tests.codegen.compiled import Compiled
+from tests.codegen.nvidia_tools import needs_assembler
 from tests.codegen.on_emulated_gpu import OnSmallGpu
-from tests.codegen.test_nvptx import assemble, needs_assembler
+from tests.codegen.test_nvptx import assemble
 from tests.seeds import each_once
 from tests.simt import test_blocks, test_derivatives, test_subgroups
 from tests.simt.kernels import compile_kernel, interpret, lowered

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_checkpoints import LongLoops
 from tests.autodiff.test_whole_blocks import recurrence
 from tests.codegen.compiled import for_, ndarray, parallel
+from tests.codegen.nvidia_tools import needs_assembler, tool
 from tests.codegen.representative import (
     module_of_atomics,
     module_of_operations,
@@ -45,24 +44,12 @@ def silence(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
     assert "warning:" not in capfd.readouterr().err
 
 
-def _assembler() -> str | None:
-    """``ptxas``, of the wheel nvidia-cuda-nvcc-cu12 or of an installed toolkit."""
-    packages = Path(sysconfig.get_path("purelib"))
-    found = sorted(packages.glob("nvidia/*/bin/ptxas"))
-    return str(found[0]) if found else shutil.which("ptxas")
-
-
-needs_assembler = pytest.mark.skipif(
-    _assembler() is None, reason="there is no ptxas: pip install nvidia-cuda-nvcc-cu12"
-)
-
-
 def assemble(module: Module, capability: int, folder: Path, **options: Any) -> str:
     """The PTX of a module; an error with the assembler's words if it is not valid."""
     text = compilation.compile_module(
         module, nvptx.Nvptx(nvptx.target(capability)), **options
     ).code.decode()
-    program = _assembler()
+    program = tool("ptxas")
     if program is not None:
         path = folder / "kernel.ptx"
         path.write_text(text)
@@ -77,7 +64,7 @@ def assemble(module: Module, capability: int, folder: Path, **options: Any) -> s
 def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) -> None:
     path = tmp_path / "kernel.ptx"
     path.write_text(abortable_nodes.code())
-    command = [str(_assembler()), f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
+    command = [str(tool("ptxas")), f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
