@@ -272,10 +272,7 @@ def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -
         device = current_runtime.runtime().devices.at([*given, *targets][0].device)
         device.wait_for_foreign(stream)
         for target, values in zip(targets, on_gpu.call(given), strict=True):
-            if values is None:
-                target.ndarray().fill(0)
-            else:
-                target.ndarray().copy_from(values.ndarray())
+            target.assign(values)
         device.make_stream_wait(stream)
 
     return _custom_call(context, operands, xla_calls.XlaCall(run))

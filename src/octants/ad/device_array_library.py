@@ -12,7 +12,8 @@ from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.data import current_runtime
 from octants.data.element_types import needed_companions
 from octants.data.errors import WrongArray
-from octants.data.ndarray import Ndarray, class_of, make_ndarray
+from octants.data.ndarray import Ndarray, class_of
+from octants.runtime.device import Device
 from octants.runtime.interop.dlpack import DlpackView
 from octants.types import scalars
 from octants.types.layouts import row_major
@@ -65,6 +66,11 @@ class DeviceArray:
         return math.prod(self.shape)
 
     @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The description that other libraries, and other parts of Octants, read."""
         data = self.address, self._is_read_only
@@ -88,6 +94,14 @@ class DeviceArray:
         options = {"is_read_only": self._is_read_only}
         return DeviceArray(address, shape, self.dtype, self.device, self, **options)
 
+    def assign(self, other: DeviceArray | None) -> None:
+        """Copy the elements of an array of the same shape and dtype; None: zeros."""
+        device = _device(self.device)
+        if self.nbytes and other is None:
+            device.clear(self.address, self.nbytes)
+        elif self.nbytes and other is not None:
+            device.copy(self.address, other.address, self.nbytes)
+
     def item(self) -> Any:
         """The only element."""
         return self.ndarray().to_numpy().item()
@@ -103,7 +117,7 @@ class DeviceArray:
         """An ndarray in this memory, whose elements have the last axes."""
         rank = len(self.shape) - element_dim
         shape, element_shape = self.shape[:rank], self.shape[rank:]
-        device = current_runtime.runtime().devices.at(self.device)
+        device = _device(self.device)
         view = DlpackView(
             self.address,
             self.shape,
@@ -138,12 +152,14 @@ class DeviceArrays(ArrayLibrary):
         return self.join([array[None]])[0]
 
     def of_number(self, number: Any, like: Any) -> Any:
-        made = _zeros(Shaped(like.shape, like.dtype), like.device)
-        made.from_numpy(np.array(number, like.dtype).reshape(like.shape))
-        return DeviceArray.of(made)
+        found = self.zeros(Shaped(like.shape, like.dtype), [like])
+        found.ndarray().from_numpy(np.array(number, like.dtype).reshape(like.shape))
+        return found
 
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
-        return DeviceArray.of(_zeros(what, like[0].device if like else None))
+        device = _device(like[0].device) if like else current_runtime.device()
+        memory = device.allocate(max(1, what.size * what.dtype.itemsize), "an array of a function")
+        return DeviceArray(memory.address, what.shape, what.dtype, device.number, memory)
 
     def join(self, arrays: Sequence[Any]) -> Any:
         first = arrays[0]
@@ -151,7 +167,7 @@ class DeviceArrays(ArrayLibrary):
         found = self.zeros(Shaped(shape, first.dtype), arrays)
         end = 0
         for each in arrays:
-            found[end : end + len(each)].ndarray().copy_from(each.ndarray())
+            found[end : end + len(each)].assign(each)
             end += len(each)
         return found
 
@@ -161,11 +177,13 @@ class DeviceArrays(ArrayLibrary):
         element_dim: int,
         adjoint: Any = None,
         *,
-        observed: bool = False,  # noqa: ARG002 (the host does not write it)
+        observed: bool = False,
     ) -> Any:
+        if adjoint is None and not observed:
+            return array
         made = array.ndarray(element_dim, needs_grad=adjoint is not None)
         if adjoint is not None and adjoint is not True:
-            made.grad.copy_from(adjoint.ndarray(element_dim))
+            DeviceArray.of(made.grad).assign(adjoint)
         return made
 
     def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
@@ -191,5 +209,5 @@ def _dtype_of(dtype: np.dtype[Any]) -> DType:
         raise error.at() from None
 
 
-def _zeros(what: Shaped, device: int | None) -> Ndarray:
-    return make_ndarray(what.dtype, what.shape, device=device)
+def _device(number: int) -> Device:
+    return current_runtime.runtime().devices.at(number)
