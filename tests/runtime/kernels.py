@@ -33,7 +33,7 @@ def rounded_down() -> Module:
 
 
 def endless(kind: str) -> Module:
-    """Runs for hours, in a loop of that kind: serial, in a branch, over items, in one item.
+    """Runs for hours, in a loop of that kind: serial, light, in a branch, over items, in one item.
 
     Or of integers that are divided, which code generation makes a function of.
     """
@@ -44,7 +44,12 @@ def endless(kind: str) -> Module:
 
     def work(build: Any) -> None:
         one = build.constant(1.0, f64)
-        if kind != "for":
+        if kind == "light":
+            bound = build.cast(build.shape(x, 0), i64)
+            many = build.binary("mul", bound, build.constant(2**40, i64))
+            zero = build.constant(0, i64)
+            (total,) = for_(build, zero, many, [one], lambda b, _, c: turn(b, c))
+        elif kind != "for":
             (total,) = while_(
                 build, [one], lambda b, c: b.compare("gt", c[0], b.constant(0.0, f64)), turn
             )

@@ -153,7 +153,9 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("kind", ["while", "for", "branch", "parallel", "item", "division"])
+@pytest.mark.parametrize(
+    "kind", ["while", "for", "light", "branch", "parallel", "item", "division"]
+)
 def test_ctrl_c_stops_a_kernel_and_leaves_a_usable_process(kind: str) -> None:
     process = start(INTERRUPTED.format(kind=kind))
     assert process.stdout is not None

@@ -2,19 +2,69 @@
 
 from __future__ import annotations
 
+from octants.analysis.cost_model import UNINTERRUPTED
 from octants.codegen import record_buffer_access
 from octants.codegen.llvm.function_text import FunctionText, Phi
 from octants.ir import ops
 from octants.ir.core import Value
 from octants.types.scalars import DType
 
+_FEW = 16  # work items
+
 
 def for_(f: FunctionText, op: ops.For) -> None:
     """Write a loop over all its iterations."""
     inits = [f.use(value) for value in op.inits]
-    results = iterate(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
+    write = _in_strips if _needs_strips(f, op) else iterate
+    results = write(f, op, f.use(op.lower), f.use(op.upper), inits, hint=hint(f, op))
     for result, operand in zip(op.results, results, strict=True):
         f.bind(result, operand)
+
+
+def _needs_strips(f: FunctionText, op: ops.For) -> bool:
+    """Return whether a loop may run too long without a poll for Ctrl-C, and is in no other loop.
+
+    Tasks of many work items poll between them. Loops of records have no strips, each of which would
+    reserve the space for them again.
+    """
+    costs, task = f.kernel.costs, f.kernel.module.tasks[f.task]
+    return (
+        f.is_outside_loops
+        and (task.domain is None or (ops.known_work_items(task) or _FEW) < _FEW)
+        and op.lower.type.bits >= 32
+        and costs.of_operation(op) > UNINTERRUPTED
+        and not costs.polls_each_iteration(op.body)
+        and not any(isinstance(each, (ops.RecordPush, ops.RecordPop)) for each in op.body.walk())
+    )
+
+
+def _in_strips(
+    f: FunctionText, op: ops.For, lower: str, upper: str, inits: list[str], *, hint: str = ""
+) -> list[str]:
+    """Write a loop over strips of iterations, with a poll for Ctrl-C after each.
+
+    LLVM vectorises and unrolls the loop over the iterations of a strip, which has no poll.
+    """
+    register, dtype = f.type(op.lower.type), op.lower.type
+    strip, leave = f.fresh_label("strip"), f.fresh_label("leave")
+    before = f.label
+    f.branch_if(_less(f, dtype, lower, upper), strip, leave)
+    f.start(strip)
+    begin, *carried = open_phis(f, op.body.args, [lower, *inits], before)
+    left = f.apply("sub", register, upper, begin.name)
+    length = UNINTERRUPTED // (1 + f.kernel.costs.of(op.body))
+    is_last = f.apply("icmp ule", register, left, length)
+    end = f.choose(is_last, register, upper, f.apply("add", register, begin.name, length))
+    values = iterate(f, op, begin.name, end, [phi.name for phi in carried], hint=hint)
+    f.machine.poll(f)
+    latch = f.label
+    f.branch_if(_less(f, dtype, end, upper), strip, leave)
+    close_phis(f, [begin, *carried], [end, *values], latch)
+    f.start(leave)
+    return [
+        joined(f, result.type, [(init, before), (value, latch)])
+        for result, init, value in zip(op.results, inits, values, strict=True)
+    ]
 
 
 def iterate(

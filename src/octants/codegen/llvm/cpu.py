@@ -269,6 +269,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     if task.is_parallel:
         work_item_loop.write_items(f, task)
     else:
+        f.outside_loops = work_item_loop.outside_loops(task.body)
         f.block(task.body)
         f.branch("return")
         f.start("return")
