@@ -38,7 +38,7 @@ class CompileWatch:
         self.module: Module | None = None
         self.raised: OctantsWarning | None = None
         self._stream = sys.stderr if stream is None else stream
-        self._start = time.perf_counter()
+        self._start, self._used = time.perf_counter(), time.process_time()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="octants-compiles", daemon=True)
         self._thread.start()
@@ -52,6 +52,10 @@ class CompileWatch:
     def _seconds(self) -> float:
         return time.perf_counter() - self._start
 
+    def _worked(self) -> float:
+        """Return the seconds since the start in which the process ran, if it waited for others."""
+        return min(self._seconds(), time.process_time() - self._used)
+
     def _run(self) -> None:
         shows, has_warned, width = _is_terminal(self._stream), False, 0
         wait = SHOW_AFTER if shows else WARN_AFTER
@@ -61,7 +65,7 @@ class CompileWatch:
                 text = f"octants: compiling {self.kernel}: {self._seconds():.0f} s"
                 width = max(width, len(text))
                 self._write(f"\r{text}")
-            if self._seconds() >= WARN_AFTER and not has_warned:
+            if self._worked() >= WARN_AFTER and not has_warned:
                 self._write("\r" + " " * width + "\r" if width else "")
                 try:
                     has_warned = self._warn()
@@ -78,7 +82,7 @@ class CompileWatch:
     def _warn(self) -> bool:
         """Warn, unless it is not known yet what is being compiled."""
         found = None if self.module is None else busiest_line(self.module)
-        seconds = f"{self._seconds():.0f}"
+        seconds = f"{self._worked():.0f}"
         if found is not None:
             span, count, total = found
             problem = SlowCompile(self.kernel, seconds, f"{total:,}", f"{count:,}")

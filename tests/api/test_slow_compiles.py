@@ -81,6 +81,28 @@ def test_where_warnings_are_errors_the_kernel_is_not_launched() -> None:
     assert x.to_numpy().tolist() == [0.0] * 4
 
 
+def test_time_in_which_other_processes_run_warns_of_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slow_compiles, "WARN_AFTER", 0.001)
+    monkeypatch.setattr(slow_compiles, "_PERIOD", 0.001)
+    monkeypatch.setattr(slow_compiles.time, "process_time", lambda: 3.0)
+    looked: list[float] = []
+
+    class Waiting(CompileWatch):
+        def _worked(self) -> float:
+            looked.append(super()._worked())
+            return looked[-1]
+
+        def _warn(self) -> bool:
+            raise AssertionError
+
+    watch = Waiting("simulate", io.StringIO())
+    wait_for(lambda: len(looked) > 2)
+    assert watch.end() > 0
+    assert not any(looked)
+
+
 def test_what_is_quick_warns_of_nothing() -> None:
     qd.init(arch=qd.cpu, offline_cache=False)
     x = qd.field(qd.f32, shape=4)
