@@ -59,6 +59,8 @@ PROGRAMS: dict[str, str] = {
     # names
     "OCT110_name": "y = x[0] + undefined",
     "OCT110_suggestion": "value = x[0]\nx[1] = valeu",
+    "OCT110_of_octants": "x[0] = sin(a)",
+    "OCT110_of_octants_math": "x[0] = normalize(a)",
     "OCT111_before": "x[0] = y\ny = 1",
     "OCT111_augmented": "y += 1.0",
     "OCT112_branch": "if n > 1:\n    y = 1.0\nx[0] = y",
@@ -98,6 +100,7 @@ PROGRAMS: dict[str, str] = {
     "OCT131_scalar": "x[0] = Vector([1.0, 2.0])",
     "OCT131_struct": "s = Pair(a=1.0, b=2.0)\nbodies = s\nx[0] = s",
     "OCT132_none": "y = half2(a)",
+    "OCT132_operand": "y = half2(a) + 1",
     "OCT132_enum": "if n == COLOUR:\n    x[0] = 1",
     "OCT132_text": "y = 'text' * a",
     "OCT133_identity": "if n is a:\n    x[0] = 1",

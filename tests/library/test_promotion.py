@@ -239,6 +239,8 @@ def test_unary_operators():
     assert unary("+", Run(f32, 2.0)).value == 2.0
     with pytest.raises(OctantsTypeError, match="OCT202"):
         unary("~", Run(f32, 1.0))
+    with pytest.raises(OctantsTypeError, match="OCT202"):
+        unary("~", 1.5)
 
 
 def test_select_has_the_common_type():

@@ -179,17 +179,21 @@ def _product_power(context: Context, x: Value, exponent: int) -> Value:
 def unary(context: Context, operator: str, x: Any) -> Any:
     """``-x``, ``+x``, ``~x`` or ``not x``; ``not`` works by element on vectors and matrices."""
     value = operand(context, x)
+    if operator == "~" and (isinstance(value, float) or _is_float(value)):
+        context.fail(WrongOperand("~", describe(value), "it is for integers"))
     if is_number(value):
         return _python_unary(operator, value)
     if operator == "not":
         return apply(context, "not", "not", u1, truths(context, value))
     dtype = dtype_of(value)
     if operator == "~":
-        if dtype.is_float:
-            context.fail(WrongOperand("~", describe(value), "it is for integers"))
         return apply(context, "not", "~", dtype, value)
     value = as_type(context, value, number_type(context, value))
     return value if operator == "+" else apply(context, "neg", "-", dtype_of(value), value)
+
+
+def _is_float(value: Any) -> bool:
+    return not is_number(value) and dtype_of(value).is_float
 
 
 def _python_unary(operator: str, number: Any) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 
 from octants.diagnostics.errors import (
     NotAssignable,
-    NotAValue,
     TypeChange,
     UnsupportedSyntax,
     UserError,
@@ -161,7 +160,7 @@ def initial(context: Context, value: Any, node: ast.AST) -> Any:
 
 def refuse_none(context: Context, node: ast.AST) -> NoReturn:
     """The error where None is to be the value of a variable."""
-    context.fail(NotAValue("None", "a function without `return` gives None"), node)
+    context.fail(compile_time_evaluation.none_is_not_a_value(), node)
 
 
 def declare_typed(context: Context, name: str, kind: Any, value: Any, node: ast.AST) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from octants.diagnostics.errors import (
     CompileTimeFailure,
     MissingKey,
+    NotAValue,
     NotCompileTime,
     NotIterable,
     UnknownLength,
@@ -83,6 +84,11 @@ def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:
     return call(context, node, operator.getitem, base, index)
 
 
+def none_is_not_a_value() -> NotAValue:
+    """Return the error for a None that a kernel computes with."""
+    return NotAValue("None", "a function without `return` gives None")
+
+
 def _run(
     context: Context, node: ast.AST | None, function: Callable[..., Any], *args: Any, **named: Any
 ) -> Any:
@@ -92,6 +98,8 @@ def _run(
     except OctantsError as error:
         raise _with_location(context, error, node) from None
     except Exception as error:
+        if isinstance(error, TypeError) and any(each is None for each in args):
+            context.fail(none_is_not_a_value(), node)
         text = _CLASS_NAME.sub(lambda found: _KINDS[found[0]], str(error))
         context.fail(CompileTimeFailure(type(error).__name__, text), node)
 

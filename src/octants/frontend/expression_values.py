@@ -263,7 +263,7 @@ def _describe_python(value: Any) -> str:
     if isinstance(value, (RangeDomain, ProductDomain, GroupedDomain, range)):
         return "a range"
     if isinstance(value, types.ModuleType):
-        return f"the module `{value.__name__}`"
+        return f"the module `{value.__name__.replace('octants.lang.', 'octants.')}`"
     if isinstance(value, type):
         return f"the type `{value.__name__}`"
     if callable(value) and hasattr(value, "__name__"):

@@ -38,6 +38,8 @@ from octants.frontend.inlined_calls import BoundFunction, bound, inline_call
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.scope import UNDEFINED, FunctionScope, Lost
 from octants.ir.core import Array, Companion, Value
+from octants.lang import exported_names as library
+from octants.lang import math as mathematics
 from octants.lang.library_function_marks import marked_function
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix
@@ -58,10 +60,33 @@ def name(context: Context, node: ast.Name) -> Any:
         _fail_unassigned(context, node)
     found = frame.python_name(node.id)
     if found is UNDEFINED:
-        context.fail(UndefinedName(node.id, suggest(node.id, frame.known_names())), node)
+        context.fail(UndefinedName(node.id, _suggest_name(frame, node.id)), node)
     kind = "closure" if node.id in frame.closure() else "global"
     found = context.read(Read(kind, frame.function, node.id, found))
     return wrap(context, found, node.id)
+
+
+def _suggest_name(frame: FunctionScope, name: str) -> str:
+    """The remedy for a name that is not defined: it is one of ``octants``, or a similar one is."""
+    return _name_in_octants(frame, name) or suggest(name, frame.known_names())
+
+
+def _name_in_octants(frame: FunctionScope, name: str) -> str:
+    """The remedy for a public name that lacks its module, or nothing."""
+    for module, prefix in ((library, ""), (mathematics, "math.")):
+        if callable(getattr(module, name, None)):
+            return f"write `{_alias(frame.function)}.{prefix}{name}`"
+    return ""
+
+
+def _alias(function: types.FunctionType) -> str:
+    """The name by which a function's module knows ``octants``."""
+    names = function.__globals__.items()
+    return next((name for name, value in names if _is_module(value, "octants")), "octants")
+
+
+def _is_module(value: Any, name: str) -> bool:
+    return isinstance(value, types.ModuleType) and value.__name__ == name
 
 
 def _means_global(frame: FunctionScope, name: str) -> bool:
@@ -95,7 +120,7 @@ def attribute(context: Context, node: ast.Attribute) -> Any:
     found = find_attribute(context, base, node.attr, node)
     if found is NOT_FOUND:
         base = context.load(base)
-        problem = _hint(base, node.attr)
+        problem = _hint(context, base, node.attr)
         context.fail(UnknownAttribute(describe(base), node.attr, problem), node)
     return found
 
@@ -106,13 +131,15 @@ _HOST_METHODS = frozenset(
 )
 
 
-def _hint(base: Any, attr: str) -> str:
+def _hint(context: Context, base: Any, attr: str) -> str:
     """The remedy for an attribute that does not exist."""
     if attr in _HOST_METHODS and isinstance(base, (ArrayReference, StructValue)):
         return f"`{attr}` works on the host: call it outside of the kernel"
     if isinstance(base, types.ModuleType):
         full = f"{base.__name__}.{attr}".partition(".")[2]
-        return ADVICE.get(full) or suggest(attr, _attributes_of(base))
+        is_ours = base.__name__.partition(".")[0] == "octants"
+        elsewhere = _name_in_octants(context.scopes.frame, attr) if is_ours else ""
+        return ADVICE.get(full) or elsewhere or suggest(attr, _attributes_of(base))
     known = _attributes_of(base)
     if attr in known and isinstance(base, (ArrayReference, MatrixValue)):
         return f"it is a method: call it, `{attr}()`"
