@@ -57,23 +57,27 @@ def names_of(
 ) -> Callable[[str], Any]:
     """Make the ``__getattr__`` of a module, which imports what the module offers when it is used.
 
-    Names that the module does not have are errors that say what to use instead, if the peers have
-    them.
+    Its ``__dir__``, set here, lists all of that. Names that the module does not have are errors
+    that say what to use instead, if the peers have them, or suggest a similar name.
 
     Args:
         module: The name of the module.
         submodules: The modules of the package that are offered.
         sources: For other names, the module of ``octants`` that each is found in.
     """
-    source_of = sources or {}
+    source_of, offered = sources or {}, vars(sys.modules[module])
 
     def find(name: str) -> Any:
         if name in submodules or f"{module}.{name}" in _absent_names.PLACES:
             return importlib.import_module(f"{module}.{name}")
         if name not in source_of:
-            raise _absent_names.attribute_error(module, name)
+            raise _absent_names.attribute_error(module, name, names)
         found = getattr(importlib.import_module(f"octants.{source_of[name]}"), name)
-        setattr(sys.modules[module], name, found)
+        offered[name] = found
         return found
 
+    def names() -> list[str]:
+        return sorted({*offered, *source_of, *submodules})
+
+    offered["__dir__"] = names
     return find

@@ -120,6 +120,27 @@ def test_names_that_nobody_has_are_ordinary_errors() -> None:
         importlib.import_module("octants.no_such")
 
 
+def test_names_that_are_misspelt_suggest_one() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'feild': did you mean `field`?"):
+        ti.feild  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'hesian': did you mean `hessian`?"):
+        ti.ad.hesian  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("octants", ["GUI", "algorithms", "field", "linalg", "profiler", "tools"]),
+        ("octants.ad", ["Tape", "checkpointed", "hessian", "jvp", "value_and_grad"]),
+        ("octants.tools", ["imwrite"]),
+    ],
+)
+def test_dir_lists_what_is_imported_when_it_is_used(module: str, names: list[str]) -> None:
+    code = f"import {module} as module; print(*set({names}) - set(dir(module)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "\n"
+
+
 def test_absent_names_in_kernels_say_what_to_use() -> None:
     ti.init(arch=ti.cpu, log_level="error")
 

@@ -1,4 +1,4 @@
-"""Names that Quadrants or Taichi have and Octants does not: each with what to use instead.
+"""Names that Quadrants, Taichi or JAX have and Octants does not: each with what to use instead.
 
 `octants` and its modules look up here what they do not have, so that ``qd.Texture`` and
 ``import octants.Mesh`` are errors that say how to go on. What gets a meaning leaves the table.
@@ -10,6 +10,7 @@ for the package that has the names here.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,18 @@ ADVICE: dict[str, str] = {
     "tools.vtk": "call `qd.tools.write_vtk`",
     "tools.np2ply": "use `qd.tools.PLYWriter`",
     "tools.diagnose": "run `python -m octants info`",
+    **{
+        name: f"it is `qd.ad.{name}`"
+        for name in (
+            "FwdMode",
+            "Tape",
+            "clear_all_gradients",
+            "grad_for",
+            "grad_replaced",
+            "no_grad",
+        )
+    },
+    "ad.grad": "`qd.ad.value_and_grad` returns the value and the gradients",
     "Format": _TEXTURES,
     "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",
     "global_thread_idx": (
@@ -93,13 +106,37 @@ METHODS = {
 """The same for methods of classes."""
 
 
-def attribute_error(module: str, name: str) -> Exception:
-    """The error that a module's ``__getattr__`` raises for a name that it does not have."""
+class UnknownName(AttributeError):
+    """An error that looks for a similar name when it is shown: imports catch many that are not.
+
+    Python would look, too, and less well, if the error had the object without the name.
+    """
+
+    def __init__(self, module: str, name: str, known: Callable[[], Iterable[str]]) -> None:
+        super().__init__(f"module {module!r} has no attribute {name!r}", name=name, obj=None)
+        self._known = known
+
+    def __str__(self) -> str:
+        suggestions = importlib.import_module("octants.diagnostics.suggestions")
+        way_out = suggestions.suggest(self.name, self._known())
+        return f"{self.args[0]}: {way_out}" if way_out else str(self.args[0])
+
+
+def attribute_error(
+    module: str, name: str, known: Callable[[], Iterable[str]] = tuple
+) -> Exception:
+    """The error that a module's ``__getattr__`` raises for a name that it does not have.
+
+    Args:
+        module: The name of the module.
+        name: What it does not have.
+        known: Lists what it has, of which the error suggests a similar name.
+    """
     full = f"{module}.{name}".partition(".")[2]
     advice = ADVICE.get(full) or ADVICE.get(f"{module}.*".partition(".")[2])
     if advice is not None:
         return AbsentName(full, advice).at()
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return UnknownName(module, name, known)
 
 
 def method_error(owner: str, name: str) -> Exception:
