@@ -412,3 +412,14 @@ def test_what_is_updated_in_place_in_any_form(form: str) -> None:
     matrix = qd.ad.jacobian(update, inout="x")(given)["x"].reshape(6, 6)
     np.testing.assert_array_equal(matrix, np.diag(2 * values.ravel()))
     np.testing.assert_array_equal(given, values)
+
+
+@pytest.mark.parametrize("out", ["force", ["force"], ("force", "x")])
+def test_outputs_that_are_no_dictionary(out: Any) -> None:
+    @qd.kernel
+    def double(x: qd.types.ndarray(qd.f64, 1), force: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            force[i] = 2 * x[i]
+
+    with pytest.raises(qd.OctantsTypeError, match="OCT351: .*`out` is no dictionary"):
+        qd.ad.vjp(double, out=out)

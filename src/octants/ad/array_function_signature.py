@@ -66,6 +66,8 @@ class ArraySignature:
         self.kernel = function.kernel if isinstance(function, BoundKernel) else function
         self.parameters = _parameters(function)
         self._stated = {} if isinstance(self.kernel, Kernel) else _array_annotations(function)
+        if not isinstance(out, Mapping | None):
+            raise WrongOutput(self.name, "out", 'is no dictionary, such as `{"y": "x"}`').at()
         self.out = dict(out or {})
         self.inout = (inout,) if isinstance(inout, str) else tuple(inout)
         for name in (*self.out, *self.inout):
