@@ -253,6 +253,14 @@ def test_importing_octants_imports_little_of_the_standard_library() -> None:
     assert not slow & set(output.split())
 
 
+def test_importing_octants_looks_for_garbage_once_at_most() -> None:
+    count = "import gc, numpy; found = []; gc.callbacks.append(lambda *each: found.append(each))"
+    code = f"{count}; import octants; print(sum(phase == 'start' for phase, _ in found))"
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(output) <= 2  # behind the imports, and before them
+
+
 KERNEL = """
 import sys
 

@@ -1,7 +1,8 @@
-"""Keeps Python from looking for garbage while a kernel is compiled.
+"""Keeps Python from looking for garbage while a kernel is compiled, or Octants imported.
 
 Compiling makes many objects that live as long as it takes, which Python would look through again
-and again: a tenth of the time. What is left behind is found afterwards.
+and again: a tenth of the time. Importing makes objects that stay, and Python would look through
+those of other large packages, too. What is left behind is found afterwards.
 """
 
 from __future__ import annotations
