@@ -4,7 +4,7 @@ Each program runs in each system with nothing but its import changed, in process
 f32: on one thread and on two of the CPU, on Vulkan, and with ``--on CUDA`` there. The runs of the
 systems alternate, and the least time of all rounds counts (`--clock cpu` on a busy machine; two
 threads always go by the wall clock). The start is the import of a system and `init`. The first
-call, with the set-up before it, compiles; in Octants it also imports the compiler. A gradient that
+call, with the set-up before it, compiles. A gradient that
 differs from Octants' by more than 1 % of its largest element is marked with the difference.
 The tables go to the screen and to bench/results; with ``--docs`` they also replace those of
 docs/examples.md.

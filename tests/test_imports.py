@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -259,6 +260,21 @@ def test_importing_octants_looks_for_garbage_once_at_most() -> None:
     command = [sys.executable, "-c", code]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(output) <= 2  # behind the imports, and before them
+
+
+def test_init_imports_the_compiler_where_each_kernel_has_to_be_compiled(tmp_path: Path) -> None:
+    code = "import octants as qd; qd.init(arch=qd.cpu); import sys; print(*sys.modules)"
+    compiler = {"octants.frontend.build", "octants.pipeline", "octants.codegen.llvm.cpu"}
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    for is_empty in (True, False):
+        more = {"OCTANTS_OFFLINE_CACHE": "1", "OCTANTS_CACHE_DIR": str(folder)}
+        command = [sys.executable, "-c", code]
+        output = subprocess.run(
+            command, env=os.environ | more, capture_output=True, text=True, check=True
+        ).stdout
+        assert compiler & set(output.split()) == (compiler if is_empty else set())
+        (folder / "kernel").write_text("")
 
 
 KERNEL = """

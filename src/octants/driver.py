@@ -29,6 +29,7 @@ from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.launch_errors import NoOtherDevice
 from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.user_frames import levels_to_the_user
+from octants.garbage_collection import Uncollected
 from octants.ir.core import Module
 from octants.options import Options
 from octants.pass_context import Observer, Stage
@@ -173,6 +174,9 @@ class State:
         self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations.clear()
         cache.start(chosen)
+        if cache.is_empty(chosen):  # so the first launch has to compile
+            with Uncollected():
+                backend_of(chosen.arch).import_compiler()
         start_another = functools.partial(_start_another, chosen)
         self.devices = DevicesInUse(_start(chosen), chosen.device, start_another)
         InterfaceDevices.number_of = self.devices.default.number_of

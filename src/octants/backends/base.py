@@ -17,9 +17,11 @@ from octants.runtime.device import Device
 from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
+    from octants import frontend, pipeline
     from octants.analysis import privatisation, reductions
     from octants.analysis.lanes import choose_loops
 else:
+    frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     privatisation = Deferred("octants.analysis.privatisation")
     reductions = Deferred("octants.analysis.reductions")
     choose_loops = Deferred("octants.analysis.lanes.choose_loops")
@@ -100,6 +102,10 @@ class Backend(ABC):
         """The versions of whatever generates code: they are part of the cache's keys."""
 
     # -- code -----------------------------------------------------------------------------------
+
+    def import_compiler(self) -> None:
+        """Import the parts of the compiler that each kernel needs."""
+        _ = frontend.build, pipeline.lower
 
     @abstractmethod
     def compile(self, module: Module, chosen: Options) -> Artifact:

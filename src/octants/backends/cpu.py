@@ -62,6 +62,11 @@ class CpuBackend(Backend):
 
     # -- code -----------------------------------------------------------------------------------
 
+    def import_compiler(self) -> None:
+        super().import_compiler()
+        _ = cpu.compile_module
+        llvmlite_driver.begin_on_host()
+
     def compile(self, module: Module, chosen: Options) -> Artifact:
         return cpu.compile_module(module, host_target(), **_choices(chosen))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from octants.artifact import Artifact, Making
 from octants.backends.llvm_gpu import LlvmGpuBackend, choices
 from octants.cache import configured_store
-from octants.codegen.llvm import llvmlite_driver
 from octants.codegen.llvm.gpu.nvidia_targets import target
 from octants.compile_profile import is_requested, stage
 from octants.deferred_import import Deferred
@@ -20,13 +19,11 @@ from octants.runtime.device import Device
 from octants.target import Arch, Target
 
 if TYPE_CHECKING:
-    from octants import frontend, pipeline
     from octants.codegen.llvm import nvptx
     from octants.codegen.llvm.gpu import compilation
     from octants.runtime.cuda import device, launch_context, modules
     from octants.runtime.cuda.library import Library
 else:
-    frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
     nvptx = Deferred("octants.codegen.llvm.nvptx")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
     device = Deferred("octants.runtime.cuda.device")
@@ -49,8 +46,7 @@ class CudaBackend(LlvmGpuBackend):
             self.library()
             _ = device.CudaDevice, modules.Module, self._version
             if configured_store.is_empty(chosen):
-                _ = frontend.build, pipeline.lower, compilation.compile_module, nvptx.Nvptx
-                llvmlite_driver.begin()
+                self.import_compiler()
 
     def library(self) -> Library:
         return launch_context.driver_library()
@@ -66,6 +62,10 @@ class CudaBackend(LlvmGpuBackend):
         return nvptx.Nvptx(self.target(chosen))
 
     # -- code -----------------------------------------------------------------------------------
+
+    def import_compiler(self) -> None:
+        super().import_compiler()
+        _ = nvptx.Nvptx
 
     def compile(self, module: Module, chosen: Options) -> Artifact:
         return self.begin_compile(module, chosen).result()

@@ -45,6 +45,11 @@ class LlvmGpuBackend(Backend):
     def gpu(self, chosen: Options) -> Gpu:
         """The GPU whose instructions are written."""
 
+    def import_compiler(self) -> None:
+        super().import_compiler()
+        _ = compilation.compile_module
+        llvmlite_driver.begin()
+
     def context(self, device: int) -> Any:
         """The GPU of an ordinal as its driver knows it; an `OctantsError` if it cannot be used."""
         return context.context_of(self.library(), device)

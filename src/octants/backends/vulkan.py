@@ -70,6 +70,10 @@ class VulkanBackend(Backend):
 
     # -- code -----------------------------------------------------------------------------------
 
+    def import_compiler(self) -> None:
+        super().import_compiler()
+        _ = spirv.compile_module
+
     def compile(self, module: Module, chosen: Options) -> Artifact:
         return spirv.compile_module(module, self.target(chosen), fast_math=chosen.fast_math)
 

@@ -107,8 +107,13 @@ def version() -> str:
 
 
 def begin() -> None:
-    """Start loading LLVM in advance."""
+    """Load LLVM for all targets in advance."""
     _initialise_all()
+
+
+def begin_on_host() -> None:
+    """Load LLVM for this machine's CPU in advance."""
+    _initialise()
 
 
 @functools.cache
