@@ -71,8 +71,8 @@ class Lockstep:
     def lane(self) -> Any:
         return self.threads % np.uint32(self.subgroup)
 
-    def thread_in_block(self) -> Any:
-        return self.threads
+    def subgroup_in_block(self) -> Any:
+        return self.threads // np.uint32(self.subgroup)
 
 
 SHAPES = {8: [(2, 4), (4, 4), (1, 8), (3, 8)], 32: [(4, 8), (8, 8), (16, 8), (2, 16), (8, 4)]}
@@ -96,7 +96,7 @@ def test_each_lane_has_its_sums(subgroups: int, lanes: int, shape: tuple[int, in
         totals = summed(f, products)
     assert code.barriers == 4
     (memory,) = code.shared.values()
-    assert memory.nbytes == shared_bytes(code)
+    assert memory.nbytes == shared_bytes(subgroups, lanes)
     numbers = [number for _, own in totals for number in own]
     assert sorted(numbers) == list(range(shape[0] * shape[1]))
     rows = [value.reshape(subgroups, lanes) for value in values.values()]

@@ -92,6 +92,7 @@ class VulkanBackend(Backend):
             updates_64_bits="atomic64" in names,
             unrolls="masks" not in names,
             groups_sums={"lanes", "gathers"} <= names,
+            exchanges_factors={"lanes", "gathers", "whole"} <= names,
             estimate_sums=_ESTIMATE_SUMS * ("estimates" in names),
             approximates_quotients="estimates" in names,
             memory_bytes=found.memory_bytes,

@@ -7,6 +7,7 @@ multiple of 16 bytes, which one instruction loads if the address is a multiple o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from octants.analysis.affine_analysis import AffineExpressions
@@ -85,11 +86,16 @@ def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
     return rows
 
 
-def find_pieces(affine: AffineExpressions, loop: ops.For, noalias: bool) -> Pieces:
-    """Return the loads of an iteration that can be combined, four of them each time.
+def find_pieces(f: FunctionEmitter, loop: ops.For) -> Pieces:
+    """Return the loads of an iteration of an unrolled loop that can be combined, four each time.
 
     None of their addresses depends on more than multiples of a piece, and constants.
     """
+    kinds = Counter(map(type, loop.body.ops))
+    if not kinds[ops.Atomic] or kinds[ops.Load] < PIECE // WORD:
+        return {}
+    module = f.kernel.module
+    affine, noalias = AffineExpressions(module.tasks[f.task]), module.noalias
     written = [op.ref for op in loop.body.walk() if isinstance(op, ops.Write)]
     if any(op.orders_memory for op in loop.body.walk()):
         return {}

@@ -386,6 +386,11 @@ class ThreadCode(Code):
     def lane(self) -> Operand:
         """Return the lane of this thread, u32, where subgroups have several."""
 
+    def subgroup_in_block(self) -> Operand:
+        """Return the number of this thread's subgroup in its block, u32."""
+        digits = self.constant(self.subgroup.bit_length() - 1, u32)
+        return self.apply("ushr", u32, self.thread_in_block(), digits)
+
     def is_first_lane(self) -> Operand:
         """Return whether this thread is the first of its subgroup."""
         return self.compare("eq", u32, self.lane(), self.constant(0, u32))

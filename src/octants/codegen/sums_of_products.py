@@ -18,14 +18,14 @@ from octants.codegen.numbers_as_bits import from_word, to_word
 from octants.types.scalars import DType, f32, u32
 
 
-def shared_bytes(code: ThreadCode) -> int:
+def shared_bytes(subgroups: int, lanes: int) -> int:
     """Return the shared memory of a block that `summed` uses."""
-    return code.exchange_subgroups * MOST_FACTORS * _stride(code) * u32.size
+    return subgroups * MOST_FACTORS * _stride(lanes) * u32.size
 
 
-def _stride(code: ThreadCode) -> int:
+def _stride(lanes: int) -> int:
     """Return the words of a factor's row, such that lanes read rows from different banks."""
-    return code.subgroup + PIECE
+    return lanes + PIECE
 
 
 class _Tiles:
@@ -58,8 +58,9 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, l
 
     Each comes with the numbers of the products of which the lanes have the sums.
     """
-    code, lane, stride = f.code, f.code.lane(), _stride(f.code)
-    memory = code.shared_array("factors", u32, shared_bytes(code) // u32.size)
+    code, lane, stride = f.code, f.code.lane(), _stride(f.code.subgroup)
+    nbytes = shared_bytes(code.exchange_subgroups, code.subgroup)
+    memory = code.shared_array("factors", u32, nbytes // u32.size)
     tiles = _Tiles(code, products)
 
     def constant(number: int) -> Operand:
@@ -74,8 +75,7 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, l
     def element(row: Operand, position: int) -> UnaddressedElement:
         return UnaddressedElement(memory, code.apply("add", u32, row, constant(position)))
 
-    subgroup = shifted(code.thread_in_block(), code.subgroup)
-    start = moved(constant(0), subgroup, MOST_FACTORS * stride)
+    start = moved(constant(0), code.subgroup_in_block(), MOST_FACTORS * stride)
     own = code.apply("add", u32, start, lane)
     code.barrier("subgroup")
     for position, factor in enumerate((*products.rows, *products.columns)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from octants.artifact import Artifact, Dispatch
+from octants.codegen import sums_of_products
 from octants.codegen.spirv.control_flow import EntryPoint
 from octants.codegen.spirv.driver_i64_workaround import SplitCode
 from octants.codegen.spirv.i64_functions import PairCode
@@ -62,6 +63,10 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
     sizes = BlockSizes(BLOCK, SUMMING, PLAIN, LONG, FEW)
+    if assembly.exchanging:
+        subgroups = assembly.exchanging // features.lanes
+        nbytes = sums_of_products.shared_bytes(subgroups, features.lanes)
+        sizes = replace(sizes, factor_bytes=nbytes)
     if assembly.features.has("masks"):
         sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK, BLOCK, VECTOR)
     written = functions(kernel, sizes, target.blocks, enough)

@@ -70,6 +70,8 @@ class ControlFlowCode(ThreadCode):
         self.masks = assembly.features.has("masks")
         self.loads_four_words = not (self.masks or assembly.is_bound)
         self.gathers = self.subgroup > 1 and assembly.features.has("gathers")
+        if entry.block <= assembly.exchanging:
+            self.exchange_subgroups = assembly.exchanging // self.subgroup
         self._entry = entry
         self._variables: list[int] = []
         self._start: list[int] = []

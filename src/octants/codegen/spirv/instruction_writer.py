@@ -372,13 +372,16 @@ class SpirvCode(ControlFlowCode):
 
         def make() -> int:
             size = self.constant(self.subgroup, u32)
-            before = self.apply("mul", u32, self._of_subgroup(BuiltIn.SUBGROUP), size)
+            before = self.apply("mul", u32, self.subgroup_in_block(), size)
             return self.apply("add", u32, before, self._of_subgroup(BuiltIn.LANE))
 
         return self.hoisted("thread in block", make)
 
     def threads_in_block(self) -> int:
         return self.constant(self._entry.block, u32)
+
+    def subgroup_in_block(self) -> int:
+        return self._of_subgroup(BuiltIn.SUBGROUP)
 
     def lane(self) -> int:
         return self._of_subgroup(BuiltIn.LANE)

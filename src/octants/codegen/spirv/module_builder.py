@@ -36,6 +36,9 @@ bit is set where the driver has cut a loop short. Slots of the parameter block f
 """
 
 
+EXCHANGING = 128
+"""The most threads of a block whose subgroups, all of them whole, exchange factors of products."""
+
 _OF_INTEGERS = {8: Capability.INT_8, 16: Capability.INT_16, 64: Capability.INT_64}
 
 
@@ -43,7 +46,8 @@ class Assembly:
     """The sections of a module. Results are numbered from 1 on.
 
     Signed and unsigned integers have one type: instructions determine the sign. Where all memory
-    `is_bound` to the module as one buffer, addresses are offsets in that buffer.
+    `is_bound` to the module as one buffer, addresses are offsets in that buffer. Subgroups of
+    blocks of up to `exchanging` threads exchange factors of products.
     """
 
     def __init__(self, features: Features, *, fast_math: bool = False) -> None:
@@ -56,6 +60,8 @@ class Assembly:
             roots=fast_math and features.has("gathers"),
             rounds=features.has("rounds64"),
         )
+        exchanges = fast_math and features.has("gathers") and features.has("whole")
+        self.exchanging = EXCHANGING if exchanges and features.lanes > 1 else 0
         self.functions: list[int] = []
         self.depths: dict[int, int] = {}  # of helpers, by result
         self._bound = 0

@@ -8,6 +8,7 @@ from functools import partial
 from octants import abi
 from octants.analysis.cost_model import GRAIN, UNKNOWN, Costs
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
+from octants.analysis.sums_of_products import ProductFinder
 from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Dispatch
 from octants.codegen import (
@@ -66,7 +67,8 @@ class BlockSizes:
     """The threads of a block of tasks that write records, of those that reduce, and of others.
 
     Of both latter kinds, those with `long` work items have blocks of so many threads, and those
-    with `few` long ones of so many. Of the threads of a `serial` task, one runs it.
+    with `few` long ones of so many. Of the threads of a `serial` task, one runs it. Where subgroups
+    exchange factors of products, a block needs `factor_bytes` of shared memory for that.
     """
 
     recording: int
@@ -75,6 +77,7 @@ class BlockSizes:
     long: int
     few: int
     serial: int = 1
+    factor_bytes: int = 0
 
 
 def functions(
@@ -110,6 +113,7 @@ def functions(
         nbytes = max(0, nbytes - reductions.most_bytes(collected, threads.reducing))
         key = find_key(task, kernel.module.noalias) if _may_sort(nbytes, blocks) else None
         nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
+        nbytes -= min(nbytes, threads.factor_bytes) * _adds_products(task)
         copies = _copies(kernel, task, nbytes) if nbytes else []
         sums = bool(copies or collected)
         is_long = GRAIN <= costs.of(task.body) < UNKNOWN
@@ -135,6 +139,13 @@ def functions(
         write = partial(_write_blocks, kernel, position, whole, is_known=bool(bounds))
         found.append(DispatchEmitter(dispatch, write, whole, _has_lanes(task)))
     return found
+
+
+def _adds_products(task: Task) -> bool:
+    """Return whether work items add products to elements that they may share."""
+    finder = ProductFinder(task)
+    sums = (op for op in find_shared(task.body) if isinstance(op, ops.Atomic))
+    return any(finder.factors([op]) for op in sums)
 
 
 def _items(task: Task, block: int, blocks: Blocks | None) -> int:

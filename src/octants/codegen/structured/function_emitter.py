@@ -12,6 +12,7 @@ from typing import Any
 from octants.analysis.float_magnitudes import bounded_floats
 from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
 from octants.cached_property import cached_property
+from octants.codegen.adjacent_loads import Pieces
 from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
@@ -96,6 +97,7 @@ class StructuredFunction:
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.writers: dict[tuple[str, DType], Callable[..., Operand]] = {}
         self.loaded: dict[Operation, Operand] = {}  # see `vector_loads`
+        self.pieces: Pieces = {}
         self._operands: dict[Value, Operand] = {}
         self._local_arrays: dict[Any, Any] = {}
 

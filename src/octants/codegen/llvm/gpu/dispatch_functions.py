@@ -256,7 +256,8 @@ def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: 
     nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
     if has_copies:
         cooperation.find_groups(f, task, f.shared_updates)
-    nbytes -= sums_of_products.shared_bytes(f.code) * bool(f.products)
+    if f.products:
+        nbytes -= sums_of_products.shared_bytes(f.code.exchange_subgroups, f.code.subgroup)
     copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
     block_shared_copies.begin(f, copies, lambda: f.apply("sub", "i64", f.upper(), f.first_item()))
 

@@ -17,10 +17,8 @@ components of local vectors in registers then.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from octants.analysis.affine_analysis import AffineExpressions
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
     PIECE,
@@ -49,7 +47,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
     if speculates:
         f.interleaved_loops.discard(op)
     rows = {} if speculates else find_rows(f, op)
-    pieces = {} if speculates or rows else _pieces_of(f, op)
+    pieces = {} if speculates or rows else find_pieces(f, op)
     if pieces:
         _in_pieces(f, op, pieces)
         return
@@ -83,15 +81,6 @@ def interleaved_loops(task: Task) -> set[Operation]:
 
 
 # -- loads of one iteration ------------------------------------------------------------------------
-
-
-def _pieces_of(f: ThreadText, op: ops.For) -> Pieces:
-    """Return the loads of an unrolled loop that can be combined."""
-    kinds = Counter(map(type, op.body.ops))
-    if not kinds[ops.Atomic] or kinds[ops.Load] < PIECE // WORD:
-        return {}
-    module = f.kernel.module
-    return find_pieces(AffineExpressions(module.tasks[f.task]), op, module.noalias)
 
 
 def _in_pieces(f: ThreadText, op: ops.For, pieces: Pieces) -> None:
