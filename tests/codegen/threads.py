@@ -28,12 +28,19 @@ class Threads(Compiled):
     dispatch, how often it had to be run.
     """
 
-    def __init__(self, module: Module, threads: int = 37, capacity: int = 1 << 12) -> None:
+    def __init__(
+        self,
+        module: Module,
+        threads: int = 37,
+        capacity: int = 1 << 12,
+        *,
+        fast_math: bool = False,
+    ) -> None:
         verify(module)
         self.module = module
         self.threads, self.capacity = threads, capacity
         self.artifact = compilation.compile_module(
-            module, emulated_target.Emulated(TARGET), opt_level=1
+            module, emulated_target.Emulated(TARGET), fast_math=fast_math, opt_level=1
         )
         names = [dispatch.entry for dispatch in self.artifact.dispatches]
         self._library = native.link(self.artifact.code, names, native.implied_symbols())

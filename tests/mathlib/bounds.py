@@ -39,6 +39,9 @@ PLAIN: dict[str, float] = {"sin": 2.4, "cos": 2.4, "exp": 1.0, "log": 1.0}
 ESTIMATED = 3.0
 """That of exp and exp2 of f32 with ``fast_math``, on machines that estimate powers of two."""
 
+ESTIMATED_TANH = 4.0
+"""That of tanh there."""
+
 ROOT = 1.5
 """Of rsqrt, divided or estimated."""
 

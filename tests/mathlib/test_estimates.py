@@ -1,4 +1,4 @@
-"""exp and exp2 by an instruction that estimates powers of two, but none that is subnormal.
+"""exp, exp2, tanh by an instruction that estimates powers of two, but none that is subnormal.
 
 Fused sums are never subnormal, either.
 """
@@ -18,7 +18,8 @@ from octants.ir.core import Module, Value
 from octants.mathlib.function_registry import function
 from octants.types.scalars import f32
 from tests.codegen.compiled import Compiled, ndarray, parallel
-from tests.mathlib.bounds import ESTIMATED
+from tests.codegen.threads import Threads
+from tests.mathlib.bounds import ESTIMATED, ESTIMATED_TANH
 from tests.mathlib.compiled_functions import bits, units
 from tests.mathlib.samples import numbers
 from tests.mathlib.test_special_values import UNARY_CASES
@@ -66,8 +67,38 @@ def test_errors(fn: str) -> None:
     assert units(values(fn, x), exact).max() <= ESTIMATED - 1.0
 
 
-@pytest.mark.parametrize("fn", ["exp", "exp2"])
+def test_errors_of_tanh() -> None:
+    """An estimate that is two ulp off, and such a quotient, add two ulp."""
+    x = np.linspace(0.0, 10.0, 40_001).astype(np.float32)
+    x = np.concatenate([numbers("tanh", f32, 40_000), x])
+    x = x[~np.isnan(x)]
+    found = values("tanh", x)
+    assert units(found, np.tanh(x.astype(np.longdouble))).max() <= ESTIMATED_TANH - 2.0
+    assert (bits(values("tanh", -x)) == bits(-found)).all()
+
+
+def test_errors_of_tanh_with_cuda() -> None:
+    """The emulated instructions are exact, or nearly so."""
+    x = np.concatenate([np.linspace(-10.0, 10.0, 40_001), np.geomspace(1e-44, 1.0, 5000)])
+    x = np.concatenate([x, [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38]]).astype(np.float32)
+    arrays = [ndarray("x", f32), ndarray("y", f32)]
+
+    def body(build: Builder, i: Value) -> None:
+        build.store(arrays[1], [i], build.unary("tanh", build.load(arrays[0], [i])))
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
+    data = {"x": x, "y": np.zeros_like(x)}
+    Threads(Module("tanh", arrays, tasks=[task]), fast_math=True).run(data)
+    exact = np.tanh(x.astype(np.longdouble))
+    assert units(data["y"][:-2], exact[:-2]).max() <= ESTIMATED_TANH - 2.0
+    assert np.isnan(data["y"][-2]) and data["y"][-1] == 1.0
+    assert (np.signbit(data["y"]) == np.signbit(x))[:-2].all()
+
+
+@pytest.mark.parametrize("fn", ["exp", "exp2", "tanh"])
 def test_limits(fn: str) -> None:
-    cases = [*UNARY_CASES[fn], (math.nan, math.nan), (3e38, math.inf), (-3e38, 0.0)]
+    ends = (-1.0, 1.0) if fn == "tanh" else (0.0, math.inf)
+    large = zip((-3e38, 3e38), ends, strict=True)
+    cases = [*UNARY_CASES[fn], (math.nan, math.nan), *large]
     x, wanted = (np.array(column, np.float32) for column in zip(*cases, strict=True))
     assert bits(values(fn, x)).tolist() == bits(wanted).tolist()

@@ -15,7 +15,7 @@ from octants.mathlib.fast_by_estimates import FAR
 from octants.options import Options
 from octants.runtime.vulkan import structures
 from octants.target import Target
-from tests.mathlib.bounds import ESTIMATED
+from tests.mathlib.bounds import ESTIMATED, ESTIMATED_TANH
 from tests.mathlib.compiled_functions import units
 from tests.vulkan import compiled
 
@@ -128,19 +128,20 @@ def test_quotients() -> None:
 
 
 def powers(given: Any, **options: Any) -> Any:
-    """exp and exp2 of an array."""
+    """exp, exp2 and tanh of an array."""
     qd.init(arch=qd.vulkan, log_level="error", offline_cache=False, **options)
-    x, y, z = (qd.ndarray(qd.f32, given.shape) for _ in range(3))
+    x, *results = (qd.ndarray(qd.f32, given.shape) for _ in range(4))
     x.from_numpy(given)
 
     @qd.kernel
-    def compute(x: qd.Tensor, y: qd.Tensor, z: qd.Tensor):
+    def compute(x: qd.Tensor, y: qd.Tensor, z: qd.Tensor, w: qd.Tensor):
         for i in x:
             y[i] = qd.exp(x[i])
             z[i] = qd.exp2(x[i])
+            w[i] = qd.tanh(x[i])
 
-    compute(x, y, z)
-    return np.stack([y.to_numpy(), z.to_numpy()])
+    compute(x, *results)
+    return np.stack([each.to_numpy() for each in results])
 
 
 @pytest.mark.usefixtures("estimating")
@@ -150,9 +151,23 @@ def test_powers() -> None:
     x = np.concatenate([np.linspace(*ends, 300_001), [0.0, -0.0]]).astype(np.float32)
     found = powers(x)
     with np.errstate(over="ignore"):
-        exact = np.stack([fn(x.astype(np.longdouble)) for fn in (np.exp, np.exp2)])
-    assert units(found, exact).max() <= (ESTIMATED if is_nvidia else 1e3)
-    assert (found != powers(x, fast_math=False)).any()
+        exact = [fn(x.astype(np.longdouble)) for fn in (np.exp, np.exp2, np.tanh)]
+    plain = powers(x, fast_math=False)
+    bounds = [ESTIMATED, ESTIMATED, ESTIMATED_TANH] if is_nvidia else [1e3, 1e3, 1e3]
+    for bound, *results in zip(bounds, found, exact, plain, strict=True):
+        assert units(*results[:2]).max() <= bound
+        assert (results[0] != results[2]).any()
     limits = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38], np.float32)
     wanted = np.array([np.inf, 0.0, np.nan, np.inf, 0.0], np.float32)
-    np.testing.assert_array_equal(powers(limits), [wanted, wanted])
+    ones = np.array([1.0, -1.0, np.nan, 1.0, -1.0], np.float32)
+    np.testing.assert_array_equal(powers(limits), [wanted, wanted, ones])
+
+
+@pytest.mark.usefixtures("estimating")
+def test_tanh_of_small_numbers() -> None:
+    size = np.geomspace(2e-38, 1.0, 10_001).astype(np.float32)
+    x = np.concatenate([size, -size, [0.0, -0.0]]).astype(np.float32)
+    found, exact = powers(x)[2], np.tanh(x.astype(np.longdouble))
+    is_nvidia = compiled.device().hardware.properties.vendor == _NVIDIA
+    assert units(found, exact).max() <= (ESTIMATED_TANH if is_nvidia else 1e3)
+    assert (np.signbit(found) == np.signbit(x)).all()

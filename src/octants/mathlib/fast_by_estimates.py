@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from octants.mathlib import coefficients as table
 from octants.mathlib import fast_without_fma
+from octants.mathlib.float_formats import format_of
+from octants.mathlib.hyperbolic import series
 from octants.mathlib.ir_number import Branch, Number, select
 from octants.types.scalars import convert, f32
 
@@ -53,6 +56,16 @@ def exp(x: Number) -> Number:
         return select(better.is_nan, found, better)  # of zero times infinity, and of infinities
 
     return _power_of_two(power, corrected)
+
+
+def tanh(x: Number) -> Number:
+    """1 - 2 / (exp(2 |x|) + 1), and a polynomial for small |x|; odd to the bit."""
+    size = abs(x)
+    power = (size * (2.0 * _TO_BINARY)).apply("exp2_estimate")
+    large = 1.0 - x.lift(2.0).apply("approximate_div", power + 1.0)
+    small = series(size, table.TANH[24])
+    float_format = format_of(x)
+    return float_format.with_sign(select(size < 0.6, small, large), float_format.sign_of(x))
 
 
 def exp2(x: Number) -> Number:

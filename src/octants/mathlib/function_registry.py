@@ -82,6 +82,7 @@ ESTIMATED: dict[tuple[str, DType], Formula] = {
     ("cos_beside_sin", f32): fast_by_estimates.cos,
     ("exp", f32): fast_by_estimates.exp,
     ("exp2", f32): fast_by_estimates.exp2,
+    ("tanh", f32): fast_by_estimates.tanh,
 }
 """The replacements on machines with instructions for `ir.ops.arithmetic.ESTIMATES`."""
 

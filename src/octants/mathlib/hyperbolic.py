@@ -20,7 +20,7 @@ from octants.mathlib.ir_number import Number, select
 from octants.mathlib.logarithm import log_of_one_plus
 
 
-def _series(x: Number, coefficients: tuple[float, ...]) -> Number:
+def series(x: Number, coefficients: tuple[float, ...]) -> Number:
     """x + c[0] x**3 + ..."""
     z = x * x
     return x + x * z * polynomial(z, coefficients)
@@ -40,7 +40,7 @@ def sinh(x: Number) -> Number:
     size = abs(x)
     growing, falling = _quarter_exponentials(size)
     large = (growing.high + (growing.low - falling)) * 2.0
-    small = _series(size, table.SINH[float_format.digits])
+    small = series(size, table.SINH[float_format.digits])
     return float_format.with_sign(select(size < 1.0, small, large), float_format.sign_of(x))
 
 
@@ -61,7 +61,7 @@ def tanh(x: Number) -> Number:
     part = 2.0 / below.high
     head = quick_sum(x.lift(1.0), -part)
     large = head.high + (head.low + part * part * 0.5 * (below.low + grown.low))
-    small = _series(size, table.TANH[float_format.digits])
+    small = series(size, table.TANH[float_format.digits])
     return float_format.with_sign(select(size < 0.6, small, large), float_format.sign_of(x))
 
 

@@ -17,6 +17,7 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
+from octants.mathlib.coefficients import TANH
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
 from octants.mathlib.sine_series import computed
@@ -51,6 +52,7 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
 
 _TO_BINARY = math.log2(math.e)
 _HIGH = convert(_TO_BINARY, f32)
+_ONE = float_literal(1.0)
 
 
 def _exp(f: FunctionText, x: str) -> str:
@@ -70,12 +72,29 @@ def _fma(f: FunctionText, *operands: str) -> str:
     return f.intrinsic("fma", "float", [("float", x) for x in operands])
 
 
+def _tanh(f: FunctionText, x: str) -> str:
+    """Compute `mathlib.fast_by_estimates.tanh`."""
+    size = f.intrinsic("fabs", "float", [("float", x)])
+    power = f.apply("fmul", "float", size, float_literal(convert(2.0 * _TO_BINARY, f32)))
+    below = f.apply("fadd", "float", _instruction(f, "ex2", power), _ONE)
+    large = f.apply("fsub", "float", _ONE, quotient(f, float_literal(2.0), below))
+    square = f.apply("fmul", "float", x, x)
+    *rest, total = map(float_literal, TANH[24])
+    for coefficient in reversed(rest):
+        total = _fma(f, total, square, coefficient)
+    small = _fma(f, f.apply("fmul", "float", size, square), total, size)
+    is_small = f.apply("fcmp olt", "float", size, float_literal(convert(0.6, f32)))
+    found = f.choose(is_small, "float", small, large)
+    return f.intrinsic("copysign", "float", [("float", found), ("float", x)])
+
+
 FAST: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _sine_or_cosine("sin"),
     "cos": _sine_or_cosine("cos"),
     "cos_beside_sin": _sine_or_cosine("cos"),
     "exp": _exp,
     "exp2": lambda f, x: _instruction(f, "ex2", x),
+    "tanh": _tanh,
 }
 
 
