@@ -51,12 +51,16 @@ LOSSES = [
     "small[0] = 3\nsmall[0] = 0.5",
     "for i in range(3):\n    n[i] = r * i",
     "a = 1\na, b = r, r",
+    "a = 1.0\na = d",
+    "a = 1.0\na += d",
+    "v = qd.Vector([1.0, 2.0])\nv[1] = d",
+    "v = qd.Vector([1.0, 2.0])\nv += d",
 ]
 FINE = [
     "a = 1\na = 2.0",
     "a = 1\na = qd.cast(r, qd.i32)\na = int(r)",
     "a: qd.i32 = r\nb: int = 2.5",
-    "a = 1.0\na = 2\na = d\nx[0] = d\nx[0] += 0.1",
+    "a = 1.0\na = 2\na = qd.f32(d)\nx[0] = d\nx[0] += d\nx[0] += 0.1",
     "n[0] = 1\nn[0] += u\nsmall[0] = n[1]\nsmall[1] = 255\nsmall[2] = -1",
     "a = r > 0\na = 1\na = r",
     "v = qd.Vector([1.0, 2.0])\nv[0] = 1\nv += 2",

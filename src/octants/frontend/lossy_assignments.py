@@ -2,9 +2,9 @@
 
 The type of a variable or an array decides what is stored. A literal integer that does not fit is an
 error, except in an update whose result wraps around, such as ``x += 300``. A float in an integer,
-and an integer of 64 bits in a narrower one, give a warning for each line; integral literals,
-conversions that the program states, and truth values do not, and no more do floats that are
-rounded.
+an integer of 64 bits in a narrower one, and an f64 in a variable of a narrower float, give a
+warning for each line; integral literals, conversions that the program states, and truth values do
+not, and no more do floats that an array rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from octants.frontend.expression_values import (
 )
 from octants.ir.core import Value
 from octants.lang.library_function_marks import is_library_function
-from octants.types.scalars import DType, Kind, integer_range
+from octants.types.scalars import DType, Kind, f64, integer_range
 
 _WRAPPING = ("add", "sub", "mul", "and", "or", "xor")
 """Updates of integers whose result does not depend on the upper bits of the operand."""
@@ -47,6 +47,8 @@ def check(context: Context, reference: Any, value: Any, node: ast.AST, update: s
     for dtype, item in zip(types, given, strict=False):
         if dtype.is_integer and not dtype.is_bool:
             _check_item(context, dtype, item, node, wraps=update in _WRAPPING)
+        elif isinstance(reference, (Variable, VariableReference)) and dtype.is_float:
+            _check_digits(context, dtype, item, node)
 
 
 def narrows_floats(context: Context, reference: Any, value: Any) -> bool:
@@ -92,6 +94,13 @@ def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST, *, wra
     else:
         return
     context.warn(loss, node)
+
+
+def _check_digits(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
+    """Warn of an f64 that a variable rounds: often it is an f32 because it began as a literal."""
+    if isinstance(item, Value) and item.type is f64 is not dtype:
+        loss = LossyAssignment(str(dtype), str(f64), "its last digits are cut off")
+        context.warn(loss, node)
 
 
 def check_stated(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
