@@ -52,6 +52,7 @@ GPU = Capabilities(
     groups_sums=True,
     exchanges_factors=True,
     allots_registers=True,
+    estimate_sums=8,
     blocks=Blocks(),
 )
 """As large as an H100, through CUDA."""

@@ -73,6 +73,10 @@ def _splits(machine: Capabilities) -> bool:
     return machine.splits and machine.contracts
 
 
+def _estimate_sums(machine: Capabilities) -> int:
+    return machine.estimate_sums if machine.contracts else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A step that changes a module in place; `reason` says why it runs at its position.
@@ -304,8 +308,8 @@ FINISH = (
     _row(
         "unroll_loops",
         "last: it writes code many times",
-        lambda machine: machine.unrolls,
-        lambda _, machine: (machine.estimate_sums * machine.contracts,),
+        lambda machine: machine.unrolls or _estimate_sums(machine) > 0,
+        lambda _, machine: (_estimate_sums(machine), machine.unrolls),
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""

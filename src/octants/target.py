@@ -108,10 +108,10 @@ class Capabilities:
 
     Where it `groups_sums`, the threads of a subgroup, or the lanes of vectors, combine their
     updates of several elements. With `exchanges_factors` they exchange the factors of products.
-    Code that it `unrolls` is written by the passes, since the compiler of its driver does not
-    unroll it. It estimates sines and cosines of small angles in the time of `estimate_sums`
-    additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32 may be so.
-    Where it `allots_registers`, code says how many its threads may use.
+    Blocks of records that it `unrolls` are written by the passes, since the compiler of its driver
+    does not unroll them. It estimates sines and cosines of small angles in the time of
+    `estimate_sums` additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32
+    may be so. Where it `allots_registers`, code says how many its threads may use.
     Vectors of a work item that are indexed at run time take up to `vector_bytes` of memory.
 
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`

@@ -1,80 +1,68 @@
-"""Loops in fours: bit by bit what loops give that test each operand."""
+"""Chunks of loops with sines: bit by bit what loops give that test each operand."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.backends.cuda import CudaBackend
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.math_functions import MathCall
-from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
+from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.launch.kernel import Kernel
+from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
-from octants.mathlib.sine_series import computed, series
+from octants.mathlib.sine_series import series
 from octants.types.scalars import f32
 from tests.codegen import on_emulated_gpu
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.codegen.warps import Warps
 
-NEAR = 2.0
+
+def _call(f: FunctionText, fn: str, x: str) -> str:
+    found: str = f.table[MathCall](f, MathCall(function(fn, f32, True), [x], ""))
+    return found
 
 
-class RoughlyQuick(Warps):
-    """A GPU whose sine and cosine are nonsense beyond two."""
-
-    speculated: frozenset[str] = frozenset()
-
-    def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
-        name = {"sin": "sin", "cos": "cos", "cos_beside_sin": "cos"}.get(fn)
-        if name is None:
-            return None
-        (x,) = operands
-
-        def right() -> str:
-            found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], ""))
-            return found
-
-        size = f.intrinsic("fabs", "float", [("float", x)])
-        is_near = f.apply("fcmp olt", "float", size, float_literal(NEAR))
-        near = f.choose(is_near, "float", right(), float_literal(77.0))
-        if f.guards is not None:
-            f.guards.append(is_near)
-            return near
-        return unless_slow(f, near, is_near, right)
+def _estimate(fn: str, f: FunctionText, x: str) -> str:
+    size = f.intrinsic("fabs", "float", [("float", x)])
+    is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
+    return f.choose(is_near, "float", _call(f, fn, x), float_literal(77.0))
 
 
-class Speculating(RoughlyQuick):
-    """The same, without tests of each operand."""
+class Estimating(Warps):
+    """A GPU whose estimates are the functions of small angles, and nonsense for others."""
 
-    speculated = frozenset(("sin", "cos", "cos_beside_sin"))
-    usual = NEAR
-
-
-class Computing(Speculating):
-    """One that computes some of them, as others do, who have instructions."""
+    estimates: ClassVar = {
+        "sin_estimate": functools.partial(_estimate, "sin"),
+        "cos_estimate": functools.partial(_estimate, "cos"),
+    }
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:
-        usual = super().quick(f, fn, operands)
-        if f.series is None or usual is None:
-            return usual
-        return f.inlined(computed("sin" if fn == "sin" else "cos", f.series), operands)[0]
+        return _call(f, "cos", *operands) if fn == "cos_beside_sin" else None
 
 
-def _run(machine: type[Warps], trips: list[int]) -> list[Any]:
+def _started(patch: pytest.MonkeyPatch, sums: int) -> None:
+    """Start on this GPU, whose estimates take as long as so many additions."""
+    patch.setattr(on_emulated_gpu, "Warps", Estimating)
+    patch.setattr(CudaBackend, "estimate_sums", lambda *_: sums)
+    qd.init(arch=qd.cuda)
+
+
+def _run(sums: int, trips: list[int]) -> list[Any]:
     """Values and gradients of loops whose operands are far from zero now and then."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(on_emulated_gpu, "Warps", machine)
-        qd.init(arch=qd.cuda)
+        _started(patch, sums)
         x, a, y = (qd.field(qd.f32, shape=50, needs_grad=True) for _ in "xay")
         n = qd.field(qd.i32, shape=())
 
@@ -88,7 +76,7 @@ def _run(machine: type[Warps], trips: list[int]) -> list[Any]:
                 y[i] = v * w
 
         rng = np.random.default_rng(5)
-        x.from_numpy(rng.uniform(-1, 1, 50).astype(np.float32))
+        x.from_numpy((rng.uniform(-1, 1, 50) * np.tile([1, 70], 25)).astype(np.float32))
         a.from_numpy(rng.uniform(-0.4, 0.4, 50).astype(np.float32))
         found = []
         for n[None] in trips:
@@ -101,16 +89,15 @@ def _run(machine: type[Warps], trips: list[int]) -> list[Any]:
 
 def test_the_same_bits() -> None:
     trips = [-3, 0, 1, 3, 4, 7, 8, 16, 21, 40]
-    for found, wanted in zip(_run(Speculating, trips), _run(RoughlyQuick, trips), strict=True):
+    for found, wanted in zip(_run(1, trips), _run(0, trips), strict=True):
         assert np.array_equal(found, wanted)
         assert np.abs(found).max() > 0
 
 
-def _series(machine: type[Warps], x: Any) -> list[Any]:
+def _series(sums: int, x: Any) -> list[Any]:
     """Values and gradients of loops of which sines and cosines are most of the work."""
     with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
-        patch.setattr(on_emulated_gpu, "Warps", machine)
-        qd.init(arch=qd.cuda)
+        _started(patch, sums)
         size = len(x)
         a, b, c = (qd.field(qd.f32, shape=size, needs_grad=True) for _ in "abc")
 
@@ -136,7 +123,7 @@ def test_operands_that_are_surely_usual_need_no_look() -> None:
     x = np.random.default_rng(3).uniform(-0.2, 0.2, 100).astype(np.float32)
     x[::5] *= 50
     x[:4] = np.inf, -np.inf, np.nan, 1e30
-    for found, wanted in zip(_series(Speculating, x), _series(RoughlyQuick, x), strict=True):
+    for found, wanted in zip(_series(1, x), _series(0, x), strict=True):
         assert np.array_equal(found, wanted, equal_nan=True)
     assert np.isnan(wanted[:3]).all() and not np.isnan(wanted[3:]).any()
 
@@ -161,27 +148,13 @@ def test_series(size: float) -> None:
 
 def test_computed_ones_are_right_to_six_digits() -> None:
     x = np.random.default_rng(4).uniform(-1, 1, 100).astype(np.float32)
-    wanted, found = _series(RoughlyQuick, x), _series(Computing, x)
+    wanted, found = _series(0, x), _series(8, x)
     assert not np.array_equal(found[0], wanted[0])
     for some, right, size in zip(found, wanted, (40, 1, 500), strict=True):
         np.testing.assert_allclose(some, right, atol=2e-6 * size)
 
 
 # -- which loops -----------------------------------------------------------------------------------
-
-
-def _is_in_fours(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether code for a real GPU speculates."""
-    texts: list[str] = []
-    compile_ = compilation.compile_module
-
-    def see(module: Any, target: Any, **options: Any) -> Any:
-        texts.append(compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(90)), fast_math=True))
-        return compile_(module, target, **options)
-
-    monkeypatch.setattr(compilation, "compile_module", see)
-    kernel()
-    return any(re.search(r"^chunk\d+:", text, re.MULTILINE) for text in texts)
 
 
 def test_what_is_not_speculated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,9 +201,9 @@ def test_what_is_not_speculated(monkeypatch: pytest.MonkeyPatch) -> None:
                     v = qd.sqrt(v)
                 x[i] = v
 
-        assert _is_in_fours(plain, monkeypatch)
+        assert _estimates(_module(plain, monkeypatch))
         for kernel in (stores, looks_up, chooses, roots):
-            assert not _is_in_fours(kernel, monkeypatch), kernel
+            assert not _estimates(_module(kernel, monkeypatch)), kernel
 
 
 def _module(kernel: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Module:
@@ -249,7 +222,12 @@ def _module(kernel: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Modul
     return module
 
 
-def _instructions(module: Module, capability: int = 90) -> tuple[int, int]:
+def _estimates(module: Module) -> int:
+    unary = (op for op in module.walk() if isinstance(op, ops.Unary))
+    return sum(op.fn.endswith("_estimate") for op in unary)
+
+
+def _instructions(module: Module, capability: int) -> tuple[int, int]:
     """How many sines there are by the instruction, and how many looks at their operands."""
     text = compilation.optimised_llvm_text(
         module, nvptx.Nvptx(nvptx.target(capability)), fast_math=True
@@ -258,8 +236,11 @@ def _instructions(module: Module, capability: int = 90) -> tuple[int, int]:
     return sines, len(re.findall(r"fcmp .*, 6\.400000e\+01", text))
 
 
-def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with emulated_gpu(total=1 << 28):
+@pytest.mark.parametrize(("capability", "sines"), [(90, (9, 16, 12, 16)), (75, (15, 16, 16, 16))])
+def test_what_is_computed(
+    capability: int, sines: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with emulated_gpu(total=1 << 28, capability=divmod(capability, 10)):
         qd.init(arch=qd.cuda)
         x, y = (qd.field(qd.f32, shape=50) for _ in "xy")
 
@@ -306,19 +287,13 @@ def test_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         # There is one more in the loop for failed speculation. 16 iterations are speculated on,
         # some of them computed; the rest check operands without bounds, or with bounds of the ends.
         # Fewer are computed where sums take twice as long.
-        for kernel, wanted, there in (
-            (plain, (9 + 1, 1 + 1), 15 + 1),
-            (decides, (16 + 1, 1 + 1), 16 + 1),
-            (grows, (12 + 1, 16 + 1), 16 + 1),
-            (counts, (16 + 1, 2 + 1), 16 + 1),
-        ):
+        kernels, checks = (plain, decides, grows, counts), (1, 1, 16, 2)
+        for kernel, wanted, some in zip(kernels, sines, checks, strict=True):
             module = _module(kernel, monkeypatch)
-            assert _instructions(module) == wanted, kernel
-            assert _instructions(module, 75) == (there, wanted[1])
-        text = compilation.optimised_llvm_text(
-            module, nvptx.Nvptx(nvptx.target(90)), fast_math=True
-        )
+            assert _instructions(module, capability) == (wanted + 1, some + 1), kernel
+        gpu = nvptx.Nvptx(nvptx.target(capability))
+        text = compilation.optimised_llvm_text(module, gpu, fast_math=True)
         assert len(re.findall("[su]itofp (nneg )?i32", text)) == 1 + 1
         # Four of the rest are speculated on at a time, or one, which has a loop for failure, too.
-        more = _instructions(_module(lambda: short(3), monkeypatch))
+        more = _instructions(_module(lambda: short(3), monkeypatch), capability)
         assert more == (16 + 1 + 4 + 1 + 1, 2 + 1 + 4 + 1 + 1)

@@ -215,7 +215,7 @@ def test_records_of_an_unrolled_block(estimates: bool) -> None:
 
 
 def test_loops_that_stay() -> None:
-    """A loop whose trip count is known to be less than a chunk, and one that updates memory."""
+    """Short loops without records or barriers, and those that update memory."""
     few = LOOP.format(fn="cos", int="i32").replace("load<@n, primal>(%4)", "binary<add>(%5, %3)")
     few = few.replace("%5: i32 = load<@n, primal>(%3)", "%5: i32 = constant<0>()")
     few = few.replace("binary<add>(%5, %3)", "constant<7>()")
@@ -227,8 +227,61 @@ def test_loops_that_stay() -> None:
         unroll_loops(module)
         assert sum(isinstance(op, ops.For) for op in module.walk()) == text.count(" for(")
     module = parse(few)
+    expected = result(copy_module(module), [0, 0], np.int32)
+    unroll_loops(module, estimate_sums=1, unrolls=False)
+    assert wrong_from_far(module) == 2
+    assert result(module, [0, 0], np.int32).tolist() == expected.tolist()
+
+
+def test_only_loops_of_sines() -> None:
+    """Where code generation unrolls other loops."""
+    for text in (
+        HALVING,
+        RECORDS.replace("unary<sin>", "unary<exp>").replace("cos_beside_sin", "exp"),
+    ):
+        module = parse(text)
+        unroll_loops(module, estimate_sums=1, unrolls=False)
+        assert sum(isinstance(op, ops.For) for op in module.walk()) == text.count(" for(")
+        unroll_loops(module, estimate_sums=1)
+        assert not any(isinstance(op, ops.For) for op in module.walk())
+
+
+BRANCH = LOOP.replace(
+    "    yield(%16)",
+    """\
+    %17: u1 = compare<lt>(%16, %8)
+    %18: f32 = if(%17) {{
+      yield(%12)
+    }} {{
+      yield(%16)
+    }}
+    yield(%18)""",
+)
+
+
+def test_branches_without_sines() -> None:
+    module = parse(BRANCH.format(fn="cos", int="i32"))
+    expected = result(copy_module(module), [-3, 70], np.int32)
     unroll_loops(module, estimate_sums=1)
-    assert wrong_from_far(module) == 0
+    verify(module)
+    assert wrong_from_far(module) == 2 * (8 + 1)
+    assert result(module, [-3, 70], np.int32).tolist() == expected.tolist()
+
+
+CONVERTS = LOOP.replace("load<@n, primal>(%3)", "constant<-9>()").replace(
+    "load<@n, primal>(%4)", "constant<70>()"
+)
+
+
+def test_conversions_of_the_counter() -> None:
+    """One in a chunk, one in each of the other loops: an estimate's, and the function's."""
+    module = parse(CONVERTS.format(fn="cos", int="i32"))
+    expected = result(copy_module(module), [], None)
+    unroll_loops(module, estimate_sums=1)
+    verify(module)
+    assert wrong_from_far(module) == 2 * (16 + 1)
+    assert sum(isinstance(op, ops.Cast) for op in module.walk()) == 4
+    assert result(module, [0, 0], np.int32).tolist() == expected.tolist()
 
 
 HALVING = """\

@@ -58,6 +58,10 @@ class CudaBackend(LlvmGpuBackend):
         major, minor = self.context(chosen.device).capability
         return target(10 * major + minor)
 
+    def estimate_sums(self, chosen: Options) -> int:
+        # Capabilities 7.5 and 8.0 have half as many floating-point units per multiprocessor.
+        return 4 if self.target(chosen).cpu in ("sm_75", "sm_80") else 8
+
     def gpu(self, chosen: Options) -> nvptx.Nvptx:
         return nvptx.Nvptx(self.target(chosen))
 

@@ -6,11 +6,8 @@ some by a polynomial keeps both units of the machine busy.
 
 from __future__ import annotations
 
-import functools
 import math
 
-from octants.ir.builder import Builder
-from octants.ir.core import Block, Value
 from octants.lazy_dataclass import dataclass
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.ir_number import Number
@@ -88,15 +85,6 @@ _WHOLE = 1.5 * 2.0**23
 def series(size: float) -> Series:
     """Return the polynomials for |x| up to ``size``; a ``size`` from `FAR` on counts as `FAR`."""
     return next((each for each in _SERIES if size <= each.size), _SERIES[-1])
-
-
-@functools.cache
-def computed(fn: str, chosen: Series) -> Block:
-    """The code of `polynomial`."""
-    block = Block([Value(f32)])
-    with (build := Builder()).into(block):
-        build.yield_([polynomial(fn, Number(build, block.args[0]), chosen).value])
-    return block
 
 
 def polynomial(fn: str, x: Number, chosen: Series) -> Number:

@@ -1,4 +1,4 @@
-"""Unrolls loops for targets whose compilers do not: of records, of sines, and with barriers.
+"""Unrolls loops: of sines, and for targets whose compilers do not, of records, and with barriers.
 
 The records of an unrolled block have constant indices then, and code generation keeps them in
 variables of the work item, which a driver turns into registers.
@@ -46,21 +46,25 @@ After::
 Short loops with a barrier are unrolled, too, such as those that halve the sums of a block: at each
 iteration of a loop around a barrier the threads of a block have to agree whether it goes on.
 
-Where the machine estimates sines and cosines of small angles, an unrolled block does so for all of
-them, and is run again with the functions themselves unless all angles were small. Loops that do
-little else run in chunks of iterations that are unrolled likewise (`analysis.slow_paths`)::
+An instruction that estimates sines and cosines of small angles needs a test of each angle in front
+of it, and a slow path. Loops that do little else (`analysis.slow_paths`) run in chunks of
+iterations without tests, and a chunk is run again with the functions themselves unless all angles
+were small::
 
     for each chunk:
       8 or 16 iterations, with estimates
       if an angle was large: the same iterations, with functions
     the remaining iterations, with estimates
     if an angle was large: the remaining iterations, with functions
+
+The instruction takes as long as several additions, and leaves the units for these idle. So some
+iterations compute polynomials instead, if no replay needs the bits.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from octants.analysis import slow_paths
 from octants.analysis.float_magnitudes import Magnitudes
@@ -90,24 +94,28 @@ from octants.passes.unrolled_iterations import (
     write_iterations,
 )
 from octants.simplify import simplify
-from octants.types.scalars import f32, u1
+from octants.types.scalars import f32, f64, u1
 
 MOST_WAITS = 10
 """The most iterations of a loop with a barrier for the work items of a block: halvings of a block.
 """
+_EXACT = 1 << 24
+"""The integers below are exact floats."""
+
 _ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
 
 
 @staged("unroll_loops")
-def unroll_loops(module: Module, estimate_sums: int = 0) -> None:
+def unroll_loops(module: Module, estimate_sums: int = 0, unrolls: bool = True) -> None:
     """Unroll the loops of all tasks, in place.
 
     Args:
         module: the finished kernel.
         estimate_sums: how many additions take as long as the machine's estimate of a sine or
             cosine; 0 if it has none, or if these may not be inexact.
+        unrolls: unroll other loops than those of sines and cosines, too.
     """
-    changes = [_Unroller(task, estimate_sums).unroll() for task in module.tasks]
+    changes = [_Unroller(task, estimate_sums, unrolls).unroll() for task in module.tasks]
     if any(changes):
         simplify(module)
 
@@ -115,8 +123,8 @@ def unroll_loops(module: Module, estimate_sums: int = 0) -> None:
 class _Unroller:
     """Rewrites a task."""
 
-    def __init__(self, task: Task, estimate_sums: int) -> None:
-        self._estimate_sums = estimate_sums
+    def __init__(self, task: Task, estimate_sums: int, unrolls: bool) -> None:
+        self._estimate_sums, self._unrolls = estimate_sums, unrolls
         self._may_change_bits = estimate_sums > 0 and may_round_differently(
             task, APPROXIMATE_TRIG, sines_and_cosines(task.body)
         )
@@ -147,30 +155,59 @@ class _Unroller:
     # -- loops -------------------------------------------------------------------------------------
 
     def _rewrite_loop(self, op: ops.For) -> None:
-        speculates, trips = self._estimate_sums > 0 and _can_speculate(op), self._loops.trips(op)
-        if op in self._unrolled:
-            write = self._speculated if speculates and trips else self._copies
-            results = write(op, op.lower, op.inits, trips or 0)
-            self._loops.replaced.replace(op, results)
-            self._has_changed = True
-            return
-        if trips is not None and trips <= MOST_WAITS and _waits(op):
+        trips, length = self._loops.trips(op), chunk_length(op)
+        speculates = self._estimate_sums > 0 and trips not in (0, 1) and _can_speculate(op)
+        is_unrolled = op in self._unrolled or (
+            trips is not None and trips <= MOST_WAITS and _waits(op)
+        )
+        if speculates and trips is not None and is_unrolled:
+            results = self._speculated(op, op.lower, op.inits, trips)
+        elif self._unrolls and trips is not None and is_unrolled:
             results = self._copies(op, op.lower, op.inits, trips)
-            self._loops.replaced.replace(op, results)
-            self._has_changed = True
+        elif speculates:
+            results = self._in_chunks(op, length)
+        else:
+            self._builder.append(op)
             return
-        length = chunk_length(op)
-        if speculates and (trips is None or trips >= length):
+        self._loops.replaced.replace(op, results)
+        self._has_changed = True
+
+    def _in_chunks(self, op: ops.For, length: int) -> list[Value]:
+        """Write chunks of a loop, if it is not too short, and the iterations behind the last one.
+
+        Carried angles that are small behind each iteration are tested before the loop: unless all
+        of these are small, it runs with the functions themselves.
+        """
+        builder, trips = self._builder, self._loops.trips(op)
+        are_small, end = builder.constant(True, u1), op.upper
+        if trips is None or trips >= length:
+            small_later = self._angles_small_later(op)
+            for arg, init in zip(op.body.args[1:], op.inits, strict=True):
+                if arg in small_later:
+                    are_small = builder.binary("and", are_small, _is_small(builder, init))
 
             def chunk(first: Value, inits: list[Value]) -> list[Value]:
-                return self._speculated(op, first, inits, length)
+                return self._speculated(op, first, inits, length, small_later)
 
-            op.lower, op.inits = write_chunks(self._builder, op, length, chunk)
-            self._has_changed = True
-            if trips is None or trips % length:
-                self._loops.replaced.replace(op, self._rest(op))
-                return
-        self._builder.append(op)
+            end = builder.select(are_small, op.upper, op.lower)
+            bounded = ops.For(op.lower, end, op.inits, op.body)
+            op.lower, op.inits = write_chunks(builder, bounded, length, chunk)
+        estimated = op.inits
+        if trips is None or trips % length:
+            *estimated, are_small = self._rest(op, end, are_small)
+        again = copy_operation(op, {})
+        return self._if_small(are_small, estimated, lambda: builder.append(again).results)
+
+    def _rest(self, op: ops.For, end: Value, are_small: Value) -> list[Value]:
+        """Write the iterations behind the last chunk; also return whether all angles are small."""
+        builder = self._builder
+        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_path_of(each)})
+        body = Block([*(Value(arg.type) for arg in op.body.args), Value(u1)])
+        with builder.into(body):
+            counter, *carried, so_far = body.args
+            carried = self._copies(op, counter, carried, 1, estimates)
+            builder.yield_([*carried, estimates.are_small(builder, so_far)])
+        return builder.for_(op.lower, end, [*op.inits, are_small], body).results
 
     # -- iterations --------------------------------------------------------------------------------
 
@@ -186,22 +223,27 @@ class _Unroller:
         builder = self._builder
 
         def copy(each: Operation, values: dict[Value, Value], number: int) -> None:
-            if estimates is None or not slow_path_of(each):
+            if estimates is None:
                 copy_folded(builder, each, values)
             else:
-                assert isinstance(each, ops.Unary)
-                x = values.get(each.x, each.x)
-                values[each.result] = estimates.write(builder, each, x, number)
+                estimates.copy(builder, each, values, number)
 
         return write_iterations(builder, op, first, inits, trips, copy)
 
     def _speculated(
-        self, op: ops.For, first: Value, inits: Sequence[Value], trips: int
+        self,
+        op: ops.For,
+        first: Value,
+        inits: Sequence[Value],
+        trips: int,
+        small: Collection[Value] = (),
     ) -> list[Value]:
-        """Write iterations with estimates, and again with functions where an angle is large."""
-        builder, estimates = self._builder, self._plan(op, trips)
+        """Write iterations with estimates, and again with functions where an angle is large.
+
+        The carried values that are known to be ``small`` have no guard.
+        """
+        builder, estimates = self._builder, self._plan(op, trips, small)
         estimated = self._copies(op, first, inits, trips, estimates)
-        are_small = functools.reduce(functools.partial(builder.binary, "and"), estimates.guards)
 
         def exact() -> list[Value]:
             if op in self._unrolled:
@@ -212,70 +254,103 @@ class _Unroller:
             again.lower, again.upper, again.inits = first, last, list(inits)
             return builder.append(again).results
 
-        return self._if_small(are_small, estimated, exact)
-
-    def _rest(self, op: ops.For) -> list[Value]:
-        """Write the iterations behind the last chunk. Their guard is that of all of them."""
-        builder = self._builder
-        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_path_of(each)}, {})
-        body = Block([*(Value(arg.type) for arg in op.body.args), Value(u1)])
-        with builder.into(body):
-            counter, *carried, so_far = body.args
-            carried = self._copies(op, counter, carried, 1, estimates)
-            both = functools.partial(builder.binary, "and")
-            builder.yield_([*carried, functools.reduce(both, estimates.guards, so_far)])
-        inits = [*op.inits, builder.constant(True, u1)]
-        *estimated, are_small = builder.for_(op.lower, op.upper, inits, body).results
-        again = functools.partial(copy_operation, op, {})
-        return self._if_small(are_small, estimated, lambda: builder.append(again()).results)
+        return self._if_small(estimates.are_small(builder), estimated, exact)
 
     def _if_small(
         self, are_small: Value, estimated: list[Value], exact: Callable[[], list[Value]]
     ) -> list[Value]:
         """Write a branch: estimated results where no angle is large, and exact ones elsewhere."""
         builder, small, large = self._builder, Block(), Block()
+        if builder.constants.get(are_small):
+            return estimated
         with builder.into(small):
             builder.yield_(estimated)
         with builder.into(large):
             builder.yield_(exact())
         return builder.if_(are_small, small, large).results
 
-    def _plan(self, op: ops.For, trips: int) -> _Estimates:
+    def _plan(self, op: ops.For, trips: int, small: Collection[Value]) -> _Estimates:
         """Choose the guards and polynomials of so many iterations."""
         magnitudes = Magnitudes(op, self._constants)
         certain = {
-            each: surely_small(magnitudes, each.operands[0], FAR, trips)
+            each: range(trips) if x in small else surely_small(magnitudes, x, FAR, trips)
             for each in op.body.ops
             if slow_path_of(each)
+            for x in each.operands
+        }
+        steps: dict[Operation, int] = {
+            each: magnitudes.step(each.x, _EXACT)
+            for each in op.body.ops
+            if isinstance(each, ops.Cast) and each.result.type in (f32, f64)
+            if each.x.type.is_integer
         }
         polynomials: dict[int, Series] = {}
         if self._may_change_bits:
             how = slow_path_of, magnitudes, trips, self._estimate_sums
             polynomials = polynomial_iterations(op, *how)
-        return _Estimates(certain, polynomials)
+        return _Estimates(certain, polynomials, steps)
+
+    def _angles_small_later(self, op: ops.For) -> list[Value]:
+        """Return the carried angles that are small behind each iteration."""
+        magnitudes = Magnitudes(op, self._constants)
+        angles = (x for each in op.body.ops if slow_path_of(each) for x in each.operands)
+        return [x for x in angles if x in op.carried and magnitudes.later(x) < FAR]
 
 
 class _Estimates:
-    """Writes sines and cosines of small angles, and the `guards` that tell whether they are small.
+    """Writes iterations with sines and cosines of small angles, and their `guards`.
 
     Iterations that are among those ``certain`` for a function have no guard; those with
-    ``polynomials`` do not use the machine's estimate.
+    ``polynomials`` do not use the machine's estimate. Conversions of integers that go up or down by
+    ``steps`` are additions in all iterations but the first one.
     """
 
-    def __init__(self, certain: dict[Operation, range], polynomials: dict[int, Series]) -> None:
-        self._certain, self._polynomials = certain, polynomials
-        self.guards: list[Value] = []
+    def __init__(
+        self,
+        certain: Mapping[Operation, range],
+        polynomials: Mapping[int, Series] | None = None,
+        steps: Mapping[Operation, int] | None = None,
+    ) -> None:
+        self._certain, self._polynomials, self._steps = certain, polynomials or {}, steps or {}
+        self._guards: list[Value] = []
+        self._firsts: dict[Operation, Value] = {}
 
-    def write(self, builder: Builder, op: ops.Unary, x: Value, number: int) -> Value:
-        """Write a function of ``x`` in the iteration of this number, and its guard."""
+    def copy(
+        self, builder: Builder, op: Operation, values: dict[Value, Value], number: int
+    ) -> None:
+        """Write a copy of an operation for the iteration of a number."""
+        step = self._steps.get(op, 0)
+        if op in self._certain:
+            assert isinstance(op, ops.Unary)
+            values[op.result] = self._function(builder, op, values.get(op.x, op.x), number)
+        elif step and number:
+            (result,) = op.results
+            further = builder.constant(float(step * number), result.type)
+            values[result] = builder.binary("add", self._firsts[op], further)
+        else:
+            copy_folded(builder, op, values)
+            self._firsts.update((op, values[result]) for result in op.results if step)
+
+    def _function(self, builder: Builder, op: ops.Unary, x: Value, number: int) -> Value:
+        """Write a function of ``x``, and its guard."""
         builder.location, fn = op.location, _ESTIMATES[op.fn]
-        if number not in self._certain[op]:
-            far = builder.constant(FAR, f32)
-            self.guards.append(builder.compare("lt", builder.unary("abs", x), far))
         chosen = self._polynomials.get(number)
         if chosen is None:
-            return builder.append(ops.Unary(fn, x, results=[Value(f32)])).result
-        return polynomial(fn.removesuffix("_estimate"), Number(builder, x), chosen).value
+            found = builder.append(ops.Unary(fn, x, results=[Value(f32)])).result
+        else:
+            found = polynomial(fn.removesuffix("_estimate"), Number(builder, x), chosen).value
+        if number not in self._certain[op]:
+            self._guards.append(_is_small(builder, x))
+        return found
+
+    def are_small(self, builder: Builder, so_far: Value | None = None) -> Value:
+        """Write the conjunction of all guards, and of another one."""
+        first = builder.constant(True, u1) if so_far is None else so_far
+        return functools.reduce(functools.partial(builder.binary, "and"), self._guards, first)
+
+
+def _is_small(builder: Builder, x: Value) -> Value:
+    return builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
 
 
 def slow_path_of(op: Operation) -> bool:
@@ -284,7 +359,7 @@ def slow_path_of(op: Operation) -> bool:
 
 
 def _can_speculate(op: ops.For) -> bool:
-    if any(each.regions for each in op.body.ops):
+    if any(slow_path_of(inner) for each in op.body.ops for inner in slow_paths.inside(each)):
         return False
     return slow_paths.can_speculate(op, slow_path_of, MOST_WORK)
 

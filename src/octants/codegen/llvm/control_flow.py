@@ -144,9 +144,14 @@ def write_iteration(f: FunctionText, op: ops.For) -> list[str]:
 
 
 def is_unrolled(op: ops.For) -> bool:
-    """Return whether the loop is unrolled fully, which loops that update memory are not."""
-    records = (ops.RecordPush, ops.RecordPop)
-    if not any(isinstance(each, records) and each.record.unrolled for each in op.body.ops):
+    """Return whether the loop is unrolled fully, which loops that update memory are not.
+
+    A loop around one that a pass has unrolled has constant indices of its records.
+    """
+    inside = [each for each in op.body.ops if not isinstance(each, ops.Constant)]
+    numbers = {op.body.args[0], *(value for each in inside for value in each.results)}
+    accesses = [each for each in inside if isinstance(each, (ops.RecordPush, ops.RecordPop))]
+    if not any(each.record.unrolled and each.index in numbers for each in accesses):
         return False
     return not any(isinstance(each, ops.Write) and each.reads for each in op.body.walk())
 
@@ -194,10 +199,10 @@ def while_(f: FunctionText, op: ops.While) -> None:
         f.bind(result, phi.name)
 
 
-def if_(f: FunctionText, op: ops.If) -> None:
-    """Write two branches that join."""
+def if_(f: FunctionText, op: ops.If, *, likely: bool = False) -> None:
+    """Write two branches that join; with ``likely`` the first one is nearly always taken."""
     then, orelse, merge = (f.fresh_label(hint) for hint in ("then", "else", "merge"))
-    f.branch_if(f.use(op.condition), then, orelse)
+    f.branch_if(f.use(op.condition), then, orelse, likely=likely)
     incoming: list[tuple[list[str], str]] = []
     for label, block in ((then, op.then), (orelse, op.orelse)):
         f.start(label)

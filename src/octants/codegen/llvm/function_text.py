@@ -7,8 +7,8 @@ looks like in LLVM, so that a subclass can make work items lanes of vectors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 from octants.analysis.privatisation import PrivatisedSums
 from octants.artifact import Slot
@@ -49,17 +49,11 @@ class Machine(ABC):
     vector_bits = 0
     """The size of its widest vectors."""
 
-    speculated: frozenset[str] = frozenset()
-    """The functions of `fast` whose slow path is left out where `guards` are collected."""
-
-    usual = 0.0
-    """The magnitude below which their operands need no slow path."""
+    estimates: ClassVar[Mapping[str, Callable[[FunctionText, str], str]]] = {}
+    """The writers of those of `ir.ops.arithmetic.ESTIMATES` that the machine has."""
 
     has_mxcsr = False
     """Whether it has the control register of SSE."""
-
-    function_sums = 8
-    """How many additions take as long as one of these functions."""
 
     def quick(self, f: FunctionText, fn: str, operands: list[str]) -> str | None:  # noqa: ARG002
         """Write a function of f32 by an instruction of the machine, if `fast_math` allows one."""
@@ -139,8 +133,6 @@ class FunctionText:
         self.outside_loops: Collection[Block] = ()  # see `work_item_loop.outside_loops`
         self.is_outside_loops = False  # whether one of these blocks is being written
         self.interleaved_loops: set[Operation] = set()  # four iterations run at a time
-        self.guards: list[str] | None = None  # guards, while slow paths are left out
-        self.series: Any = None  # the series that replaces instructions for functions, if any
         self.writers: dict[tuple[str, DType], Callable[..., str]] = {}
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}

@@ -70,7 +70,8 @@ class LlvmCode(Code):
     def __init__(self, f: FunctionText) -> None:
         self._f = f
         has_root = f.text.fast_math and f.machine.reciprocal_root is not None
-        self.legal = _legal(f.machine.has_fused, has_root, f.machine.quotient is not None)
+        has_quotient, estimates = f.machine.quotient is not None, tuple(f.machine.estimates)
+        self.legal = _legal(f.machine.has_fused, has_root, has_quotient, estimates)
         self._hoisted: dict[Any, str] = {}
         self._variables = 0
         self._exits: list[str] = []  # exits of the loops around the code being written
@@ -113,6 +114,8 @@ class LlvmCode(Code):
             return functools.partial(self._f.apply, _FLOAT[fn], kind)
         if fn == "rsqrt":
             return self._estimated_root
+        if fn in self._f.machine.estimates:
+            return functools.partial(self._f.machine.estimates[fn], self._f)
         if fn == "approximate_div":
             assert self._f.machine.quotient is not None
             return functools.partial(self._f.machine.quotient, self._f)
@@ -373,7 +376,9 @@ class LlvmCode(Code):
 
 
 @functools.cache
-def _legal(has_fused: bool, has_root: bool, has_quotient: bool = False) -> Legal:
+def _legal(
+    has_fused: bool, has_root: bool, has_quotient: bool = False, estimates: tuple[str, ...] = ()
+) -> Legal:
     """Return LLVM's instructions and intrinsics; rsqrt of f32 only if the machine estimates it."""
     functions = table(
         (INTEGERS, (*_ON_INTEGERS, "min", "max")),
@@ -384,6 +389,7 @@ def _legal(has_fused: bool, has_root: bool, has_quotient: bool = False) -> Legal
         (scalars.ALL, COMPARE),
         ((f32,) * has_root, ("rsqrt",)),
         ((f32,) * has_quotient, QUOTIENTS),
+        ((f32,), estimates),
     )
     kinds = (*INTEGERS, *FLOATS)
     fused = frozenset((f32, f64) if has_fused else (f64,))

@@ -17,8 +17,6 @@ from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.codegen.llvm.gpu.wide_extrema import widen_extrema
-from octants.ir.ops.arithmetic import SINES
-from octants.mathlib.fast_by_estimates import FAR
 from octants.target import Target
 
 _STARTS_EARLY = 90
@@ -31,8 +29,7 @@ class Nvptx(Gpu):
     """An NVIDIA GPU. Subgroups are warps of 32 threads."""
 
     subgroup = 32
-    speculated = SINES
-    usual = FAR
+    estimates = approximations.ESTIMATES
     has_blocks = True
     shared_bytes = 48 * 1024
     most_subgroups = 32
@@ -48,8 +45,6 @@ class Nvptx(Gpu):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self.starts_early = int(target.cpu.removeprefix("sm_")) >= _STARTS_EARLY
-        # Capabilities 7.5 and 8.0 have half as many floating-point units per multiprocessor.
-        self.function_sums = 4 if target.cpu in ("sm_75", "sm_80") else 8
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
         text = widen_extrema(narrow_stores(machine.emit_assembly(optimised)))

@@ -17,10 +17,11 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
+from octants.ir.core import Operation
+from octants.ir.ops.arithmetic import SINES
 from octants.mathlib.coefficients import TANH
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
-from octants.mathlib.sine_series import computed
 from octants.types.scalars import convert, f32
 
 
@@ -37,9 +38,6 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
         is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
-        if f.guards is not None:
-            f.guards.append(is_near)
-            return near if f.series is None else f.inlined(computed(name, f.series), [x])[0]
 
         def far() -> str:
             found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], " noinline"))
@@ -96,6 +94,18 @@ FAST: dict[str, Callable[[FunctionText, str], str]] = {
     "exp2": lambda f, x: _instruction(f, "ex2", x),
     "tanh": _tanh,
 }
+
+
+ESTIMATES: dict[str, Callable[[FunctionText, str], str]] = {
+    "sin_estimate": lambda f, x: _instruction(f, "sin", x),
+    "cos_estimate": lambda f, x: _instruction(f, "cos", x),
+}
+"""The instructions for sines and cosines of small angles."""
+
+
+def has_slow_path(op: Operation) -> bool:
+    """Return whether an operation is a function whose instruction is for small operands only."""
+    return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
 
 
 def _root(f: FunctionText, _: int, x: str) -> str:

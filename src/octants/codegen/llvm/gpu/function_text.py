@@ -7,18 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from octants import abi
-from octants.analysis.replay_strictness import (
-    APPROXIMATE_TRIG,
-    may_round_differently,
-    sines_and_cosines,
-)
 from octants.cached_property import cached_property
 from octants.codegen.function_emitter import Lanes
 from octants.codegen.instruction_writer import ThreadCode
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module_text import KernelText
-from octants.ir.core import Array, ArrayRef, Companion, Operation, Value
-from octants.ir.ops import constants_in
+from octants.ir.core import Array, ArrayRef, Companion, Operation
 
 
 class ThreadText(FunctionText):
@@ -64,18 +58,6 @@ class ThreadText(FunctionText):
         code = self.gpu.code(self)
         assert isinstance(code, ThreadCode)
         return code
-
-    @cached_property
-    def constants(self) -> dict[Value, Any]:
-        """The constants of the task."""
-        body = self.kernel.module.tasks[self.task].body
-        return constants_in(body)
-
-    @cached_property
-    def may_change_bits(self) -> bool:
-        """Whether no replay needs the bits of the task's sines and cosines."""
-        task = self.kernel.module.tasks[self.task]
-        return may_round_differently(task, APPROXIMATE_TRIG, sines_and_cosines(task.body))
 
     # -- memory -----------------------------------------------------------------------------------
 

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.ir import ops
 from octants.ir.core import Operation, Task
+
+_UNROLLED = 4
+"""The least number of iterations of an unrolled block."""
 
 
 def if_(f: FunctionText, op: ops.If) -> None:
     """Write two branches, behind the loads that are held before them."""
     if isinstance(f, ThreadText) and op in f.holding:
         f.emit('call void asm sideeffect "", "~{memory}"()')
-    control_flow.if_(f, op)
+    control_flow.if_(f, op, likely=bool(f.machine.estimates) and _has_slow_path(op))
+
+
+def _has_slow_path(op: ops.If) -> bool:
+    """Return whether a branch repeats iterations with all tests: see `passes.unroll_loops`."""
+    if len(op.then.ops) > 1:
+        return False
+    sines = sum(map(approximations.has_slow_path, op.orelse.walk()))
+    return sines >= _UNROLLED or (sines > 0 and any(isinstance(o, ops.For) for o in op.orelse.ops))
 
 
 def find_holding(task: Task) -> set[Operation]:

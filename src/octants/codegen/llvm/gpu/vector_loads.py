@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from octants.analysis import slow_paths, speculated_iterations
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
     PIECE,
@@ -32,30 +33,29 @@ from octants.codegen.adjacent_loads import (
 )
 from octants.codegen.llvm import control_flow, memory_formats
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.gpu import slow_path_speculation
+from octants.codegen.llvm.gpu.approximations import has_slow_path
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.memory import address_of
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import ArrayRef, Operation, Task
+from octants.ir.ops.arithmetic import ESTIMATES
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
     """Write a loop with vector loads if it qualifies, or as elsewhere."""
-    speculates = slow_path_speculation.is_worth_it(f, op)
-    if speculates:
+    if hint := _hint_of_sines(f, op):
         f.interleaved_loops.discard(op)
-    rows = {} if speculates else find_rows(f, op)
-    pieces = {} if speculates or rows else find_pieces(f, op)
-    if pieces:
-        _in_pieces(f, op, pieces)
-        return
-    if not rows:
-        slow_path_speculation.for_(f, op)
-        return
-    for result, found in zip(op.results, _in_fours(f, op, rows), strict=True):
-        f.bind(result, found)
+        found = _one_by_one(f, op, hint)
+    elif rows := find_rows(f, op):
+        found = _in_fours(f, op, rows)
+    elif pieces := find_pieces(f, op):
+        found = _in_pieces(f, op, pieces)
+    else:
+        found = _one_by_one(f, op)
+    for result, operand in zip(op.results, found, strict=True):
+        f.bind(result, operand)
 
 
 def load(f: FunctionText, op: ops.Load) -> None:
@@ -80,11 +80,26 @@ def interleaved_loops(task: Task) -> set[Operation]:
     return {loop for loop in loops if is_quick(loop.body)}
 
 
+def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
+    """Return the metadata of a loop that `passes.unroll_loops` has written; empty for others.
+
+    Chunks and slow paths are not unrolled; of the iterations behind chunks, four run at a time.
+    """
+    if f.machine.estimates and f.text.fast_math:
+        estimates = sum(isinstance(o, ops.Unary) and o.fn in ESTIMATES for o in op.body.ops)
+        is_chunk = estimates >= speculated_iterations.ITERATIONS // 2  # others are polynomials
+        if is_chunk or slow_paths.can_speculate(op, has_slow_path, speculated_iterations.MOST_WORK):
+            return control_flow.no_unrolling(f)
+        if estimates:
+            return control_flow.interleaving(f)
+    return ""
+
+
 # -- loads of one iteration ------------------------------------------------------------------------
 
 
-def _in_pieces(f: ThreadText, op: ops.For, pieces: Pieces) -> None:
-    """Write the loop twice: for arrays that are aligned, and for others."""
+def _in_pieces(f: ThreadText, op: ops.For, pieces: Pieces) -> list[str]:
+    """Write the loop twice, for arrays that are aligned, and for others; return its results."""
     wide, narrow, leave = (f.fresh_label(hint) for hint in ("wide", "narrow", "leave"))
     loads = (load for load in pieces if isinstance(load, ops.Load))
     f.branch_if(_are_aligned(f, dict.fromkeys(load.ref for load in loads)), wide, narrow)
@@ -92,14 +107,15 @@ def _in_pieces(f: ThreadText, op: ops.For, pieces: Pieces) -> None:
     for label, own in ((wide, pieces), (narrow, {})):
         f.start(label)
         f.pieces = own
-        slow_path_speculation.for_(f, op)
+        values = _one_by_one(f, op)
         f.loaded.clear()
-        found.append(([f.use(result) for result in op.results], f.label))
+        found.append((values, f.label))
         f.branch(leave)
     f.start(leave)
-    for number, result in enumerate(op.results):
-        incoming = [(values[number], label) for values, label in found]
-        f.bind(result, control_flow.joined(f, result.type, incoming))
+    return [
+        control_flow.joined(f, result.type, [(values[number], label) for values, label in found])
+        for number, result in enumerate(op.results)
+    ]
 
 
 def _load_from_piece(f: ThreadText, op: ops.Load) -> None:
@@ -120,9 +136,20 @@ def _load_from_piece(f: ThreadText, op: ops.Load) -> None:
 # -- the loop --------------------------------------------------------------------------------------
 
 
+def _one_by_one(f: ThreadText, op: ops.For, hint: str = "") -> list[str]:
+    """Write the loop without vector loads, and return the operands of its results."""
+    lower, upper, inits = _bounds(f, op)
+    hint, downwards = control_flow.hint(f, op) or hint, control_flow.counts_what_is_left(op, lower)
+    return control_flow.iterate(f, op, lower, upper, inits, hint=hint, downwards=downwards)
+
+
+def _bounds(f: ThreadText, op: ops.For) -> tuple[str, str, list[str]]:
+    return f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
+
+
 def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> list[str]:
     """Write the loop, and return the operands of its results."""
-    lower, upper, inits = f.use(op.lower), f.use(op.upper), [f.use(value) for value in op.inits]
+    lower, upper, inits = _bounds(f, op)
     register, less = f.type(op.lower.type), f"icmp {control_flow.less(op.lower.type)}"
     chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
     aligned = _is_aligned(f, register, lower, rows)
