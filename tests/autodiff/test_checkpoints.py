@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from typing import Any
@@ -10,12 +11,15 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
+from octants.autodiff import checkpoints
 from octants.interpreter import run
 from octants.ir import ops
+from octants.ir.builder import Builder
 from octants.ir.core import Companion, Module, Value
 from octants.runtime.cpu import CpuDevice
 from octants.simplify import simplify
 from octants.target import NEVER
+from octants.types.scalars import i64
 from tests.ad.record_buffers import exact_record_buffers
 from tests.autodiff.random_ir import Generator, gradient, inputs
 from tests.autodiff.reversing import differentiate
@@ -75,6 +79,14 @@ def test_random_modules(budget: int, count: int) -> None:
 
 def test_a_sum_of_what_changes_is_not_affine() -> None:
     check_blocks(2999, 300, LongLoops(2999).simplified())
+
+
+@pytest.mark.parametrize("root", [1, 2, 3, 316, 4096, 4097, 65535, 65536, 1 << 20, (1 << 22) - 1])
+def test_roots_are_rounded_up(root: int) -> None:
+    builder = Builder()
+    for number in {max(1, root * root + k) for k in (-root, -2, -1, 0, 1, 2, root)}:
+        found = builder.constant_of(checkpoints._root(builder, builder.constant(number, i64)))
+        assert found == math.isqrt(number - 1) + 1, number
 
 
 def test_compiled_loops_take_the_bytes_of_the_interpreter() -> None:

@@ -370,6 +370,42 @@ def test_truth_values_in_local_records(fake: FakeMetal) -> None:
     assert np.isfinite(wanted).all() and np.abs(wanted).max() > 0
 
 
+def solved(arch: Any) -> Any:
+    """A gradient through loops that update a local vector in place."""
+    qd.init(arch=arch, log_level="error")
+    size = 17
+    u = qd.field(qd.f32, shape=(size, size), needs_grad=True)
+    y = qd.field(qd.f32, shape=(3, size), needs_grad=True)
+
+    @qd.kernel
+    def solve():
+        for n in range(3):
+            v = qd.Vector.zero(qd.f32, size)
+            for a in range(size):
+                v[a] = y[n, a]
+            for a in range(1, size):
+                for b in range(a):
+                    v[a] -= u[a, b] * v[b]
+            for a in range(size):
+                y[n, a] = v[a]
+
+    rng = np.random.default_rng(1)
+    u.from_numpy(rng.uniform(-0.3, 0.3, (size, size)).astype(np.float32))
+    y.from_numpy(rng.uniform(-1, 1, (3, size)).astype(np.float32))
+    with qd.ad.Tape():
+        solve()
+        y.grad.fill(1.0)
+    return u.grad.to_numpy()
+
+
+def test_loops_over_local_vectors(fake: FakeMetal) -> None:
+    """Their blocks are computed without f64."""
+    found = solved(qd.metal)
+    qd.reset()
+    np.testing.assert_allclose(found, solved(qd.cpu), rtol=1e-4, atol=1e-6)
+    assert np.abs(found).max() > 0.1
+
+
 def test_a_failed_assertion_is_reported(fake: FakeMetal) -> None:
     qd.init(arch=qd.metal, debug=True, log_level="error")
     x = qd.field(qd.f32, shape=200)

@@ -36,7 +36,7 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Record, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import f64, i64, u64
+from octants.types.scalars import f32, i64, u64
 
 MAX_LEVELS = 64
 """More levels than any number of blocks that fits an i64 needs."""
@@ -169,8 +169,7 @@ def split(
     with builder.into(fits):
         builder.yield_([trips, one, one, builder.constant(0, i64)])
     with builder.into(splits):
-        root = builder.unary("ceil", builder.unary("sqrt", builder.cast(trips, f64)))
-        length = builder.cast(root, i64)
+        length = _root(builder, trips)
         both = builder.binary("add", length, length)
         is_flat = builder.compare("le", both, capacity.either)
         half, quarter = split_unknown(builder, capacity)
@@ -181,6 +180,18 @@ def split(
         builder.yield_([length, count, width, _slots(builder, count, width)])
     is_short = builder.compare("le", trips, capacity.iterations)
     return BlockSplit(*builder.if_(is_short, fits, splits).results)
+
+
+def _root(builder: Builder, number: Value) -> Value:
+    """The root of a positive i64, rounded up: that of an f32, which each device has, corrected."""
+    one = builder.constant(1, i64)
+    estimate = builder.unary("sqrt", builder.cast(number, f32))
+    root = builder.cast(builder.unary("ceil", estimate), i64)
+    less = builder.binary("sub", root, one)
+    is_high = builder.compare("ge", builder.binary("mul", less, less), number)
+    root = builder.select(is_high, less, root)
+    is_low = builder.compare("lt", builder.binary("mul", root, root), number)
+    return builder.select(is_low, builder.binary("add", root, one), root)
 
 
 def _split_local(
