@@ -44,6 +44,8 @@ _OPTIONS = (
 _OPTIONS_OF_22 = (
     # It looks for checksums in loops, in time exponential in a chain of conditional values.
     "--disable-loop-idiom-hashrecognize",
+    # For each copy of a register it looks through all uses of the register.
+    "--terminal-rule=false",
 )
 
 LARGE = 1000
