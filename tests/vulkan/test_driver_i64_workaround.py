@@ -103,6 +103,40 @@ def test_expressions(kind: str, as_index: bool) -> None:
     check(kind, 0, as_index)
 
 
+EXCHANGES = {
+    "shifts": lambda x: x << 8 | x >> 8,
+    "exclusive or": lambda x: x >> 8 ^ x << 8,
+    "masks": lambda x: (x & 255) << 8 | (x >> 8) & 255,
+    "product": lambda x: x * qd.u16(256) | x // qd.u16(256),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.usefixtures("splitting")
+def test_exchanged_bytes(name: str) -> None:
+    """NVIDIA's compiler (580.159) gave other bytes."""
+    qd.init(arch=qd.vulkan, offline_cache=False)
+    exchanged = qd.func(EXCHANGES[name])
+    values = np.array([0, 1, 3, 255, 256, 513, 0x1234, 0x8001, 0xFFFF], np.uint16)
+    x, y, z = (qd.ndarray(dtype, len(values)) for dtype in (qd.u16, qd.u16, qd.i32))
+    x.from_numpy(values)
+
+    @qd.kernel
+    def run(
+        x: qd.types.ndarray(qd.u16, 1),
+        y: qd.types.ndarray(qd.u16, 1),
+        z: qd.types.ndarray(qd.i32, 1),
+    ) -> None:
+        for i in range(x.shape[0]):
+            y[i] = exchanged(x[i])
+            z[i] = exchanged(qd.cast(i * 517, qd.u16))
+
+    run(x, y, z)
+    assert y.to_numpy().tolist() == values.byteswap().tolist()
+    numbers = (np.arange(len(values)) * 517).astype(np.uint16)
+    assert z.to_numpy().tolist() == numbers.byteswap().tolist()
+
+
 LOW_BITS = {
     "and": lambda x: qd.cast(x, qd.i32) & 1,
     "remainder": lambda x: qd.cast(x, qd.i32) % 2,

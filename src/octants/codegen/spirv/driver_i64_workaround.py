@@ -1,4 +1,4 @@
-"""Code for a driver that computes wrong 64-bit integers when it knows something about them.
+"""Code for a driver that computes wrong integers when it knows something about them.
 
 NVIDIA's compiler reduces a 64-bit integer to the bits that it believes to matter. It compares
 `x << 1 < 1` with 63 bits, takes `(i & 1) * n` for `n` wherever any bit of `i` is set, and gets the
@@ -10,6 +10,9 @@ The compiler follows a half back to the whole, too: of `u32(x) & 1` it tests all
 where the program computes a square root or a quotient of f64, which it compiles by another way). So
 the halves of a number that were not computed as such are combined with a zero that only the launch
 knows, by an exclusive or: one instruction, through which no compiler can see.
+
+Of 16-bit integers, the compiler takes `x << 8 | x >> 8` for an exchange of bytes, and gives other
+ones (580.159). So what is shifted to the left by 8 is hidden from it likewise.
 """
 
 from __future__ import annotations
@@ -64,12 +67,18 @@ class SplitCode(SpirvCode):
 
     def apply(self, fn: str, dtype: DType, *operands: int) -> int:
         if not is_wide(dtype):
-            return super().apply(fn, dtype, *operands)
+            result = super().apply(fn, dtype, *operands)
+            is_byte = fn == "shl" and dtype.bits == 16 and self.known(operands[1]) == 8
+            return self._opaque(result, dtype) if is_byte else result
         if fn in i64_bitwise.FUNCTIONS:
             return self._joined(i64_bitwise.apply(self, fn, dtype, *map(self._hidden, operands)))
         if fn in ("quotient", "remainder") and not dtype.is_signed:
             return self._divided(fn, dtype, *operands)
         return super().apply(fn, dtype, *operands)
+
+    def _opaque(self, x: int, dtype: DType) -> int:
+        """A number of 16 bits of which the driver's compiler knows nothing."""
+        return super().apply("xor", dtype, x, self.convert(self.workgroup_row(), u32, dtype))
 
     def _divided(self, fn: str, dtype: DType, a: int, b: int) -> int:
         """Of a power of two the driver knows what it is a shift or a mask of."""
