@@ -440,8 +440,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
         Args:
             device: the device of the tensor; without it, the one where the elements are.
-            copy: False gives the memory itself. torch counts the writes through the tensor and its
-                views: `mark_written` is needed only after writes by numpy and through pointers.
+            copy: False gives the memory itself. On a CPU, see `mark_written` for writes under a
+                tape; on a GPU torch counts those through the tensor and its views.
         """
         if not copy:
             return self._share_torch(device)
@@ -464,7 +464,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             interface = window.interface()
             host_access_events.before_read(self)
             elements = self._host_view(window) if interface is None else interface
-            self.note_export()
+            self.note_export(counted=not self._device().shares_memory)
             self._tensor = torch_and_dlpack_conversion.torch_of_memory(
                 elements, window, self._device()
             )

@@ -29,8 +29,8 @@ def from_dlpack(
     """An ndarray in the memory of an array of another library, which offers ``__dlpack__``.
 
     Nothing is copied: what one writes the other reads, and the memory stays as long as either needs
-    it. If the other library writes the memory under a tape, see `mark_written`; torch counts the
-    writes to its tensors itself.
+    it. If the other library writes the memory under a tape, see `mark_written`; torch counts
+    the writes to its tensors on a GPU itself.
 
     Example::
 

@@ -293,12 +293,13 @@ _CLASSES = (ScalarNdarray, VectorNdarray, MatrixNdarray)
 def _may_change_uncounted(imported: DlpackView) -> bool:
     """Whether others may write imported memory, and nothing counts these writes.
 
-    Torch counts the writes through its tensors. What is read-only is constant, except for numpy,
-    where the memory may have another array that is not.
+    Torch counts the writes through its tensors, but not those through `t.numpy()` or `t.data`: in
+    memory of the host contents are compared, which costs less there. What is read-only is constant,
+    except for numpy, where the memory may have another array that is not.
     """
     source = imported.owner[1]
     if torch_and_dlpack_conversion.is_torch_tensor(source):
-        return False
+        return bool(source.device.type == "cpu")
     return isinstance(source, np.ndarray) or not imported.is_read_only
 
 
