@@ -196,6 +196,7 @@ class LoopIterations:
         with builder.into(body), stores.in_frames():
             number = builder.counted_down(count, body.args[0])
             ends = [body.args[-1], frames[1]] if frames else []
+            self._backward.values.note(op, number=number)
             self._pop_record(number, builder.binary("add", first, number), ends, remainder)
             self._replay_body()
             starts = [stores.start_of_frame()] if frames else []
@@ -241,6 +242,8 @@ class LoopIterations:
             self._backward.replay.stores.pop_frame(op, number, results, frames)
         else:
             record, base = remainder or (sweep.records.of(op), sweep.values[op, "base"])
+            if op in sweep.plan.nested:
+                number = self._backward.builder.binary("add", sweep.values[op, "first"], number)
             inner = sweep.plan.recorded_results(op)
             popped = [Value(value.type, value.name) for value in inner]
             sweep.records.pop(record, base, number, [*results, *popped])

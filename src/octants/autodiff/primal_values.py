@@ -14,6 +14,8 @@ class PrimalValues(dict[Hashable, Value]):
 
         each recorded loop    count            its iterations
                               base, end        where its records begin and end in the record buffer
+                              number           the number of the current iteration in its record
+        nested loops          first            the number of the first iteration of this execution
         loops in blocks       length, blocks   iterations of a block, number of blocks
                               width            checkpoints on the first level
                               checkpoint_base  where the checkpoints begin

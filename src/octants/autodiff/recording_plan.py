@@ -22,6 +22,7 @@ from octants.autodiff.stored_nests import (
     LoopUses,
     StoredNests,
     find_inner_results,
+    find_nested,
     find_stored_nests,
 )
 from octants.ir import ops
@@ -55,6 +56,9 @@ so few that a launch of fewer threads at a time always has the space.
 MAX_SINGLE = 32
 """The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
 
+NESTED = 32
+"""How many times the usual bytes the records of loops take that are recorded with a loop around."""
+
 REPLAY, STORE = "replay", "store"
 """How to record inner loops: one execution at a time, or all, even if they exceed the cache."""
 
@@ -71,7 +75,8 @@ class RecordingPlan:
     the number of iterations up to which it has no blocks: they are recorded one by one. The
     `late` loops are run and recorded when they are reversed, by the code that runs blocks again:
     nothing needs their results before. `results` maps loops with local records to the loops in
-    them whose results are recorded, too.
+    them whose results are recorded, too. `nested` maps loops to the loop around them with which
+    they are recorded: their local records hold all their executions, so they do not run again.
     """
 
     partitions: int = 1
@@ -84,6 +89,7 @@ class RecordingPlan:
     single: Mapping[Operation, int] = field(default_factory=dict)
     late: frozenset[Operation] = frozenset()
     results: Mapping[Operation, Collection[ops.For]] = field(default_factory=dict)
+    nested: Mapping[Operation, Operation] = field(default_factory=dict)
 
     def recorded_results(self, op: Operation) -> list[Value]:
         """The results of loops in a loop that its record holds besides what it carries."""
@@ -196,6 +202,13 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
         else:
             local[op] = length
             in_blocks.add(op)
+    outer = {op: n for op, n in local.items() if op not in fixed_length}
+    nested = find_nested(body, uses, outer, in_blocks, NESTED * machine.local_record_bytes)
+    for op, (around, inner) in nested.items():
+        local[op] = local[around] * (op.trips(constants) or 0)
+        results[around] = dict.fromkeys([*results.get(around, ()), op])
+        if inner:
+            results[op] = inner
     partitions = max(1, _most_at_once(body, dict.fromkeys(in_blocks, 1))[0])
     return RecordingPlan(
         partitions,
@@ -207,6 +220,7 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
         frozenset(unrolled),
         single,
         results=results,
+        nested={op: outer for op, (outer, _) in nested.items()},
     )
 
 

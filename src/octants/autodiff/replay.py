@@ -76,3 +76,5 @@ class Replay:
         values = self.sweep.values
         count = self.sweep.builder.trips(*values.mapped(op.operands[:2]))
         values.note(op, base=stack.position, count=count, end=stack.position)
+        if op in self.sweep.plan.nested:
+            values.note(op, first=self.stores.first_of_nested(op))

@@ -121,8 +121,9 @@ class StoredLoops:
             results = sweep.plan.recorded_results(op)
             if not results:
                 records.push(record, base, number, args)
+            sweep.values.note(op, number=number)
             with sweep.within(op):
-                sweep.emit_block(op.body)
+                self._emit_with_nested(op.body)
             if results:
                 records.push(record, base, number, [*args, *sweep.values.mapped(results)])
             return []
@@ -140,6 +141,36 @@ class StoredLoops:
         self._push_frame(op, position, number, args)
         end = records.end(record, position, builder.constant(1, i64))
         return [end, builder.select(fits, end, stored_end)]
+
+    def _emit_with_nested(self, block: Block) -> None:
+        """Emit the operations of an iteration, with the records of nested loops."""
+        sweep = self._sweep
+        for op in block.ops[:-1]:
+            if isinstance(op, ops.For) and op in sweep.plan.nested:
+                sweep.builder.location = op.location
+                self._record_nested(op)
+            else:
+                sweep.emit(op)
+
+    def _record_nested(self, op: ops.For) -> None:
+        """Run a nested loop, and record it behind its execution in the iteration before."""
+        sweep, builder = self._sweep, self._sweep.builder
+        lower, upper, *inits = sweep.values.mapped(op.operands)
+        first, base = self.first_of_nested(op), builder.constant(0, i64)
+
+        def emit(counter: Value, args: list[Value]) -> list[Value]:
+            sweep.values.bind_all(op.body.args, [counter, *args])
+            number = builder.binary("add", first, builder.distance(lower, counter))
+            self.record_iteration(op, base, number, args, [])
+            return sweep.values.mapped(op.body.yielded)
+
+        sweep.bind_copy(op, sweep.for_((lower, upper), inits, emit))
+
+    def first_of_nested(self, op: ops.For) -> Value:
+        """The number, in its record, of the first iteration of a nested loop (i64)."""
+        builder, plan, outer = self._sweep.builder, self._sweep.plan, self._sweep.plan.nested[op]
+        trips = builder.constant(plan.local[op] // plan.local[outer], i64)
+        return builder.binary("mul", self._sweep.values[outer, "number"], trips)
 
     def _push_frame(
         self, op: ForOrWhile, position: Value, number: Value, args: list[Value]

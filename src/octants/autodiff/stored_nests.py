@@ -7,6 +7,9 @@ then, which saves one run. So can the results of an inner loop that the backward
 again for nothing else, such as a sum over many products. Both are stored while they fit part of the
 share and of the cache; later executions are replayed. Storing a loop that the sweep need not run
 saves nothing.
+
+In local memory only loops with constant trip counts are stored, all executions or none
+(`find_nested`).
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ IN_CACHE = 1 << 22
 _TRIPS = 16  # of a loop whose trip count is unknown
 _WORTH_STORING = 32
 """The cost of an inner loop (`analysis.cost_model`) from which each of its results is stored."""
+
+_WORTH_A_BYTE = 2
+"""The cost of an iteration, for each byte of its record, from which on a nested loop records it."""
 
 ForOrWhile = ops.For | ops.While
 
@@ -139,16 +145,71 @@ def find_inner_results(body: Block, uses: LoopUses) -> dict[Operation, list[ops.
 
     They record nothing themselves, and the sweep that records the loop around them runs them.
     """
-    costs, strides = Costs(body, _TRIPS), uses.strides
-    found = dict[Operation, list[ops.For]]()
+    costs, found = Costs(body, _TRIPS), dict[Operation, list[ops.For]]()
     for op in body.walk():
-        if not isinstance(op, (ops.For, ops.While)):
+        if isinstance(op, (ops.For, ops.While)):
+            inner = _results_worth_storing(op, uses, costs, uses.saving)
+            if inner:
+                found[op] = inner
+    return found
+
+
+def _results_worth_storing(
+    op: ForOrWhile, uses: LoopUses, costs: Costs, run: Collection[Operation]
+) -> list[ops.For]:
+    """The loops in a loop, among those that ``run``, whose results are better recorded."""
+    return [
+        inner
+        for inner in op.body.ops
+        if isinstance(inner, ops.For)
+        and inner in run
+        and inner not in uses.strides
+        and (needed := uses.replayed.get(inner, 0))
+        and costs.of_operation(inner) >= needed * _WORTH_STORING
+    ]
+
+
+def find_nested(
+    body: Block,
+    uses: LoopUses,
+    local: Mapping[Operation, int],
+    in_blocks: Collection[Operation],
+    nbytes: int,
+) -> dict[ops.For, tuple[ForOrWhile, list[ops.For]]]:
+    """Find the loops that are recorded with the loop around them, in local memory.
+
+    The sweep that records the loop around runs them in any case, and their trip counts are known.
+
+    Args:
+        body: the body of the task.
+        uses: how a draft of its reverse uses the loops.
+        local: how many iterations of loops have local records.
+        in_blocks: the loops that have more iterations.
+        nbytes: the most bytes that the records of all these loops take.
+
+    Returns:
+        For each loop the one around it, and the loops in it whose results it records.
+    """
+    costs, strides, constants = Costs(body, _TRIPS), uses.strides, ops.constants_in(body)
+    found, around = dict[ops.For, tuple[ForOrWhile, list[ops.For]]](), set[Operation]()
+    for outer, count in local.items():
+        if not isinstance(outer, (ops.For, ops.While)) or outer in found:
             continue
-        for inner in op.body.ops:
-            if isinstance(inner, ops.For) and inner in uses.saving and inner not in strides:
-                needed = uses.replayed.get(inner, 0)
-                if needed and costs.of_operation(inner) >= needed * _WORTH_STORING:
-                    found.setdefault(op, []).append(inner)
+        for op in outer.body.ops:
+            if not isinstance(op, ops.For) or op not in uses.saving or op in around:
+                continue
+            if op in strides and (op not in local or op in in_blocks):
+                continue
+            inner = _results_worth_storing(op, uses, costs, uses.in_first_sweep)
+            inner = [each for each in inner if each not in local]  # which are not run to record
+            stride = strides.get(op, 0) + sum(v.type.size for each in inner for v in each.results)
+            size = count * (op.trips(constants) or 0) * stride
+            is_worth_it = costs.of(op.body) >= _WORTH_A_BYTE * stride
+            needed = uses.replayed.get(op, 0) * _WORTH_STORING
+            if 0 < size <= nbytes and is_worth_it and costs.of_operation(op) >= needed:
+                found[op] = outer, inner
+                around.add(outer)
+                nbytes -= size
     return found
 
 
