@@ -46,6 +46,29 @@ def _of_a_vector(x: Any, w: Any, y: Any) -> Any:
     return kernel
 
 
+def _of_guarded_products(x: Any, w: Any, y: Any) -> Any:
+    """The rows of a product are stored one by one, last first; each adds to all components."""
+
+    @qd.kernel
+    def kernel():
+        for i in y:
+            v = qd.Vector.zero(qd.f64, 9)
+            for k in range(9):
+                v[k] += x[i]
+            u = qd.Vector.zero(qd.f64, 9)
+            for j in range(9):
+                t = 0.0
+                for k in range(9):
+                    t += w[(j + k) % M] * v[k]
+                u[j] = qd.sin(t)
+            s = 0.0
+            for j in range(9):
+                s += u[j]
+            y[i] = s
+
+    return kernel
+
+
 def _of_a_recurrence(x: Any, w: Any, y: Any) -> Any:
     @qd.kernel
     def kernel():
@@ -63,7 +86,8 @@ def _reverse(kernel: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("make", "last_first"), [(_of_a_sum, 0), (_of_a_vector, 1), (_of_a_recurrence, 1)]
+    ("make", "last_first"),
+    [(_of_a_sum, 0), (_of_a_vector, 1), (_of_guarded_products, 2), (_of_a_recurrence, 1)],
 )
 def test_order_and_gradient(make: Any, last_first: int) -> None:
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False)

@@ -130,15 +130,27 @@ class _Uses:
                 yield [(component, op), (component, read)]
 
     def _element_of_sum(self, op: ops.Insert) -> ops.Extract | None:
-        """The read of the element that a write replaces by a sum with it; None if it does not."""
+        """The read of the element that a write replaces by a sum with it; None if it does not.
+
+        Where the condition of a select is false, the element may stay.
+        """
         total = self.makers.get(op.value)
-        if not isinstance(total, ops.Binary) or total.fn != "add" or self.users[op.value] != [op]:
+        chosen = total if isinstance(total, ops.Select) else None
+        if chosen is not None:
+            total = self.makers.get(chosen.on_true)
+        uses = [op] if chosen is None else [chosen]
+        terms = _terms(total)
+        if total is None or not terms or self.users[total.results[0]] != uses:
             return None
-        for value in total.operands:
+        if self.users[op.value] != [op]:
+            return None
+        reading = [total] if chosen is None else [total, chosen]
+        for value in terms if chosen is None else [chosen.on_false]:
             read = self.makers.get(value)
             if (
                 isinstance(read, ops.Extract)
-                and self.users[value] == [total]
+                and value in terms
+                and self.users[value] == reading
                 and read.operands[0] is op.index
                 and read.components == op.components
             ):
@@ -155,6 +167,13 @@ class _Uses:
             value = op.inits[number]
             op = self.makers.get(value)
         return value
+
+
+def _terms(total: Operation | None) -> list[Value]:
+    """The terms of a sum that are no products."""
+    if isinstance(total, ops.Fma):
+        return [total.z]
+    return total.operands if isinstance(total, ops.Binary) and total.fn == "add" else []
 
 
 class _AdditionChain:

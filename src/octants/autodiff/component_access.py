@@ -18,8 +18,12 @@ from collections.abc import Sequence
 from octants.autodiff.derivative_rules import adjoint_type
 from octants.autodiff.reverser import Reverser
 from octants.ir import ops
+from octants.ir.builder import Builder
 from octants.ir.component_access import extract, insert, is_inside, or_first
-from octants.ir.core import Value
+from octants.ir.core import Operation, Value
+
+_RECENT = 8
+"""The operations before a read among which the product is that its adjoint is."""
 
 
 def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:
@@ -28,9 +32,10 @@ def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:
     if adjoint is None:
         return
     builder, active = reverser.builder, reverser.facts.active
+    recent = builder.block.ops[-_RECENT:]
     index = or_first(builder, reverser.values[op.index], len(op.components))
     before, is_first = _adjoints_of(reverser, op.components)
-    total = builder.add(extract(builder, index, before), adjoint)
+    total = _total(builder, extract(builder, index, before), adjoint, recent)
     after = insert(builder, index, total, before)
     firsts = [
         (value, share)
@@ -41,6 +46,20 @@ def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:
     for value, share, first in zip(op.components, after, is_first, strict=True):
         if not first:
             reverser.adjoints.add(value, share)
+
+
+def _total(
+    builder: Builder, component: Value, adjoint: Value, recent: Sequence[Operation]
+) -> Value:
+    """Add an adjoint to a component; rounded once if it is a product, perhaps a guarded one."""
+    made = {op.results[0]: op for op in recent if op.is_scalar}
+    guard, product = None, made.get(adjoint)
+    if isinstance(product, ops.Select) and builder.constants.get(product.on_false) == 0:
+        guard, product = product.condition, made.get(product.on_true)
+    if not (builder.contracts and isinstance(product, ops.Binary) and product.fn == "mul"):
+        return builder.add(component, adjoint)
+    total = builder.fma(product.lhs, product.rhs, component)
+    return total if guard is None else builder.select(guard, total, component)
 
 
 def _adjoints_of(reverser: Reverser, components: Sequence[Value]) -> tuple[list[Value], list[bool]]:
