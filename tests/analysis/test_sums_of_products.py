@@ -6,7 +6,13 @@ import pytest
 
 from octants.analysis.reductions import find_shared
 from octants.analysis.sum_groups import find_groups
-from octants.analysis.sums_of_products import ProductFinder, SumsOfProducts
+from octants.analysis.sums_of_products import (
+    COLUMNS,
+    MIXED,
+    ROWS,
+    ProductFinder,
+    SumsOfProducts,
+)
 from octants.ir.core import Value
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
@@ -71,7 +77,7 @@ def test_outer_products(values: tuple[str, ...], rows: str, columns: str) -> Non
     assert products is not None
     assert "".join(str(value.name) for value in products.rows) == rows
     assert "".join(str(value.name) for value in products.columns) == columns
-    assert not products.guarded
+    assert not products.guard
 
 
 @pytest.mark.parametrize("values", [("%p", "%p"), ("%p", "%i"), ("%h", "%j"), ("%p", "%q", "%i")])
@@ -79,10 +85,28 @@ def test_other_products(values: tuple[str, ...]) -> None:
     assert found(*values, before=MORE) is None
 
 
-def test_guards_of_a_factor() -> None:
-    products = found("%f", "%q")
+GUARDED = (
+    *MORE,
+    "%k: f32 = select(%c, %h, %5)",
+    "%m: u1 = compare<ne>(%b, %5)",
+    "%n: f32 = select(%m, %i, %5)",
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "guard"),
+    [
+        (("%p", "%h"), ""),
+        (("%f", "%k"), ROWS),  # products of a, where a is not zero
+        (("%k", "%n"), COLUMNS),  # products of g, where the other factor is not zero
+        (("%f", "%q"), MIXED),
+        (("%k", "%i"), MIXED),
+    ],
+)
+def test_guards_of_a_factor(values: tuple[str, ...], guard: str) -> None:
+    products = found(*values, before=GUARDED)
     assert products is not None
-    assert products.guarded
+    assert products.guard == guard
 
 
 @pytest.mark.parametrize(
@@ -92,7 +116,7 @@ def test_guards_of_a_factor() -> None:
 )
 def test_tiles_of_lanes(rows: int, columns: int, fits: bool) -> None:
     factors = [Value(f32) for _ in range(rows + columns)]
-    products = SumsOfProducts(tuple(factors[:rows]), tuple(factors[rows:]), guarded=False)
+    products = SumsOfProducts(tuple(factors[:rows]), tuple(factors[rows:]), guard="")
     assert products.fits(32) == fits
 
 

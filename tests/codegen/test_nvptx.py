@@ -359,8 +359,9 @@ def test_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
     The loop is written twice: for arrays that are aligned, and for others.
     """
 
-    def text_of(guard: str = "%24", **options: Any) -> str:
-        module = parse(OUTER_PRODUCTS.replace("primal>(%24", f"primal>({guard}"))
+    def text_of(guard: str = "%24", columns: int = 960, **options: Any) -> str:
+        text = OUTER_PRODUCTS.replace("primal>(%24", f"primal>({guard}")
+        module = parse(text.replace("960", str(columns)).replace("3840", str(4 * columns)))
         module.noalias = True
         unroll_shared_sums(module, exchanges=True)
         return assemble(module, 90, tmp_path, **options)
@@ -372,7 +373,11 @@ def test_warps_exchange_the_factors_of_products(tmp_path: Path) -> None:
     assert text.count("vote.sync.any") == 2  # whether a guarded product is not a number
     assert text.count("red.global.add.f32") == 2 * (64 + 2)
     assert ".maxntid 128" in text
-    assert "vote.sync.any" not in text_of("%23", fast_math=True)
+    plain = text_of("%23", fast_math=True)
+    assert "vote.sync.any" not in plain
+    # The threads of other warps add one product after the other, in a loop.
+    assert plain.count("red.global.add.f32") == 2 * (1 + 2)
+    assert plain.count('.pragma "nounroll"') == 2
     other = text_of()  # products and sums stay apart
     assert other.count("shfl.sync.bfly") == 2 * 2 * 31
     assert ".maxntid" not in other

@@ -90,7 +90,7 @@ def test_each_lane_has_its_sums(subgroups: int, lanes: int, shape: tuple[int, in
     }
     f: Any = SimpleNamespace(code=code, use=values.__getitem__)
     factors = tuple(values)
-    products = SumsOfProducts(factors[: shape[0]], factors[shape[0] :], guarded=False)
+    products = SumsOfProducts(factors[: shape[0]], factors[shape[0] :], guard="")
     assert products.fits(lanes)
     for _ in range(2):  # what is left from the first time is overwritten
         totals = summed(f, products)

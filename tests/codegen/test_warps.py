@@ -128,9 +128,7 @@ def test_lanes_exchange_the_factors_of_products(monkeypatch: pytest.MonkeyPatch)
     assert not fake.problems
     np.testing.assert_allclose(gradient, _gradient(qd.cpu), rtol=1e-4, atol=1e-4)
     with emulated_gpu() as fake:
-        gpu = type(
-            "Without", (_Faulty,), {"wrong": 3}
-        )  # behind one of the block, and one before the stores
+        gpu = type("Without", (_Faulty,), {"wrong": 2})  # behind one of the block
         monkeypatch.setattr(on_emulated_gpu, "Warps", gpu)
         with pytest.raises(OctantsError, match="LAUNCH_FAILED"):
             _gradient(qd.cuda)

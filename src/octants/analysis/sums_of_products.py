@@ -32,16 +32,21 @@ PIECE = 4
 """The columns of the tile of an outer product that a lane adds up."""
 
 
+ROWS, COLUMNS, MIXED = "rows", "columns", "mixed"
+"""The factors that guard the products of a group."""
+
+
 @dataclass(frozen=True, slots=True)
 class SumsOfProducts:
     """The updates of a group: in order, the products of each row with each column.
 
-    Some updates may be zero where the product is not a number if they are `guarded`.
+    All are zero where their row, or their column, is zero, whatever the other factor is, if that
+    is the `guard`; some of them if it is `MIXED`, and none if it is "".
     """
 
     rows: tuple[Value, ...]
     columns: tuple[Value, ...]
-    guarded: bool
+    guard: str
 
     def fits(self, lanes: int) -> bool:
         """Whether lanes can divide the outer product into tiles."""
@@ -70,8 +75,17 @@ class ProductFinder:
             return None
         if list(zip(firsts, seconds, strict=True)) != [(a, b) for a in rows for b in columns]:
             return None
-        is_guarded = any(isinstance(self._by_result[op.value], ops.Select) for op in group.updates)
-        return SumsOfProducts(tuple(rows), tuple(columns), is_guarded)
+        sides = {self._guard(op, row) for op, row in zip(group.updates, firsts, strict=True)}
+        guard = sides.pop() if len(sides) == 1 else MIXED
+        return SumsOfProducts(tuple(rows), tuple(columns), guard)
+
+    def _guard(self, update: ops.Atomic, row: Value) -> str:
+        """The factor that guards the product that an update adds; "" if none does."""
+        select = self._by_result[update.value]
+        if not isinstance(select, ops.Select):
+            return ""
+        guard = self._by_result[select.condition]
+        return ROWS if guard.operands[0] is row else COLUMNS
 
     def factors(self, updates: Sequence[ops.Atomic]) -> list[Factors]:
         """The factors of the products that updates add to f32 numbers; none if some are others."""

@@ -6,7 +6,8 @@ GPUs they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from octants.analysis.affine_arithmetic import wrapped
 from octants.analysis.reductions import Reduction
 from octants.analysis.sum_groups import SumGroup
 from octants.analysis.sum_groups import find_groups as find_sum_groups
-from octants.analysis.sums_of_products import ProductFinder
+from octants.analysis.sums_of_products import MIXED, ProductFinder, SumsOfProducts
 from octants.codegen import arithmetic, atomics, per_thread_reductions, sums_of_products
 from octants.codegen.function_emitter import Lanes, ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, register
@@ -232,12 +233,16 @@ def _is_grouped(op: Operation) -> bool:
     return isinstance(op, ops.Atomic) and op.array.space is not Space.SHARED
 
 
+Update = Callable[[list[Value], Operand], object]
+"""Writes the update of an element, by its indices, by a value."""
+
+
 def update_group(
-    f: ThreadFunction, group: SumGroup, update: Callable[[list[Value], Operand], None]
+    f: ThreadFunction, group: SumGroup, update: Update, update_in_step: Update | None = None
 ) -> None:
     """Combine the updates of a group if all threads of the subgroup are here, at one element.
 
-    ``update`` writes the update of an element, by its indices, by a value.
+    ``update_in_step`` writes updates of elements, a different one in each lane, by all lanes.
     """
     code, first = f.code, group.updates[0]
     address = address_of(f, first.array, first.companion, first.indices)
@@ -254,20 +259,27 @@ def update_group(
                     _index_of_lane(f, index, [group.distances[k][axis] for k in own], member)
                     for axis, index in enumerate(first.indices)
                 ]
-                update(indices, total)
+                (update_in_step or update)(indices, total)
 
         code.branch(code.compare("lt", u32, code.lane(), code.constant(count, u32)), update_each)
+        if update_in_step is not None:
+            code.barrier("subgroup")  # before other lanes update the elements
 
     def together() -> None:
         values = [f.use(op.value) for op in group.updates]
         total = _summed_by_lane(f, first.fn, first.array.dtype, values)
         update_own([(total, list(range(len(values))))])
 
+    products: SumsOfProducts | None = f.products.get(group.updates[-1])
+
     def alone() -> None:
+        if products is not None and _is_grid(group.distances, products):
+            one = partial(_update_product, f, group, len(products.columns), update)
+            sums_of_products.one_by_one(f, products, one)
+            return
         for op in group.updates:
             update(op.indices, f.use(op.value))
 
-    products = f.products.get(group.updates[-1])
     if products is None:
         code.branch(code.all_at(address), together, alone)
         return
@@ -275,7 +287,7 @@ def update_group(
 
     def exchange() -> None:
         totals = sums_of_products.summed(f, products)
-        if not products.guarded:
+        if not products.guard:
             update_own(totals)
             return
         good = code.constant(True, u1)
@@ -291,13 +303,40 @@ def update_group(
     code.branch(code.read(is_done), lambda: None, alone)
 
 
+def _is_grid(distances: Sequence[tuple[int, ...]], products: SumsOfProducts) -> bool:
+    """Whether a loop over the rows and columns of products reaches all elements alike."""
+    width = len(products.columns)
+    return products.guard != MIXED and all(
+        each == tuple(map(operator.add, distances[k - k % width], distances[k % width]))
+        for k, each in enumerate(distances)
+    )
+
+
+def _update_product(
+    f: ThreadFunction,
+    group: SumGroup,
+    width: int,
+    update: Update,
+    row: Operand,
+    column: Operand,
+    value: Operand,
+) -> None:
+    """Update the element of a product, given its row and its column (u32)."""
+    indices = list[Value]()
+    for axis, index in enumerate(group.updates[0].indices):
+        distances = [each[axis] for each in group.distances]
+        start = _index_of_lane(f, index, distances[::width], row)
+        indices.append(_index_of_lane(f, start, distances[:width], column))
+    update(indices, value)
+
+
 def _index_of_lane(f: ThreadFunction, index: Value, distances: list[int], member: Operand) -> Value:
     """Return an index of the element that a lane updates, by the number of the lane's update."""
     code, dtype = f.code, index.type
-    first = distances[0]
-    step = distances[1] - first
     if not any(distances):
         return index
+    first = distances[0]
+    step = distances[1] - first
     if distances == [wrapped(first + k * step, dtype.bits) for k in range(len(distances))]:
         number = code.convert(member, u32, dtype)
         distance = code.apply("mul", dtype, number, code.constant(step, dtype))

@@ -10,7 +10,9 @@ takes 62 exchanges and 124 selections.
 
 from __future__ import annotations
 
-from octants.analysis.sums_of_products import MOST_FACTORS, PIECE, SumsOfProducts
+from collections.abc import Callable
+
+from octants.analysis.sums_of_products import MOST_FACTORS, PIECE, ROWS, SumsOfProducts
 from octants.codegen import arithmetic
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
@@ -53,43 +55,70 @@ class _Tiles:
         ]
 
 
+class _Factors:
+    """The factors of the threads of a block in shared memory.
+
+    The rows of a subgroup begin at `start`, and the factors of a thread are at `own` in each row.
+    """
+
+    def __init__(self, f: ThreadFunction, products: SumsOfProducts) -> None:
+        self._f, self._code = f, f.code
+        self._factors = (*products.rows, *products.columns)
+        nbytes = shared_bytes(f.code.exchange_subgroups, f.code.subgroup)
+        self._memory = f.code.shared_array("factors", u32, nbytes // u32.size)
+        self.stride = _stride(f.code.subgroup)
+        subgroup = f.code.subgroup_in_block()
+        self.start = self.moved(self.constant(0), subgroup, MOST_FACTORS * self.stride)
+        self.own = f.code.apply("add", u32, self.start, f.code.lane())
+
+    def constant(self, number: int) -> Operand:
+        return self._code.constant(number, u32)
+
+    def shifted(self, x: Operand, count: int) -> Operand:
+        """Divide by a power of two."""
+        return self._code.apply("ushr", u32, x, self.constant(count.bit_length() - 1))
+
+    def masked(self, x: Operand, count: int) -> Operand:
+        """Return the remainder of the division by a power of two."""
+        return self._code.apply("and", u32, x, self.constant(count - 1))
+
+    def moved(self, base: Operand, x: Operand, step: int) -> Operand:
+        further = self._code.apply("mul", u32, x, self.constant(step))
+        return self._code.apply("add", u32, base, further)
+
+    def _element(self, base: Operand, position: int) -> UnaddressedElement:
+        index = self._code.apply("add", u32, base, self.constant(position))
+        return UnaddressedElement(self._memory, index)
+
+    def store(self) -> None:
+        """Store those of the thread."""
+        for row, factor in enumerate(self._factors):
+            word = to_word(self._code, f32, self._f.use(factor))
+            self._code.store(self._element(self.own, row * self.stride), u32, word)
+
+    def read(self, base: Operand, position: int = 0) -> Operand:
+        """Read one."""
+        return from_word(self._code, f32, self._code.load(self._element(base, position), u32))
+
+
 def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, list[int]]]:
     """Return sums of products over the threads of a subgroup, which are all here.
 
     Each comes with the numbers of the products of which the lanes have the sums.
     """
-    code, lane, stride = f.code, f.code.lane(), _stride(f.code.subgroup)
-    nbytes = shared_bytes(code.exchange_subgroups, code.subgroup)
-    memory = code.shared_array("factors", u32, nbytes // u32.size)
-    tiles = _Tiles(code, products)
-
-    def constant(number: int) -> Operand:
-        return code.constant(number, u32)
-
-    def shifted(x: Operand, count: int) -> Operand:
-        return code.apply("ushr", u32, x, constant(count.bit_length() - 1))
-
-    def moved(base: Operand, x: Operand, step: int) -> Operand:
-        return code.apply("add", u32, base, code.apply("mul", u32, x, constant(step)))
-
-    def element(row: Operand, position: int) -> UnaddressedElement:
-        return UnaddressedElement(memory, code.apply("add", u32, row, constant(position)))
-
-    start = moved(constant(0), code.subgroup_in_block(), MOST_FACTORS * stride)
-    own = code.apply("add", u32, start, lane)
+    code, lane = f.code, f.code.lane()
+    tiles, factors = _Tiles(code, products), _Factors(f, products)
+    stride = factors.stride
+    factors.store()
     code.barrier("subgroup")
-    for position, factor in enumerate((*products.rows, *products.columns)):
-        code.store(element(own, position * stride), u32, to_word(code, f32, f.use(factor)))
-    code.barrier("subgroup")
-    first = moved(start, shifted(lane, tiles.group), tiles.group)
-    row = code.apply("and", u32, shifted(lane, tiles.columns), constant(tiles.rows - 1))
-    column = code.apply("and", u32, lane, constant(tiles.columns - 1))
-    left = moved(first, row, stride)
-    above = moved(moved(first, column, stride), constant(len(products.rows)), stride)
+    first = factors.moved(factors.start, factors.shifted(lane, tiles.group), tiles.group)
+    row = factors.masked(factors.shifted(lane, tiles.columns), tiles.rows)
+    left = factors.moved(first, row, stride)
+    above = factors.moved(first, factors.masked(lane, tiles.columns), stride)
+    above = factors.moved(above, factors.constant(len(products.rows)), stride)
 
     def read(base: Operand, step: int, count: int, item: int) -> list[Operand]:
-        words = (element(base, k * step * stride + item) for k in range(count))
-        return [from_word(code, f32, code.load(word, u32)) for word in words]
+        return [factors.read(base, k * step * stride + item) for k in range(count)]
 
     totals: list[list[Operand]] = []
     for item in range(tiles.group):
@@ -102,9 +131,42 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, l
             line[:] = [
                 code.apply("fma", f32, x, y, total) for y, total in zip(b, line, strict=True)
             ]
+    code.barrier("subgroup")  # before threads store other factors
     return [
         (_exchanged(code, line, tiles.group), tiles.numbers(row)) for row, line in enumerate(totals)
     ]
+
+
+def one_by_one(
+    f: ThreadFunction,
+    products: SumsOfProducts,
+    update: Callable[[Operand, Operand, Operand], object],
+) -> None:
+    """Write a loop over the products of a thread that does not exchange factors.
+
+    ``update`` writes what is done with each, from its row, its column (u32) and its value. It is a
+    loop since this code hardly ever runs, but takes time to compile.
+    """
+    code, factors = f.code, _Factors(f, products)
+    factors.store()
+    number, width = code.variable(u32), len(products.columns)
+    code.write(number, factors.constant(0))
+    columns = factors.moved(factors.own, factors.constant(len(products.rows)), factors.stride)
+
+    def iterate() -> None:
+        row = factors.shifted(code.read(number), width)
+        column = factors.masked(code.read(number), width)
+        a = factors.read(factors.moved(factors.own, row, factors.stride))
+        b = factors.read(factors.moved(columns, column, factors.stride))
+        product = code.apply("mul", f32, a, b)
+        if products.guard:
+            zero, guard = code.constant(0.0, f32), a if products.guard == ROWS else b
+            product = code.choose(code.compare("ne", f32, guard, zero), f32, product, zero)
+        update(row, column, product)
+        code.write(number, code.apply("add", u32, code.read(number), factors.constant(1)))
+
+    end = factors.constant(width * len(products.rows))
+    code.loop(lambda: code.compare("lt", u32, code.read(number), end), iterate)
 
 
 def _exchanged(code: ThreadCode, line: list[Operand], distance: int) -> Operand:

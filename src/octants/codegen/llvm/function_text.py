@@ -261,8 +261,8 @@ class FunctionText:
         self.lines.append(f"{label}:")
         self.is_open = True
 
-    def branch(self, label: str) -> None:
-        self.lines.append(f"  br label %{label}")
+    def branch(self, label: str, *, hint: str = "") -> None:
+        self.lines.append(f"  br label %{label}{hint}")
         self.is_open = False
 
     def leave(self) -> None:

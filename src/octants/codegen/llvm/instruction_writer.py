@@ -14,6 +14,7 @@ from typing import Any
 from octants.codegen.instruction_writer import Code, Kind, Pointer, UnaddressedElement
 from octants.codegen.llvm import emulated_f16
 from octants.codegen.llvm import types_and_literals as names
+from octants.codegen.llvm.control_flow import no_unrolling
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.math_functions import finished
 from octants.codegen.llvm.rsqrt_estimates import ReciprocalRoot
@@ -243,7 +244,7 @@ class LlvmCode(Code):
         f.start(inside)
         body()
         if f.is_open:
-            f.branch(head)
+            f.branch(head, hint=no_unrolling(f))
         f.start(leave)
         self._exits.pop()
 
