@@ -40,18 +40,44 @@ class BlockCopy:
 
     With `fits` the array has so many; otherwise the launch determines how many, and the copy is
     used if they fit. With `is_repaid` a block adds often enough in any launch; otherwise the copy
-    is used if the block has a quarter as many work items as the array has elements.
+    is used if the block has a quarter as many work items as the array has elements. Each of so many
+    `subgroups` of the block has its own, to which its lanes add in step; 0 if all share one.
     """
 
     target: ArrayRef
     count: int
     fits: bool
     is_repaid: bool
+    subgroups: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all copies of a block."""
+        return self.count * max(1, self.subgroups) * self.target.array.dtype.size
 
     @property
     def is_always_used(self) -> bool:
         """Whether no launch leaves the copy out."""
         return self.fits and self.is_repaid
+
+
+def find_subgroup_copies(
+    task: Task, noalias: bool, grouped: Collection[Operation], subgroups: int, most: int
+) -> list[BlockCopy]:
+    """Return copies of arrays that only ``grouped`` updates reach, for each of some subgroups.
+
+    All copies take ``most`` bytes together.
+    """
+    found, repeated = list[BlockCopy](), _in_loops(task)
+    accesses = [op for op in task.body.walk() if isinstance(op, ops.Access)]
+    for target in find_sums(task, True).private_copies:
+        updates = {op for op in accesses if op.ref == target}
+        repaid = not repeated.isdisjoint(updates)
+        copy = BlockCopy(target, _count(target), True, repaid, subgroups)
+        if updates.issubset(grouped) and 0 < copy.nbytes <= most:
+            found.append(copy)
+            most -= copy.nbytes
+    return _last(found, task, noalias)
 
 
 def find_copies(
@@ -73,13 +99,7 @@ def find_copies(
     small = {copy.target for copy in found}
     left += shared_bytes * 2 // 3 - _SMALL
     accesses = [op for op in task.body.walk() if isinstance(op, ops.Access)]
-    repeated = {
-        op
-        for loop in task.body.walk()
-        if isinstance(loop, ops.Loop)
-        for region in loop.regions
-        for op in region.walk()
-    }
+    repeated = _in_loops(task)
     for target in sums.private_copies:
         size, count = target[0].dtype.size, _count(target)
         updates = [op for op in accesses if op.ref == target]
@@ -93,9 +113,26 @@ def find_copies(
             repaid = not repeated.isdisjoint(updates)
             found.append(BlockCopy(target, nbytes // size, fits=count > 0, is_repaid=repaid))
             left -= nbytes
+    return _last(found, task, noalias)
+
+
+def _in_loops(task: Task) -> set[Operation]:
+    """Return the operations in loops."""
+    return {
+        op
+        for loop in task.body.walk()
+        if isinstance(loop, ops.Loop)
+        for region in loop.regions
+        for op in region.walk()
+    }
+
+
+def _last(found: list[BlockCopy], task: Task, noalias: bool) -> list[BlockCopy]:
+    """Return the copies that can be added when all other accesses have been made."""
     if noalias or not found:
         return found
     affine = AffineExpressions(task)
+    accesses = [op for op in task.body.walk() if isinstance(op, ops.Access)]
     return [copy for copy in found if _is_last(copy.target, accesses, affine)]
 
 

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-from octants.codegen import atomics, memory
-from octants.codegen.block_shared_candidates import BlockCopy
+from octants.codegen import atomics, memory, sums_of_products
+from octants.codegen.block_shared_candidates import BlockCopy, find_copies, find_subgroup_copies
 from octants.codegen.function_emitter import ThreadFunction
-from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
+from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, UnaddressedElement
 from octants.codegen.numbers_as_bits import word_of
-from octants.ir.core import ArrayRef
+from octants.ir.core import ArrayRef, Task
 from octants.types.scalars import DType, i64, u1, u32
 
 _ELEMENTS_PER_ITEM = 4
 """The elements of a copy for each work item of a block with which it is worth its clearing."""
 _MOST_ITEMS = 1 << 40  # that are compared with the elements of a copy; their products fit in i64
+
+
+def choose(f: ThreadFunction, task: Task, nbytes: int) -> list[BlockCopy]:
+    """Choose the copies of a task, whose groups of updates are known, in ``nbytes`` of a block.
+
+    Each subgroup has copies of its own of arrays all of whose updates are sums of products that it
+    makes in step.
+    """
+    code, noalias, own = f.code, f.kernel.module.noalias, list[BlockCopy]()
+    if f.products:
+        nbytes -= sums_of_products.shared_bytes(code.exchange_subgroups, code.subgroup)
+        grouped = {op for last in f.products for op in f.update_groups[last].updates}
+        own = find_subgroup_copies(task, noalias, grouped, code.exchange_subgroups, nbytes)
+        nbytes -= sum(copy.nbytes for copy in own)
+    known = {copy.target for copy in own}
+    others = find_copies(task, noalias, f.collected, nbytes)
+    return [*own, *(copy for copy in others if copy.target not in known)]
 
 
 def begin(f: ThreadFunction, copies: list[BlockCopy], items: Callable[[], Operand]) -> None:
@@ -25,19 +43,34 @@ def begin(f: ThreadFunction, copies: list[BlockCopy], items: Callable[[], Operan
     """
     code = f.code
     for copy in copies:
-        target = copy.target
-        word = word_of(target.array.dtype)
-        shared = code.shared_array((target, "copy"), word, copy.count)
+        target, count = copy.target, max(1, copy.subgroups)
+        word, shared = word_of(target.array.dtype), _memory(f, copy)
         if not copy.is_always_used:
             f.uses_copy[target] = _is_used(f, copy, items)
         f.shared_arrays[target] = shared
+        if copy.subgroups:
+            f.shared_arrays[target] = _of_subgroup(code, copy, shared)
+            f.subgroup_copies.add(target)
 
         def clear(number: Operand, shared: object = shared, word: DType = word) -> None:
             code.store(UnaddressedElement(shared, number), word, code.constant(0, word))
 
-        _each(code, _used_count(f, copy), clear)
+        _each(code, code.apply("mul", u32, _used_count(f, copy), code.constant(count, u32)), clear)
     if copies:
         code.barrier("block")
+
+
+def _memory(f: ThreadFunction, copy: BlockCopy) -> Any:
+    """Return the memory of a copy, or of the copies of all subgroups."""
+    word, count = word_of(copy.target.array.dtype), copy.count * max(1, copy.subgroups)
+    return f.code.shared_array((copy.target, "copy"), word, count)
+
+
+def _of_subgroup(code: ThreadCode, copy: BlockCopy, shared: Pointer) -> Pointer:
+    """Return where the copy of the thread's subgroup begins."""
+    subgroup = code.convert(code.subgroup_in_block(), u32, i64)
+    nbytes = code.constant(copy.count * copy.target.array.dtype.size, i64)
+    return code.moved(shared, code.apply("mul", i64, subgroup, nbytes))
 
 
 def _is_used(f: ThreadFunction, copy: BlockCopy, items: Callable[[], Operand]) -> Operand:
@@ -102,10 +135,17 @@ def end(f: ThreadFunction, copies: list[BlockCopy]) -> None:
 def _add(f: ThreadFunction, copy: BlockCopy) -> None:
     """Add the block's copy of an array to the array, leaving out zeros."""
     code, target = f.code, copy.target
-    dtype, shared = target.array.dtype, f.shared_arrays.pop(target)
+    dtype, shared = target.array.dtype, _memory(f, copy)
+    del f.shared_arrays[target]
+
+    def read(number: Operand, subgroup: int) -> Operand:
+        further = code.apply("add", u32, number, code.constant(subgroup * copy.count, u32))
+        return memory.read(code, UnaddressedElement(shared, further), dtype)
 
     def add(number: Operand) -> None:
-        value = memory.read(code, UnaddressedElement(shared, number), dtype)
+        value = read(number, 0)
+        for subgroup in range(1, copy.subgroups):
+            value = code.apply("add", dtype, value, read(number, subgroup))
         is_some = code.compare("ne", dtype, value, code.constant(0, dtype))
 
         def update() -> None:

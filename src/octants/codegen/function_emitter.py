@@ -155,7 +155,8 @@ class ThreadFunction(FunctionEmitter, Protocol):
     """A function of a GPU thread.
 
     ``lanes`` describes its subgroup; ``shared_arrays`` has the arrays of its block. Those that not
-    every launch uses are in ``uses_copy``, with whether this one does (see `block_shared_copies`).
+    every launch uses are in ``uses_copy``, with whether this one does (see `block_shared_copies`);
+    those of which each subgroup has its own are in ``subgroup_copies``.
     ``update_groups`` has the last update of each `sum_groups.SumGroup` with its group, and None for
     the others. `products` has the `sums_of_products.SumsOfProducts` of those that exchange factors.
     """
@@ -165,6 +166,7 @@ class ThreadFunction(FunctionEmitter, Protocol):
     products: dict[Operation, Any]
     shared_arrays: dict[ArrayRef, Any]
     uses_copy: dict[ArrayRef, Operand]
+    subgroup_copies: set[ArrayRef]
 
     @property
     def code(self) -> ThreadCode:

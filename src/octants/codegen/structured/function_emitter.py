@@ -90,6 +90,7 @@ class StructuredFunction:
         ] = {}  # see `codegen.per_thread_reductions`
         self.shared_arrays: dict[ArrayRef, Any] = {}  # see `block_shared_copies`
         self.uses_copy: dict[ArrayRef, Operand] = {}
+        self.subgroup_copies: set[ArrayRef] = set()
         self.shared_updates: set[Operation] = set()
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.products: dict[Operation, Any] = {}  # the `SumsOfProducts` of such groups

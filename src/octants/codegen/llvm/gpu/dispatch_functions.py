@@ -13,13 +13,7 @@ from octants.analysis.reductions import Collect, find_reductions, find_scattered
 from octants.analysis.subnormals import normal_roots
 from octants.analysis.trip_count_keys import TripCountKey, find_key
 from octants.artifact import Artifact, Dispatch
-from octants.codegen import (
-    block_shared_copies,
-    cooperation,
-    sorted_work_items,
-    sums_of_products,
-)
-from octants.codegen.block_shared_candidates import find_copies
+from octants.codegen import block_shared_copies, cooperation, sorted_work_items
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function_text import HandlerTable
@@ -252,13 +246,11 @@ def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: 
     for reduction in found:
         f.table[Collect](f, Collect(reduction))
     has_copies = f.gpu.has_blocks and not is_alone
-    noalias, nbytes = f.kernel.module.noalias, f.gpu.shared_bytes
+    nbytes = f.gpu.shared_bytes
     nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
     if has_copies:
         cooperation.find_groups(f, task, f.shared_updates)
-    if f.products:
-        nbytes -= sums_of_products.shared_bytes(f.code.exchange_subgroups, f.code.subgroup)
-    copies = find_copies(task, noalias, f.collected, nbytes) if has_copies else []
+    copies = block_shared_copies.choose(f, task, nbytes) if has_copies else []
     block_shared_copies.begin(f, copies, lambda: f.apply("sub", "i64", f.upper(), f.first_item()))
 
     def begin(item: str) -> None:

@@ -38,6 +38,7 @@ class ThreadText(FunctionText):
         self.block_size = block_size
         self.shared_arrays: dict[ArrayRef, str] = {}  # the arrays of the block
         self.uses_copy: dict[ArrayRef, str] = {}  # see `block_shared_copies`
+        self.subgroup_copies: set[ArrayRef] = set()  # those that each subgroup has
         self.scattered_updates: set[Operation] = set()  # see `analysis.reductions.find_scattered`
         self.adds_up = False  # whether the block's threads reduce their sums at the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from octants.analysis.reductions import Reduction, neutral
-from octants.codegen import arithmetic, atomics, cooperation, per_thread_reductions
+from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_group, update_together
 from octants.codegen.llvm.gpu.function_text import ThreadText
@@ -33,7 +33,8 @@ def atomic(f: ThreadText, op: ops.Atomic) -> None:
 
     if op in f.update_groups:
         if group := f.update_groups[op]:
-            update_group(f, group, partial(_update_element, f, op))
+            in_step = partial(_update_in_step, f, op) if op.ref in f.subgroup_copies else None
+            update_group(f, group, partial(_update_element, f, op), in_step)
     elif op in f.collected or not f.gpu.has_blocks or op.array.space is Space.SHARED:
         update_alone(f, op)
     else:
@@ -46,6 +47,20 @@ def _update_element(f: ThreadText, op: ops.Atomic, indices: list[Value], value: 
     def update() -> None:
         address = address_of(f, op.array, op.companion, indices)
         atomics.update(f, op.fn, op.array.dtype, address, value)
+
+    with_or_without(f, op.ref, update)
+
+
+def _update_in_step(f: ThreadText, op: ops.Atomic, indices: list[Value], value: str) -> None:
+    """Update an element of the subgroup's copy of an array, which no other lane updates now."""
+
+    def update() -> None:
+        address, dtype = address_of(f, op.array, op.companion, indices), op.array.dtype
+        if op.ref not in f.shared_arrays:
+            atomics.update(f, op.fn, dtype, address, value)
+            return
+        before = memory.read(f.code, address, dtype)
+        memory.write(f.code, address, dtype, arithmetic.combine(f, op.fn, dtype, before, value))
 
     with_or_without(f, op.ref, update)
 
