@@ -152,6 +152,8 @@ class Dispatch:
     before ends. Where the threads of a block add up `sums` together, large blocks are better. Where
     the code is written for subgroups of so many `lanes`, all of them are to be whole; 0: it is not.
     One that `starts_early` may start before the dispatch before it has ended, and waits for that.
+    One that `records_iterations` has the records of iterations in record buffers, not just
+    checkpoints, so that it is faster if they fit the cache.
     """
 
     entry: str
@@ -168,6 +170,7 @@ class Dispatch:
     sums: bool = False
     lanes: int = 0
     starts_early: bool = False
+    records_iterations: bool = False
 
 
 @dataclass(frozen=True)

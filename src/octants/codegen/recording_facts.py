@@ -212,3 +212,14 @@ def _is_difference(f: Written, op: Operation, loop: ops.For) -> bool:
     if f.kernel.widened.get(op.rhs, op.rhs) is loop.lower:
         return True
     return f.has(op.rhs) and bool(f.use(op.rhs) == f.use(loop.lower))
+
+
+def records_iterations(block: Block) -> bool:
+    """Return whether the record buffer holds iterations of loops, and not only checkpoints."""
+    return any(
+        isinstance(op, ops.RecordPush)
+        and not op.record.local
+        and op.record.slots
+        and op.record.name not in (CHECKPOINT, LOG)
+        for op in block.walk()
+    )

@@ -171,6 +171,8 @@ class FakeCuda:
     capability: tuple[int, int] = (9, 0)
     capabilities: dict[int, tuple[int, int]] = field(default_factory=dict)  # of single devices
     multiprocessors: int = 4
+    cache: int = 1 << 22
+    """The bytes of its last cache."""
     resident: int = 512
     """The threads that a multiprocessor holds at a time."""
     driver: int = 13000
@@ -808,6 +810,7 @@ class FakeCuda:
     def cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> int:
         out[0] = {
             cuda.ATTRIBUTE_MULTIPROCESSORS: self.multiprocessors,
+            cuda.ATTRIBUTE_CACHE_BYTES: self.cache,
             cuda.ATTRIBUTE_MAJOR: self._capability(device)[0],
             cuda.ATTRIBUTE_MINOR: self._capability(device)[1],
             cuda.ATTRIBUTE_MEMORY_POOLS: self.pools,

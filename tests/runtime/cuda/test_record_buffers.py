@@ -81,9 +81,13 @@ LOOP = (Span("program.py", 5, 8, 5, 26, "step"), "its record takes 4 bytes an it
 
 
 def make_artifact(
-    bounds: str = "(slots[3], slots[4])", block: int = 0, name: str = "r"
+    bounds: str = "(slots[3], slots[4])",
+    block: int = 0,
+    name: str = "r",
+    *,
+    iterations: bool = False,
 ) -> Artifact:
-    dispatches = [Dispatch("run", 0, bounds, block, records=True)]
+    dispatches = [Dispatch("run", 0, bounds, block, records=True, records_iterations=iterations)]
     if bounds == "device":
         dispatches.insert(0, Dispatch("tell", 0))
     return artifact(name, dispatches, 2, records=(LOOP,))
@@ -191,6 +195,23 @@ def test_the_budget_limits_the_threads(fake: FakeCuda, reverse: Any) -> None:
     assert first.threads == 4 * 512
     assert first.launch[abi.LAUNCH_SHARE // 8] == budget // first.threads
     assert second.threads * 4096 == third.threads * 4096 == budget
+
+
+@pytest.mark.parametrize(
+    ("iterations", "need", "threads"),
+    [(True, 512, 4 * 11 * 32), (False, 512, 4 * 512), (True, 1024, 4 * 512)],
+)
+def test_records_of_iterations_stay_in_the_cache(
+    fake: FakeCuda, reverse: Any, iterations: bool, need: int, threads: int
+) -> None:
+    """Fewer threads run at once if those of 256 on a multiprocessor fit 0.7 of it."""
+    fake.cache = 1 << 20
+    device, made = make_device(fake, 1 << 23), reverse(lambda item, share: need)
+    kernel = device.load(make_artifact(block=32, iterations=iterations))
+    for _ in range(3):
+        launch(kernel, 0, 5000)
+        check_done(made, 0, 5000)
+    assert made.rounds[-1].threads == threads
 
 
 def test_the_heap_doubles(fake: FakeCuda, reverse: Any) -> None:

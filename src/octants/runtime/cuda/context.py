@@ -60,6 +60,8 @@ class Context:
         model = library.identify(self.name, self._device, self.attribute)
         self.capability, self.processor, self.wave = model
         self.multiprocessors = self.attribute(library.multiprocessors_attribute)
+        cache = library.cache_attribute
+        self.cache_bytes = 0 if cache is None else self.attribute(cache)
         self.has_pools = bool(self.attribute(library.pools_attribute))
         total = c_size_t()
         self.call("cuDeviceTotalMem", byref(total), self._device)

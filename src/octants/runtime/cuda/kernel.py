@@ -62,9 +62,14 @@ class CudaKernel(GpuKernel):
 
     def _record(self, action: Action) -> Recording:
         machine = self._machine
-        most = machine.context.multiprocessors
+        context = machine.context
         return Recording(
-            self.artifact, action.dispatch, machine.record_budget, most, machine.versions
+            self.artifact,
+            action.dispatch,
+            machine.record_budget,
+            context.multiprocessors,
+            machine.versions,
+            cache_bytes=context.cache_bytes,
         )
 
     def record_buffers(self) -> tuple[DeviceRecordBuffers, int]:

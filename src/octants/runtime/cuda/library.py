@@ -45,6 +45,7 @@ LOST = {214, 220, 700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 """Statuses after which a context is unusable: illegal addresses, traps, time limits, ..."""
 
 ATTRIBUTE_MULTIPROCESSORS = 16
+ATTRIBUTE_CACHE_BYTES = 38
 ATTRIBUTE_MAJOR = 75
 ATTRIBUTE_MINOR = 76
 ATTRIBUTE_MEMORY_POOLS = 115
@@ -318,6 +319,7 @@ class Library:
     missing_device: type[Any] = NoDevice
     KernelNode, FillNode, CopyNode = KernelNode, FillNode, CopyNode
     multiprocessors_attribute = ATTRIBUTE_MULTIPROCESSORS
+    cache_attribute: int | None = ATTRIBUTE_CACHE_BYTES
     pools_attribute = ATTRIBUTE_MEMORY_POOLS
 
     def __init__(self, find: Callable[[str], Callable[..., int]]) -> None:

@@ -49,6 +49,11 @@ MOST_ITEMS = 1 << 27
 
 _FIRST_CAPACITY = 512  # capacity in bytes of the first launch of a kernel
 _LEAST_SHARE = abi.RECORD_BUFFER_WORD
+_CACHED = 0.7
+"""The part of the GPU's cache that record buffers may take."""
+_ENOUGH_THREADS = 256
+"""The threads of a multiprocessor that are as fast as more of them whose record buffers do not fit
+the cache."""
 _MOST_KNOWN = 4096  # launches with different inputs whose capacity is remembered
 _PLENTY = 1 << 30  # bytes of all record buffers of a dispatch whose work items cannot run again
 
@@ -141,6 +146,7 @@ class Recording:
         budget: What all its record buffers should take, in bytes.
         multiprocessors: The least number of blocks that keep the GPU busy.
         most_items: The most work items that run at once.
+        cache_bytes: The size of the GPU's last cache; 0 if it is not known.
     """
 
     def __init__(
@@ -151,6 +157,7 @@ class Recording:
         multiprocessors: int,
         versions: Versions,
         most_items: int = MOST_ITEMS,
+        cache_bytes: int = 0,
     ) -> None:
         self._artifact = artifact
         self._can_retry = dispatch.can_retry
@@ -160,6 +167,7 @@ class Recording:
         self._budget = budget
         self._multiprocessors = multiprocessors
         self._most_items = most_items
+        self._cached_bytes = int(_CACHED * cache_bytes) if dispatch.records_iterations else 0
         self._need = 0  # what its work items have needed so far, at the first share
         self._known: dict[tuple[int, ...], Known] = {}
         self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
@@ -506,7 +514,11 @@ class Recording:
     def _limited(self, full: Quota, capacity: int) -> Quota:
         """A quota of as many threads with ``capacity`` bytes each as the budget allows."""
         budget = self._budget if self._can_retry else max(self._budget, _PLENTY)
-        most = max(budget // (_lanes(full.block) * capacity), self._multiprocessors)
+        nbytes = _lanes(full.block) * capacity
+        most = max(budget // nbytes, self._multiprocessors)
+        near = self._cached_bytes // (nbytes * self._multiprocessors)
+        if near * full.block >= _ENOUGH_THREADS:
+            most = min(most, near * self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
     def _failure(self, need: int, lower: int, buffers: DeviceRecordBuffers) -> OctantsError:

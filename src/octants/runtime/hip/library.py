@@ -134,6 +134,7 @@ class HipLibrary(Library):
     missing_device: type[Any] = NoAmdDevice
     KernelNode, FillNode, CopyNode = KernelNode, FillNode, CopyNode  # type: ignore[assignment]
     multiprocessors_attribute = ATTRIBUTE_MULTIPROCESSORS
+    cache_attribute = None
     pools_attribute = ATTRIBUTE_MEMORY_POOLS
 
     def __init__(

@@ -24,7 +24,12 @@ from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.types_and_literals import identifier
 from octants.codegen.memory_ranges_of_arrays import written_ranges
-from octants.codegen.recording_facts import recorded_loops, reserved_pushes, restartable
+from octants.codegen.recording_facts import (
+    recorded_loops,
+    records_iterations,
+    reserved_pushes,
+    restartable,
+)
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, cooperates
@@ -185,6 +190,7 @@ class _Writer:
                 0 if asks else self._groups[position],  # the record buffers are those of a stream
                 _WAVES if is_free else 1,
                 f.adds_up,
+                records_iterations=records_iterations(task.body),
             ),
         )
 
