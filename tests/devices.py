@@ -7,6 +7,7 @@ runs the tests on a GPU, ``OCTANTS_TEST_ARCH=vulkan`` on the Vulkan device that 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from octants import options
 from octants.runtime.cpu.discrete_device import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.vulkan import physical_devices
+from tests.codegen.on_gpu import gpu
 
 ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")
 ON_GPU = ARCH not in ("cpu", "python")
@@ -38,6 +40,14 @@ tells_infinities: Any = pytest.mark.skipif(
 
 checks_races: Any = pytest.mark.skipif(
     ARCH == "metal", reason="launches are not checked for races: Metal lacks 64-bit atomic updates"
+)
+
+IS_EMULATED = ARCH in ("cuda", "metal") and not (
+    sys.platform == "darwin" if ARCH == "metal" else gpu()
+)
+
+in_other_processes: Any = pytest.mark.skipif(
+    IS_EMULATED, reason="no other process has the GPU that this one emulates"
 )
 
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import in_other_processes
+
+pytestmark = in_other_processes
+
 HEAD = """
 import threading
 import numpy as np
