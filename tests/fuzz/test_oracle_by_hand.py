@@ -176,6 +176,23 @@ def k(n: qd.i32):
     assert result.primal["z"].value.tolist() == [1.5, 3.0]
 
 
+def test_the_type_of_a_choice_is_that_of_both_sides() -> None:
+    """Also where the condition is known when the kernel is compiled, but not in `static`."""
+    source = """
+n = qd.field(qd.i32, shape=(4,))
+u = qd.field(qd.u8, shape=(1,))
+@qd.kernel
+def k():
+    a = qd.cast(n[0], qd.i8)
+    n[0] = a if 0.4 < 0.5 else u[0]
+    n[1] = u[0] if 0.5 < 0.4 else a
+    n[2] = a if qd.static(0.4 < 0.5) else u[0]
+    n[3] = (a if n[3] > 0 else u[0]) + (-1 if 2 > 1 else 1.5)
+"""
+    result = outcome(source, {"n": [-3, 0, 0, 1], "u": [2]})
+    assert result.primal["n"].value.tolist() == [253, 253, -3, 252]
+
+
 def test_vectors_copy_on_assignment() -> None:
     source = """
 v = qd.Vector.field(2, FP, shape=(1,), needs_grad=True)

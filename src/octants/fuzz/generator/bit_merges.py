@@ -260,7 +260,7 @@ def _remainder(c: Context) -> str | None:
         return None
     name = variable.sort[4:]
     last = (1 << min(_bits(name) - (name[0] == "i"), 31)) - 1
-    divisor = c.pick(["3", "8", *(_literal(n, name) for n in (7, 16, last, last // 2 + 2))])
+    divisor = c.pick(["3", *(_literal(n, name) for n in (7, last, last - 2, last // 2 + 2))])
     x = c.pick([variable.name, f"({variable.name} - {c.integer(1, 9)})"])
     c.note("remainder of a remainder")
     return f"((({x}) % {divisor} + {divisor}) % {divisor})"
@@ -302,7 +302,7 @@ def declare(shared: Shared) -> list[str]:
         name = shared.fresh(prefix)
         shared.arrays.append(ArrayInfo(name, "f", (n,), (), fields, constant=constant))
     for number in range(rng.randint(3, 5)):
-        dtype, constant = f"qd.{rng.choice(NAMES)}", number < 2
+        dtype, constant = f"qd.{rng.choice(NAMES) if number != 2 else 'u64'}", number < 2
         array = ArrayInfo(shared.fresh("t"), "w", (n,), (), fields, LOW, HIGH, constant, dtype)
         array.has_grad = False
         shared.arrays.append(array)
@@ -324,7 +324,10 @@ def body(c: Context) -> list[Scalar]:
         locals_ = c.scopes[-1][1:4]
         for _ in range(c.integer(2, 7)):
             c.try_table(STATEMENTS)
-        for array in others[2:]:
+        whole = [v for v in c.scopes[-1] if v.sort.startswith("int:")]  # all bits of all locals
+        terms = [f"{_cast(v.name, 'u64')} * {2 * k + 3}" for k, v in enumerate(whole)]
+        c.emit(f"{others[2].at(item)} = {' ^ '.join(terms)}")
+        for array in others[3:]:
             value = merge(c, c.pick(locals_).name, c.pick(NAMES))
             c.emit(f"{array.at(item)} = {_cast(value, array.dtype[3:])}")
         weight = f"1.5 + 0.01 * qd.cast({_cast(c.pick(locals_).name, 'i8')}, FP)"

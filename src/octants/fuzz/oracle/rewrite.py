@@ -403,6 +403,8 @@ class FunctionRewriter(ast.NodeTransformer):
         return ast.UnaryOp(node.op, operand)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if _is_static(node.test):
+            return self.generic_visit(node)
         sides = [_thunk(self.visit(side)) for side in (node.body, node.orelse)]
         return _call("choose", self.visit(node.test), *sides)
 
@@ -422,5 +424,5 @@ def _parse(text: str) -> ast.stmt:
 
 
 def _is_static(node: ast.expr) -> bool:
-    """Whether what a loop runs over is a call of ``static``."""
+    """Whether a condition, or what a loop runs over, is a call of ``static``."""
     return ast.unparse(node).startswith("qd.static(")

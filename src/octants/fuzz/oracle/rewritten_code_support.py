@@ -119,16 +119,19 @@ def updated(symbol: str, before: Any, value: Any) -> Any:
 def choose(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     """``then if condition else orelse``: one is evaluated.
 
-    The type is that of both together, unless the condition is known when the kernel is compiled.
+    The type is that of both together, unless the condition and both are numbers of Python.
     """
     taken, other = (then, orelse) if lift(condition) else (orelse, then)
     value = taken()
-    if not isinstance(condition, Num) or not isinstance(value, (Num, int, float)):
+    if not isinstance(value, (Num, int, float)):
         return value
-    value = lift(value)
+    is_computed = isinstance(condition, Num)
     with contextlib.suppress(Exception), _quietly():
-        return convert(value, promote(value.type, lift(other()).type))
-    return value
+        beside = other()
+        if is_computed or isinstance(value, Num) or isinstance(beside, Num):
+            value = lift(value)
+            return convert(value, promote(value.type, lift(beside).type))
+    return lift(value) if is_computed else value
 
 
 def select(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
