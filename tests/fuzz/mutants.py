@@ -1,10 +1,11 @@
-"""``python -m tests.fuzz.mutants FAULT FIRST LAST``: runs programs with a fault in the autodiff.
+"""``python -m tests.fuzz.mutants FAULT FIRST LAST [PROFILE]``: runs programs with a fault.
 
 Code with a fault may read any memory and run for ever, so it has a process of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 
@@ -14,11 +15,13 @@ from octants.fuzz.backends import BACKENDS, options
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate
 from tests.fuzz.faults import FAULTS, INTERPRETED, Fault, skip_checkpoints
+from tests.fuzz.faults_of_profiles import FAULTS_OF_PROFILES
 
 
-def main(name: str, first: int, last: int) -> None:
+def main(name: str, first: int, last: int, profile: str = "core") -> None:
     """A line for each program, up to one that disagrees: its seed, verdict, and first problem."""
-    fault = next(fault for fault in (*FAULTS, *INTERPRETED) if fault.__name__ == name)
+    faults = (*FAULTS, *INTERPRETED, *FAULTS_OF_PROFILES.values())
+    fault = next(fault for fault in faults if fault.__name__ == name)
     backend = BACKENDS["interpreter" if fault in INTERPRETED else "cpu"]()
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
@@ -26,7 +29,8 @@ def main(name: str, first: int, last: int) -> None:
             if not may_show(fault, seed):
                 continue
             print(seed, end="\t", flush=True)
-            (verdict,) = check([generate(seed, "f64")], backend)
+            with contextlib.redirect_stdout(sys.stderr):  # of messages of the program
+                (verdict,) = check([generate(seed, "f64", profile)], backend)
             print(verdict.status.value, *verdict.problems[:1], sep="\t", flush=True)
             if verdict.status in (Status.DISAGREES, Status.FAILS):
                 return
@@ -39,4 +43,4 @@ def may_show(fault: Fault, seed: int) -> bool:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:])

@@ -13,6 +13,7 @@ from octants.fuzz.backends import BACKENDS
 from octants.fuzz.compare import Status, check
 from octants.fuzz.generator.build import generate
 from tests.fuzz.faults import FAULTS, INTERPRETED, Fault, let_work_items_overtake
+from tests.fuzz.faults_of_profiles import FAULTS_OF_PROFILES
 from tests.seeds import counts
 
 FIRST_SEED = 100_100  # of a hundred that are compiled at the quickest: see `backends.options`
@@ -54,24 +55,52 @@ def test_fault_is_found(fault: Fault, tmp_path: Path) -> None:
     search(FIRST_SEED, fault, tmp_path)
 
 
-def search(seed: int, fault: Fault, tmp_path: Path) -> int:
-    """The first program from a seed on that shows a fault in a gradient.
+OF_PROFILES = {
+    "bits": 100_133,
+    "quantised": 100_104,
+    "shared": 100_101,
+    "edges": 100_100,
+    "statics": 100_105,
+    "collections": 100_103,
+    "sparse": 100_100,
+}
+"""The first program of a profile that shows its fault."""
+
+
+@pytest.mark.parametrize("profile", FAULTS_OF_PROFILES)
+def test_fault_is_seen_by_its_profile(profile: str, tmp_path: Path) -> None:
+    search(OF_PROFILES[profile], FAULTS_OF_PROFILES[profile], tmp_path, profile)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", FAULTS_OF_PROFILES)
+def test_fault_is_not_seen_by_the_core(profile: str, tmp_path: Path) -> None:
+    fault, path = FAULTS_OF_PROFILES[profile], tmp_path / "core"
+    last = FIRST_SEED + 20
+    seed, status, *_ = run_from(FIRST_SEED, fault, path, last=last)
+    assert (int(seed), status) == (last - 1, Status.AGREES.value)
+
+
+def search(seed: int, fault: Fault, tmp_path: Path, profile: str = "core") -> int:
+    """The first program from a seed on that shows a fault; of the core, in a gradient.
 
     What crashes, or runs for ever, is not found by that: other programs follow.
     """
     while seed < FIRST_SEED + MOST:
-        last, *verdict = run_from(seed, fault, tmp_path / str(seed))
+        last, *verdict = run_from(seed, fault, tmp_path / str(seed), profile)
         assert verdict[:1] != [Status.FAILS.value], verdict
         if verdict[:1] == [Status.DISAGREES.value]:
-            assert "gradient" in verdict[1], verdict
+            assert profile != "core" or "gradient" in verdict[1], verdict
             return int(last)
         seed = int(last) + 1
     pytest.fail(f"not found in {MOST} programs")
 
 
-def run_from(seed: int, fault: Fault, path: Path) -> list[str]:
+def run_from(
+    seed: int, fault: Fault, path: Path, profile: str = "core", last: int = FIRST_SEED + MOST
+) -> list[str]:
     """The last line that a process has written: a seed, and the verdict if it came to one."""
-    arguments = (fault.__name__, str(seed), str(FIRST_SEED + MOST))
+    arguments = (fault.__name__, str(seed), str(last), profile)
     command = [sys.executable, "-m", "tests.fuzz.mutants", *arguments]
     paths = [str(Path(__file__).parents[2]), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -84,7 +113,7 @@ def run_from(seed: int, fault: Fault, path: Path) -> list[str]:
             process.wait()
         else:
             assert code <= 0, "an error in the test itself"
-    lines = path.read_text().splitlines() or [str(FIRST_SEED + MOST)]  # there was none to run
+    lines = path.read_text().splitlines() or [str(last)]  # there was none to run
     return lines[-1].rstrip().split("\t")
 
 
