@@ -163,6 +163,11 @@ class AffineExpressions:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
+    def is_index(self, value: Value, extent: int) -> bool:
+        """Whether a value is at least 0 and less than an extent."""
+        low, high = self.value_range(value)
+        return low >= 0 and high < extent
+
     def value_range(self, value: Value) -> Interval:
         """The range of a value."""
         expression = self.expression(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from octants.analysis.access_aliasing import ElementAliasing
-from octants.autodiff.cooperative_tasks import has_barriers, shared_with_adjoints
+from octants.autodiff.cooperative_tasks import shared_with_adjoints
 from octants.autodiff.hazardous_reads import ReadLog, thread_log, writers
 from octants.autodiff.idempotent_tasks import initialises
 from octants.autodiff.order_dependent_updates import ordering_of
 from octants.autodiff.task_facts import TaskFacts
 from octants.ir import ops
 from octants.ir.cloning import copy_arrays
+from octants.ir.cooperative_tasks import has_barriers
 from octants.ir.core import Array, Companion, Module, Operation, Space
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT

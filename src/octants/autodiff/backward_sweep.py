@@ -15,7 +15,6 @@ from typing import Any
 from octants.autodiff import atomics, subgroup_adjoints
 from octants.autodiff.adjoint_values import Adjoints
 from octants.autodiff.component_access import reverse_extract, reverse_insert
-from octants.autodiff.cooperative_tasks import has_barriers
 from octants.autodiff.custom_derivatives import reverse_custom
 from octants.autodiff.derivative_rules import (
     Point,
@@ -28,6 +27,7 @@ from octants.autodiff.records import RecordStack
 from octants.autodiff.replay import Replay
 from octants.autodiff.stored_nests import ForOrWhile
 from octants.ir import ops
+from octants.ir.cooperative_tasks import has_barriers
 from octants.ir.core import Block, Companion, Operation, Record, Value
 from octants.types.scalars import i64
 

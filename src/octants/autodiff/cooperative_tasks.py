@@ -29,7 +29,7 @@ from octants.autodiff.activity import ActivityFlow, propagate_activity
 from octants.autodiff.errors import no_rule
 from octants.ir import ops
 from octants.ir.cooperative_tasks import cooperates, is_cooperative, shared_arrays
-from octants.ir.core import Array, Block, Operation, Space, Task, Value
+from octants.ir.core import Array, Operation, Space, Task, Value
 from octants.ir.ops.cooperation import SHUFFLES
 
 LINEAR = frozenset((*SHUFFLES, "add", "inclusive_add"))
@@ -98,11 +98,6 @@ def shared_with_adjoints(task: Task, is_active: Callable[[Array], bool]) -> set[
         for backward in (False, True)
     )
     return varied & useful
-
-
-def has_barriers(block: Block) -> bool:
-    """Whether a block contains barriers of a block of work items."""
-    return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
 def _loops_with_barriers(task: Task) -> list[ops.For]:

@@ -16,13 +16,12 @@ from octants.frontend.operands import (
     RunTime,
     apply,
     as_float,
-    as_type,
+    as_matrix,
     dtype_of,
     number_type,
     operand,
 )
 from octants.ir.core import Value
-from octants.types.scalars import DType
 
 MOST_ROWS = 4
 """Cofactors of larger matrices are too many operations."""
@@ -40,7 +39,7 @@ def matmul(context: Context, a: Any, b: Any) -> RunTime:
         way_out = f"the left one has {inner} columns, the right one {b.shape[0]} rows"
         context.fail(ShapesDiffer("@", describe(a), describe(b), way_out))
     dtype = number_type(context, a, b)
-    left, right = _converted(context, a, dtype), _converted(context, b, dtype)
+    left, right = as_matrix(context, a, dtype), as_matrix(context, b, dtype)
     columns = b.shape[1] if len(b.shape) == 2 else 1
     products = [
         sum_of_products(context, left.elements[row : row + inner], right.elements[k::columns])
@@ -113,13 +112,7 @@ def _of_one_type(
     context: Context, x: MatrixValue, y: MatrixValue
 ) -> tuple[MatrixValue, MatrixValue]:
     dtype = number_type(context, x, y)
-    return _converted(context, x, dtype), _converted(context, y, dtype)
-
-
-def _converted(context: Context, x: MatrixValue, dtype: DType) -> MatrixValue:
-    converted = as_type(context, x, dtype)
-    assert isinstance(converted, MatrixValue)
-    return converted
+    return as_matrix(context, x, dtype), as_matrix(context, y, dtype)
 
 
 def _difference(context: Context, a: Value, b: Value, c: Value, d: Value) -> Value:
@@ -161,7 +154,7 @@ def normalized(context: Context, x: MatrixValue, eps: Any = 0) -> RunTime:
 
 
 def _shifted_square(context: Context, x: MatrixValue, eps: Any) -> Value:
-    square = norm_sqr(context, _converted(context, x, dtype_of(as_float(context, x))))
+    square = norm_sqr(context, as_matrix(context, x, dtype_of(as_float(context, x))))
     return _plus(context, square, eps)
 
 

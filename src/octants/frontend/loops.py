@@ -424,7 +424,7 @@ def _goes_on(context: Context, node: ast.While, is_left: Value | None) -> Value:
     """Whether another iteration runs; the condition is not looked at if the loop was left."""
     if is_left is None:
         test = conditions.condition(context, node.test)
-        if test is True and not _can_end(node):
+        if test is True and not source.can_be_left(node):
             context.fail(EndlessLoop(), node.test)
         return test if isinstance(test, Value) else context.constant(test)
     stays = context.builder.unary("not", is_left)
@@ -432,8 +432,3 @@ def _goes_on(context: Context, node: ast.While, is_left: Value | None) -> Value:
         context, stays, stays, lambda: conditions.condition(context, node.test), True, node
     )
     return result
-
-
-def _can_end(node: ast.While) -> bool:
-    """Whether something in the body of a loop leaves it."""
-    return source.leaves_loop(node.body, ast.Break) or source.returns(node.body)

@@ -13,7 +13,7 @@ from octants.diagnostics.library_errors import NotAType, WrongElements, WrongSha
 from octants.frontend import arithmetic, linear_algebra
 from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.expression_values import MatrixValue, describe
-from octants.frontend.operands import RunTime, as_type, common_type, operand
+from octants.frontend.operands import RunTime, as_matrix, as_type, common_type, operand
 from octants.types.default_types import resolve
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType, u1
@@ -58,7 +58,7 @@ def _make(context: Context, node: ast.AST, what: str, elements: Any, dt: Any) ->
     dtype = None if dt is None else scalar_type(context, dt, what, node)
     given = elements if isinstance(elements, (list, tuple)) else context.value(elements)
     if isinstance(given, MatrixValue):
-        return given if dtype is None else _as_matrix(context, given, dtype)
+        return given if dtype is None else as_matrix(context, given, dtype)
     if not isinstance(given, (list, tuple)) or not given:
         context.fail(
             WrongElements(f"a {what}", f"it needs a list of elements, not {describe(elements)}"),
@@ -99,12 +99,6 @@ def uniform(
     chosen = dtype or common_type(context, *elements)
     converted = [as_type(context, x, chosen) for x in elements]
     return MatrixValue(shape, converted)  # type: ignore[arg-type]
-
-
-def _as_matrix(context: Context, x: MatrixValue, dtype: DType) -> MatrixValue:
-    converted = as_type(context, x, dtype)
-    assert isinstance(converted, MatrixValue)
-    return converted
 
 
 def of_type(context: Context, node: ast.AST, kind: MatrixType, args: Sequence[Any]) -> MatrixValue:
@@ -216,7 +210,7 @@ _signature = functools.cache(inspect.signature)
 
 def _sum(context: Context, x: MatrixValue) -> RunTime:
     dtype = context.default_int if x.dtype is u1 else x.dtype
-    elements = _as_matrix(context, x, dtype).elements
+    elements = as_matrix(context, x, dtype).elements
     return functools.reduce(functools.partial(context.builder.binary, "add"), elements)
 
 

@@ -76,9 +76,14 @@ def as_type(context: Context, x: Any, dtype: DType) -> RunTime:
     if is_number(x):
         return context.constant(x, dtype)
     if isinstance(x, MatrixValue):
-        return MatrixValue(x.shape, [context.builder.cast(e, dtype) for e in x.elements])
+        return as_matrix(context, x, dtype)
     value: Value = context.builder.cast(x, dtype)
     return value
+
+
+def as_matrix(context: Context, x: MatrixValue, dtype: DType) -> MatrixValue:
+    """Convert the elements of a matrix."""
+    return MatrixValue(x.shape, [context.builder.cast(e, dtype) for e in x.elements])
 
 
 def elementwise(

@@ -60,7 +60,7 @@ def assigned_variables(
     if plan.is_serial or options.get("serialize") or options.get("parallelize") == 1:
         return None
     frame, reads = context.scopes.frame, source.read_names(node.body)
-    if not frame.is_kernel and _can_be_left(node):
+    if not frame.is_kernel and source.can_be_left(node):
         return None
     targets = source.target_names(node)
     changed = context.scopes.changed_by(node.body)
@@ -85,10 +85,6 @@ def assigned_variables(
         for name, variable in every.items()
     )
     return AssignedVariables(every, private, read_after) if is_independent else None
-
-
-def _can_be_left(node: ast.For) -> bool:
-    return source.leaves_loop(node.body, ast.Break) or source.returns(node.body)
 
 
 def _owner(variable: Variable) -> Variable:

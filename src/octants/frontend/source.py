@@ -183,6 +183,11 @@ def returns(statements: list[ast.stmt]) -> bool:
     return mentions(statements).returns
 
 
+def can_be_left(loop: ast.For | ast.While) -> bool:
+    """Whether something in the body of a loop leaves it."""
+    return leaves_loop(loop.body, ast.Break) or returns(loop.body)
+
+
 def leaves_loop(statements: list[ast.stmt], kind: type[ast.Break | ast.Continue]) -> bool:
     """Whether a ``break`` (or ``continue``) among statements belongs to the loop around them."""
     for statement in statements:

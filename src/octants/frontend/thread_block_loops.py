@@ -12,6 +12,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.ir import ops, scalar_semantics
 from octants.ir.builder import Builder
+from octants.ir.cooperative_tasks import is_block_barrier
 from octants.ir.core import Array, Block, Operation, Value
 from octants.ir.ops.cooperation import REDUCTIONS
 from octants.target import Blocks
@@ -133,8 +134,7 @@ class _ConvergentOperations:
     def _size(self, op: Operation) -> int:
         if isinstance(op, ops.Subgroup):
             return op.lanes
-        is_of_block = isinstance(op, ops.Barrier) and op.scope == "block"
-        return self.loop.block_dim if is_of_block else self.loop.subgroup_size
+        return self.loop.block_dim if is_block_barrier(op) else self.loop.subgroup_size
 
     def _paths_taken(self, op: Operation) -> list[Any] | None:
         """The path of each work item at a branch or a loop; None where that is not known."""
@@ -182,8 +182,7 @@ def _apply(op: Any, row: tuple[Any, ...]) -> Any:
 
 
 def _divergent(op: Operation, branch: Operation) -> OctantsError:
-    is_of_block = isinstance(op, ops.Barrier) and op.scope == "block"
-    who = "work items of a block" if is_of_block else "lanes"
+    who = "work items of a block" if is_block_barrier(op) else "lanes"
     labels = []
     if branch.location is not None:
         labels.append(Label(branch.location, "this is not the same for all of them"))

@@ -39,6 +39,16 @@ def first_cooperative(block: Block) -> Operation | None:
     return next(filter(is_cooperative, block.walk()), None)
 
 
+def is_block_barrier(op: Operation) -> bool:
+    """Whether the work items of a block wait for each other in an operation."""
+    return isinstance(op, ops.Barrier) and op.scope == "block"
+
+
+def has_barriers(block: Block) -> bool:
+    """Whether the work items of a block wait for each other somewhere in code."""
+    return any(map(is_block_barrier, block.walk()))
+
+
 def waiting_operations(block: Block) -> set[Operation]:
     """The operations in which a work item may wait for others: convergent ones, and around them."""
     found: set[Operation] = set()

@@ -57,6 +57,7 @@ then, and what loops record stays the same.
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import starmap
 
 from octants.analysis.affine_analysis import AffineExpressions
 from octants.analysis.cost_model import CHEAP, DIVISION
@@ -177,11 +178,8 @@ class _Hoisting:
             return False
         if self._ranges is None:
             self._ranges = AffineExpressions(self._task)
-        for index, extent in zip(op.indices, (*shape, *op.array.element_shape), strict=True):
-            low, high = self._ranges.value_range(index)
-            if low < 0 or high >= extent:
-                return False
-        return True
+        pairs = zip(op.indices, (*shape, *op.array.element_shape), strict=True)
+        return all(starmap(self._ranges.is_index, pairs))
 
 
 def _is_cheap(op: Operation) -> bool:

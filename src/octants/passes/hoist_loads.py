@@ -194,7 +194,8 @@ class _Speculation:
         indices: list[Value] = []
         for axis, index in enumerate(op.indices):
             other = None if others is None else others[axis]
-            if other is index or (extents is not None and self._is_below(index, extents[axis])):
+            is_valid = extents is not None and self._ranges.is_index(index, extents[axis])
+            if other is index or is_valid:
                 indices.append(index)
                 continue
             other = builder.constant(0, index.type) if other is None else other
@@ -202,10 +203,6 @@ class _Speculation:
             pair = (index, other) if block is branch.then else (other, index)
             indices.append(builder.select(branch.condition, *pair))
         return indices
-
-    def _is_below(self, index: Value, extent: int) -> bool:
-        low, high = self._ranges.value_range(index)
-        return low >= 0 and high < extent
 
 
 class _Advance:

@@ -305,14 +305,10 @@ class _Spiller:
 
     def _in_range(self, build: Builder, index: Value, count: int, outside: int) -> Value:
         """An index, or ``outside`` if it is out of range."""
-        if self._is_inside(index, count):
+        if self._ranges.is_index(index, count):
             return index
         inside = component_access.is_inside(build, index, count)
         return build.select(inside, index, build.constant(outside, index.type))
-
-    def _is_inside(self, index: Value, count: int) -> bool:
-        low, high = self._ranges.value_range(index)
-        return low >= 0 and high < count
 
     # -- loops and branches ------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
+from octants.ir.cooperative_tasks import is_block_barrier
 from octants.ir.core import Block, Module, Operation, Task, Value
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.ir_number import Number
@@ -366,8 +367,8 @@ def _can_speculate(op: ops.For) -> bool:
 
 def _waits(op: ops.For) -> bool:
     """Whether the work items of a block wait for each other in each iteration of a short loop."""
-    has_barrier = any(isinstance(o, ops.Barrier) and o.scope == "block" for o in op.body.ops)
-    return has_barrier and not any(isinstance(each, ops.Loop) for each in op.body.walk())
+    has_loop = any(isinstance(each, ops.Loop) for each in op.body.walk())
+    return any(map(is_block_barrier, op.body.ops)) and not has_loop
 
 
 def _updates(op: ops.For) -> bool:

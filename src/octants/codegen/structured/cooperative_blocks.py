@@ -13,13 +13,9 @@ from octants.codegen.instruction_writer import Operand, UnaddressedElement
 from octants.codegen.structured import control_flow
 from octants.codegen.structured.early_exits import EarlyExitFunction
 from octants.ir import ops
+from octants.ir.cooperative_tasks import is_block_barrier
 from octants.ir.core import Block, Operation, Value
 from octants.types.scalars import u1, u32
-
-
-def has_barriers(block: Block) -> bool:
-    """Return whether the work items of a block wait for each other in this code."""
-    return any(isinstance(op, ops.Barrier) and op.scope == "block" for op in block.walk())
 
 
 class BarrierFunction(EarlyExitFunction):
@@ -45,7 +41,7 @@ class BarrierFunction(EarlyExitFunction):
                 self._find_users(region)
                 for inner in region.ops:
                     self._waiting |= {op} if inner in self._waiting else set()
-            if isinstance(op, ops.Barrier) and op.scope == "block":
+            if is_block_barrier(op):
                 self._waiting.add(op)
 
     # -- between barriers -------------------------------------------------------------------------

@@ -30,13 +30,13 @@ from octants.codegen.recording_facts import reserved_pushes, restartable
 from octants.codegen.structured import reductions
 from octants.codegen.structured.control_flow import is_less
 from octants.codegen.structured.cooperation_limits import check
-from octants.codegen.structured.cooperative_blocks import BarrierFunction, has_barriers
+from octants.codegen.structured.cooperative_blocks import BarrierFunction
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
 from octants.codegen.structured.function_emitter import KernelContext, StructuredFunction
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
-from octants.ir.cooperative_tasks import cooperates, shared_array_refs, sizes
+from octants.ir.cooperative_tasks import cooperates, has_barriers, shared_array_refs, sizes
 from octants.ir.core import Task
 from octants.ir.ops.cooperation import Barrier, Fence, Subgroup
 from octants.lazy_dataclass import dataclass
