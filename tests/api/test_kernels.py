@@ -557,3 +557,26 @@ def test_an_assertion_draws_the_same_random_numbers_in_both_modes() -> None:
         drawn.append(x.to_numpy())
     assert np.array_equal(*drawn)
     assert len(set(drawn[0].tolist())) == 8
+
+
+def test_a_member_without_self_is_suggested() -> None:
+    @qd.data_oriented
+    class Grid:
+        def __init__(self) -> None:
+            self.width = 3
+
+        @qd.func
+        def double(self, i):
+            return 2 * i
+
+        @qd.kernel
+        def call(self) -> qd.i32:
+            return double(1)  # noqa: F821
+
+        @qd.kernel
+        def read(self) -> qd.i32:
+            return width  # noqa: F821
+
+    for kernel, name in ((Grid().call, "double"), (Grid().read, "width")):
+        with pytest.raises(qd.OctantsNameError, match=f"(?s)OCT110.*write `self.{name}`"):
+            kernel()

@@ -67,7 +67,10 @@ def name(context: Context, node: ast.Name) -> Any:
 
 
 def _suggest_name(frame: FunctionScope, name: str) -> str:
-    """The remedy for a name that is not defined: it is one of ``octants``, or a similar one is."""
+    """The remedy for an undefined name: an object or ``octants`` has it, or one like it."""
+    owner = frame.variables.get("self")
+    if owner is not None and inspect.getattr_static(owner.value, name, None) is not None:
+        return f"write `self.{name}`"
     return _name_in_octants(frame, name) or suggest(name, frame.known_names())
 
 
