@@ -140,9 +140,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Dispatch]:
     found: list[Dispatch] = []
     begin = Recording.__init__
 
-    def spy(self: Any, artifact: Any, dispatch: Dispatch, *rest: Any) -> None:
+    def spy(self: Any, artifact: Any, dispatch: Dispatch, *rest: Any, **more: Any) -> None:
         found.append(dispatch)
-        begin(self, artifact, dispatch, *rest)
+        begin(self, artifact, dispatch, *rest, **more)
 
     monkeypatch.setattr(Recording, "__init__", spy)
     return found
