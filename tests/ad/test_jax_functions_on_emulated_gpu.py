@@ -70,6 +70,15 @@ def test_the_same_as_on_other_devices(check: Any) -> None:
     check()
 
 
+def test_functions_of_python_access_elements() -> None:
+    def set_first(x: Any, y: Any) -> None:
+        on_any_device.scaled_squares(x, y, 2.0, 3)
+        y[0] = 7.0 + x[1]
+
+    function = jax.jit(qd.jax.function(set_first, out={"y": "x"}))
+    assert function(on_any_device.X).tolist() == [9.0, 8.0, 4.5]
+
+
 def test_another_arch_after_compiling() -> None:
     compiled = jax.jit(on_any_device.squares)
     compiled(on_any_device.X)

@@ -45,7 +45,8 @@ def _check(generator: random.Random) -> bool:
     starts, _ = make_arrays(generator)
     for x in arrays.values():
         if generator.random() < 0.2:
-            x.to_dlpack()
+            with contextlib.suppress(qd.OctantsValueError):  # no other library reaches it
+                x.to_dlpack()
 
     def differentiate() -> None:
         for name in NAMES:

@@ -177,10 +177,8 @@ class DeviceArrays(ArrayLibrary):
         element_dim: int,
         adjoint: Any = None,
         *,
-        observed: bool = False,
+        observed: bool = False,  # noqa: ARG002 (ndarrays notice writes of the host)
     ) -> Any:
-        if adjoint is None and not observed:
-            return array
         made = array.ndarray(element_dim, needs_grad=adjoint is not None)
         if adjoint is not None and adjoint is not True:
             DeviceArray.of(made.grad).assign(adjoint)

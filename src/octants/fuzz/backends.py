@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from octants.cached_property import cached_property
 from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
@@ -128,7 +129,7 @@ class PackageBackend:
         self._runs = 0
         atexit.register(self.qd.reset)
 
-    @functools.cached_property
+    @cached_property
     def sine_errors(self) -> float:
         """Not 0 where `fast_math` estimates sines of f32, whose errors are absolute."""
         return 1.0 / FAST_SLACK if self._estimates_sines() else 0.0
