@@ -89,9 +89,13 @@ def test_functions_and_casts(dtype: DType) -> None:
     scalar.test_division_and_power_by_constants(dtype)
 
 
-@pytest.mark.parametrize("dtype", [scalars.u1, scalars.i8, scalars.u32, scalars.f64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [scalars.u1, scalars.i8, scalars.i16, scalars.u16, scalars.u32, scalars.f64],
+    ids=str,
+)
 @pytest.mark.usefixtures("splitting")
-def test_casts_to_wide_types(dtype: DType) -> None:
+def test_casts_of_other_types(dtype: DType) -> None:
     scalar.test_casts(dtype, scalar.TARGET)
 
 
@@ -108,6 +112,8 @@ EXCHANGES = {
     "exclusive or": lambda x: x >> 8 ^ x << 8,
     "masks": lambda x: (x & 255) << 8 | (x >> 8) & 255,
     "product": lambda x: x * qd.u16(256) | x // qd.u16(256),
+    "two shifts": lambda x: (x << 7) << 1 | x >> 8,
+    "masked words": lambda x: (x & 255) << 8 | (x & 65280) >> 8,
 }
 
 

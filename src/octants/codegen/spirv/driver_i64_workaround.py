@@ -12,7 +12,9 @@ the halves of a number that were not computed as such are combined with a zero t
 knows, by an exclusive or: one instruction, through which no compiler can see.
 
 Of 16-bit integers, the compiler takes `x << 8 | x >> 8` for an exchange of bytes, and gives other
-ones (580.159). So what is shifted to the left by 8 is hidden from it likewise.
+ones (580.159); so it does of `(x & 255) << 8 | x >> 8` in 32 bits, if it knows that `x` had 16. So
+what is shifted to the left in 16 bits is hidden from it likewise, products by constants, which are
+shifts to it, and what is widened from 16 bits.
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ from octants.codegen.spirv.i64_value import Pair, is_wide
 from octants.codegen.spirv.instruction_writer import SpirvCode
 from octants.codegen.spirv.module_builder import Assembly
 from octants.codegen.spirv.opcodes import Op
-from octants.types.scalars import DType, i32, u1, u32, u64
+from octants.types.scalars import DType, i16, i32, u1, u16, u32, u64
 
 _HALF = 1 << 32
 
 
 class SplitCode(SpirvCode):
-    """A function that converts, compares and masks i64 and u64 by halves; the rest is as it is."""
+    """A function that converts, compares and masks i64 and u64 by halves.
+
+    It hides 16-bit integers where they are widened or shifted. The rest is as it is.
+    """
 
     def __init__(self, assembly: Assembly, entry: EntryPoint) -> None:
         super().__init__(assembly, entry)
@@ -68,8 +73,9 @@ class SplitCode(SpirvCode):
     def apply(self, fn: str, dtype: DType, *operands: int) -> int:
         if not is_wide(dtype):
             result = super().apply(fn, dtype, *operands)
-            is_byte = fn == "shl" and dtype.bits == 16 and self.known(operands[1]) == 8
-            return self._opaque(result, dtype) if is_byte else result
+            is_shift = fn in ("shl", "mul") and dtype in (i16, u16)
+            is_known = is_shift and any(self.known(each) is not None for each in operands)
+            return self._opaque(result, dtype) if is_known else result
         if fn in i64_bitwise.FUNCTIONS:
             return self._joined(i64_bitwise.apply(self, fn, dtype, *map(self._hidden, operands)))
         if fn in ("quotient", "remainder") and not dtype.is_signed:
@@ -77,7 +83,7 @@ class SplitCode(SpirvCode):
         return super().apply(fn, dtype, *operands)
 
     def _opaque(self, x: int, dtype: DType) -> int:
-        """A number of 16 bits of which the driver's compiler knows nothing."""
+        """A number of at most 32 bits of which the driver's compiler knows nothing."""
         return super().apply("xor", dtype, x, self.convert(self.workgroup_row(), u32, dtype))
 
     def _divided(self, fn: str, dtype: DType, a: int, b: int) -> int:
@@ -100,11 +106,13 @@ class SplitCode(SpirvCode):
         if is_wide(source):
             return super().convert(self._hidden(x).low, u32, target)
         if not is_wide(target):
-            return super().convert(x, source, target)
+            result = super().convert(x, source, target)
+            is_widened = source.bits == 16 and target.bits == 32
+            return self._opaque(result, target) if is_widened else result
         return self._joined(self._widened(x, source))
 
     def _widened(self, x: int, source: DType) -> Pair:
         if source is u1 or not source.is_signed:
-            return Pair(super().convert(x, source, u32), self.constant(0, u32))
-        low = super().convert(x, source, i32)
+            return Pair(self.convert(x, source, u32), self.constant(0, u32))
+        low = self.convert(x, source, i32)
         return Pair(low, super().apply("shr", i32, low, self.constant(31, i32)))
