@@ -113,7 +113,7 @@ EXCHANGES = {
     "masks": lambda x: (x & 255) << 8 | (x >> 8) & 255,
     "product": lambda x: x * qd.u16(256) | x // qd.u16(256),
     "two shifts": lambda x: (x << 7) << 1 | x >> 8,
-    "masked words": lambda x: (x & 255) << 8 | (x & 65280) >> 8,
+    "masks of 32 bits": lambda x: qd.cast((x & 255) * 256 | (x & 65280) >> 8, qd.u16),
 }
 
 

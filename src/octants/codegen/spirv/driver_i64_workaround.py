@@ -12,9 +12,9 @@ the halves of a number that were not computed as such are combined with a zero t
 knows, by an exclusive or: one instruction, through which no compiler can see.
 
 Of 16-bit integers, the compiler takes `x << 8 | x >> 8` for an exchange of bytes, and gives other
-ones (580.159); so it does of `(x & 255) << 8 | x >> 8` in 32 bits, if it knows that `x` had 16. So
-what is shifted to the left in 16 bits is hidden from it likewise, products by constants, which are
-shifts to it, and what is widened from 16 bits.
+ones (580.159); so it does of `(x & 255) << 8 | x >> 8` in 32 bits, of which 16 matter. So what is
+shifted to the left in 16 bits is hidden from it likewise, products by constants, which are shifts
+to it, what is widened from 16 bits, and what is cut to them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HALF = 1 << 32
 class SplitCode(SpirvCode):
     """A function that converts, compares and masks i64 and u64 by halves.
 
-    It hides 16-bit integers where they are widened or shifted. The rest is as it is.
+    It hides 16-bit integers where they are widened, made or shifted. The rest is as it is.
     """
 
     def __init__(self, assembly: Assembly, entry: EntryPoint) -> None:
@@ -84,7 +84,7 @@ class SplitCode(SpirvCode):
 
     def _opaque(self, x: int, dtype: DType) -> int:
         """A number of at most 32 bits of which the driver's compiler knows nothing."""
-        return super().apply("xor", dtype, x, self.convert(self.workgroup_row(), u32, dtype))
+        return super().apply("xor", dtype, x, super().convert(self.workgroup_row(), u32, dtype))
 
     def _divided(self, fn: str, dtype: DType, a: int, b: int) -> int:
         """Of a power of two the driver knows what it is a shift or a mask of."""
@@ -104,8 +104,10 @@ class SplitCode(SpirvCode):
         if source.is_float or target.is_float or source.bits == target.bits:
             return super().convert(x, source, target)
         if is_wide(source):
-            return super().convert(self._hidden(x).low, u32, target)
+            return self.convert(self._hidden(x).low, u32, target)
         if not is_wide(target):
+            if target.bits == 16 and source.bits == 32:
+                x = self._opaque(x, source)
             result = super().convert(x, source, target)
             is_widened = source.bits == 16 and target.bits == 32
             return self._opaque(result, target) if is_widened else result
