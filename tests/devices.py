@@ -50,6 +50,10 @@ in_other_processes: Any = pytest.mark.skipif(
     IS_EMULATED, reason="no other process has the GPU that this one emulates"
 )
 
+counts_driver: Any = pytest.mark.skipif(
+    IS_EMULATED, reason="the emulated driver is in the memory that is measured"
+)
+
 on_cpu: Any = pytest.mark.skipif(ON_GPU, reason="it is about how the CPU runs kernels")
 
 

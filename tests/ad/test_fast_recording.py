@@ -15,7 +15,7 @@ from octants import driver
 from octants.ad import fast_recording
 from octants.ad import tape as tapes
 from octants.ad.needed_contents import Content
-from tests.devices import shares_memory
+from tests.devices import counts_driver, shares_memory
 
 
 @qd.kernel
@@ -99,6 +99,7 @@ def test_a_program_that_overwrites_nothing_keeps_no_contents(
     assert xy[0].grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
 
 
+@counts_driver
 def test_a_recorded_launch_is_small(xy: Any, loss: Any, ways: list[str]) -> None:
     x, y = xy
     record(xy, loss)
