@@ -209,7 +209,8 @@ def _call_now(*arrays: Any, step: Step | BatchedStep) -> Any:
         given = [DeviceArray.of(from_dlpack(each)) for each in arrays]
         found = step.with_library(_ON_GPUS).call(given)
         results = [
-            None if each is None else jax.dlpack.from_dlpack(each.ndarray()) for each in found
+            None if each is None else jax.dlpack.from_dlpack(each.astype(kind.dtype).ndarray())
+            for each, kind in zip(found, kinds, strict=True)
         ]
     else:
         results = _call_on_host(step, [np.asarray(each) for each in arrays])

@@ -39,8 +39,9 @@ class _TorchArrays(ArrayLibrary):
     def shaped(self, array: Any) -> Shaped:
         return Shaped(tuple(array.shape), _numpy_dtype(array.dtype))
 
-    def copy(self, array: Any) -> Any:
-        return array.detach().clone(memory_format=torch.contiguous_format)
+    def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+        made = array.detach().clone(memory_format=torch.contiguous_format)
+        return made if dtype is None else made.to(_torch_dtype(dtype))
 
     def of_number(self, number: Any, like: Any) -> Any:
         found = torch.as_tensor(np.asarray(number), dtype=like.dtype, device=like.device)

@@ -92,6 +92,36 @@ def test_dtypes_that_kernels_do_not_have() -> None:
             transform(squares)(X.astype(jnp.bfloat16))
 
 
+@qd.kernel
+def wide(
+    x: qd.types.ndarray(qd.f32, 1), y: qd.types.ndarray(qd.f64, 1), n: qd.types.ndarray(qd.i64, 1)
+) -> qd.f64:
+    total = qd.f64(0.0)
+    for i in x:
+        y[i] = qd.f64(x[i]) * 1.5
+        n[i] = 3 * i - 1
+        total += x[i]
+    return total
+
+
+def test_results_of_types_that_programs_of_32_bits_lack() -> None:
+    function = qd.jax.function(
+        wide, out={"y": lambda x: (x.shape, np.float64), "n": lambda x: (x.shape, np.int64)}
+    )
+    for transform in (lambda function: function, jax.jit):
+        y, n, total = transform(function)(X)
+        assert (y.dtype, n.dtype, total.dtype) == (np.float32, np.int32, np.float32)
+        assert y.tolist() == (1.5 * X).tolist()
+        assert n.tolist() == [-1, 2, 5]
+        assert total == X.sum()
+        gradient = transform(jax.grad(lambda x: function(x)[0].sum() + function(x)[2]))(X)
+        assert gradient.tolist() == [2.5] * 3
+        rows = transform(jax.jacrev(lambda x: function(x)[0]))(X)
+        assert rows.tolist() == (1.5 * jnp.eye(3)).tolist()
+        columns = transform(jax.jacfwd(lambda x: function(x)[0]))(X)
+        assert columns.tolist() == (1.5 * jnp.eye(3)).tolist()
+
+
 def test_what_is_updated_or_returned() -> None:
     eighth = qd.jax.function(powers, inout="x")
     np.testing.assert_allclose(eighth(X, 3), X**8, rtol=1e-6)

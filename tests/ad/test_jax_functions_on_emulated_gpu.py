@@ -47,7 +47,7 @@ def _programs_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             qd.init(arch=qd.cuda)
             yield
             qd.sync()
-            assert not fake.problems
+            assert not fake.problems, fake.problems
     finally:
         register(ours._step, ours._lower_to_call, platform="cpu")
         jax.clear_caches()
@@ -59,6 +59,7 @@ def _programs_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         on_any_device.test_values_and_gradients_compiled_and_not,
         on_any_device.test_batches,
         on_any_device.test_forward_mode,
+        on_any_device.test_results_of_types_that_programs_of_32_bits_lack,
         on_any_device.test_what_is_updated_or_returned,
         on_any_device.test_outputs_of_integers_and_of_vectors,
         on_any_device.test_second_derivatives_of_returned_numbers_and_vectors,

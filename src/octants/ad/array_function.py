@@ -182,7 +182,8 @@ def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> Batched
     for name, adjoint in zip(function.outputs, adjoints, strict=False):
         if adjoint is not None and function.is_float(name, run.arrays):
             library = function.library
-            made = library.ndarray(library.copy(adjoint), function.element_dim(name), False)
+            dtype = library.shaped(run.arrays[name]).dtype  # JAX may narrow it
+            made = library.ndarray(library.copy(adjoint, dtype), function.element_dim(name), False)
             gradients.add(run.passed[name], made, name)
     return gradients
 

@@ -36,8 +36,8 @@ class ArrayLibrary(ABC):
         """The shape and the dtype of an array."""
 
     @abstractmethod
-    def copy(self, array: Any) -> Any:
-        """A copy of an array, for a kernel that updates it."""
+    def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+        """A copy of an array, for a kernel that updates it; in another type if one is given."""
 
     @abstractmethod
     def of_number(self, number: Any, like: Any) -> Any:

@@ -12,7 +12,7 @@ from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.data import current_runtime
 from octants.data.element_types import needed_companions
 from octants.data.errors import WrongArray
-from octants.data.ndarray import Ndarray, class_of
+from octants.data.ndarray import Ndarray, class_of, make_ndarray
 from octants.runtime.device import Device
 from octants.runtime.interop.dlpack import DlpackView
 from octants.types import scalars
@@ -95,12 +95,20 @@ class DeviceArray:
         return DeviceArray(address, shape, self.dtype, self.device, self, **options)
 
     def assign(self, other: DeviceArray | None) -> None:
-        """Copy the elements of an array of the same shape and dtype; None: zeros."""
+        """Copy the elements of an array of the same shape; None: zeros."""
         device = _device(self.device)
         if self.nbytes and other is None:
             device.clear(self.address, self.nbytes)
         elif self.nbytes and other is not None:
-            device.copy(self.address, other.address, self.nbytes)
+            device.copy(self.address, other.astype(self.dtype).address, self.nbytes)
+
+    def astype(self, dtype: np.dtype[Any]) -> DeviceArray:
+        """The array, or one of another type with its elements, which the host converts."""
+        if dtype == self.dtype:
+            return self
+        made = make_ndarray(dtype, self.shape, device=self.device)
+        made.from_numpy(self.ndarray().to_numpy().astype(dtype))
+        return DeviceArray.of(made)
 
     def item(self) -> Any:
         """The only element."""
@@ -148,8 +156,8 @@ class DeviceArrays(ArrayLibrary):
     def shaped(self, array: Any) -> Shaped:
         return Shaped(array.shape, array.dtype)
 
-    def copy(self, array: Any) -> Any:
-        return self.join([array[None]])[0]
+    def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+        return self.join([array.astype(dtype or array.dtype)[None]])[0]
 
     def of_number(self, number: Any, like: Any) -> Any:
         found = self.zeros(Shaped(like.shape, like.dtype), [like])

@@ -24,8 +24,8 @@ class NumpyArrays(ArrayLibrary):
     def shaped(self, array: Any) -> Shaped:
         return Shaped(array.shape, array.dtype)
 
-    def copy(self, array: Any) -> Any:
-        return np.array(array, array.dtype.newbyteorder("="), order="C")
+    def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+        return np.array(array, (dtype or array.dtype).newbyteorder("="), order="C")
 
     def of_number(self, number: Any, like: Any) -> Any:
         return np.array(number, like.dtype).reshape(like.shape)
