@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octants.ir import printer
+from octants.ir import ops, printer
 from octants.ir.core import Module, Task
+from octants.ir.ops.arithmetic import ESTIMATES
 from octants.options import Options
 
 SUFFIX = ".kernel"
@@ -53,7 +54,13 @@ class Recorder:
         options: Options,
         test: str,
     ) -> None:
-        """Write a module that is lowered, and about to be reversed or finished."""
+        """Write a module that is lowered, and about to be reversed or finished.
+
+        One that `explain` finishes for a second time, on a machine with estimates, is for none but
+        that machine.
+        """
+        if any(isinstance(op, ops.Unary) and op.fn in ESTIMATES for op in module.walk()):
+            return
         text = printer.to_dense_text(_for_any_target(module))
         kernel = RecordedKernel(text, reversal, noalias, options, test)
         if kernel.key in self._seen:
