@@ -232,10 +232,15 @@ EXPORTS: dict[str, Callable[[Any], Any]] = {
     "dlpack": np.from_dlpack,
     "torch": lambda x: pytest.importorskip("torch").from_dlpack(x),
     "capsule": lambda x: pytest.importorskip("torch").from_dlpack(x.to_dlpack()),
-    "to_torch": lambda x: x.to_torch(copy=False),
-    "data": lambda x: x.to_torch(copy=False).data,
-    "numpy": lambda x: x.to_torch(copy=False).numpy(),
+    "to_torch": lambda x: _tensor(x),
+    "data": lambda x: _tensor(x).data,
+    "numpy": lambda x: _tensor(x).numpy(),
 }
+
+
+def _tensor(x: Any) -> Any:
+    pytest.importorskip("torch")
+    return x.to_torch(copy=False)
 
 
 @shares_memory
