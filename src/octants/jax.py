@@ -202,10 +202,11 @@ def _call_back(*arrays: Any, step: Step | BatchedStep) -> Any:
 
 def _call_now(*arrays: Any, step: Step | BatchedStep) -> Any:
     """Run a step on arrays with elements, where they are if kernels run there."""
-    if len({device for each in arrays for device in each.devices()}) > 1:
+    devices = {device for each in arrays for device in each.devices()}
+    if len(devices) > 1:
         return _call_back(*arrays, step=step)
     kinds = _kinds(step, arrays)
-    if arrays and all(map(_is_on_gpu, arrays)) and _runs_on_gpus():
+    if any(device.platform in ("gpu", "cuda") for device in devices) and _runs_on_gpus():
         given = [DeviceArray.of(from_dlpack(each)) for each in arrays]
         found = step.with_library(_ON_GPUS).call(given)
         results = [
@@ -228,10 +229,6 @@ def _call_on_host(step: Step | BatchedStep, arrays: list[Any]) -> list[Any]:
     if not current_runtime.device().shares_memory:
         arrays = [np.array(each) for each in arrays]  # a device may read them later
     return step.call(arrays)
-
-
-def _is_on_gpu(array: Any) -> bool:
-    return len(array.devices()) == 1 and all(d.platform in ("gpu", "cuda") for d in array.devices())
 
 
 def _runs_on_gpus() -> bool:

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from octants.ad.array_function_signature import RETURNED, ArraySignature, OutputShape
+from octants.ad.array_function_signature import RETURNED, ArraySignature
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.batched_tape import BatchedTape
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
+from octants.cached_property import cached_property
 from octants.data import current_runtime
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.ir.core import Companion
@@ -60,15 +61,9 @@ class ArrayFunction(ArraySignature):
 
     is_one_by_one = False
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        out: Mapping[str, OutputShape] | None,
-        inout: Iterable[str],
-        library: ArrayLibrary,
-    ) -> None:
-        super().__init__(function, out, inout, library)
-        self._by_library = {library: self}
+    @cached_property
+    def _by_library(self) -> dict[ArrayLibrary, ArrayFunction]:
+        return {self.library: self}
 
     def with_library(self, library: ArrayLibrary) -> ArrayFunction:
         """The same function for the arrays of another library."""

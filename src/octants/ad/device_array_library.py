@@ -10,14 +10,12 @@ import numpy as np
 
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.data import current_runtime
+from octants.data.dlpack_import import ndarray_of
 from octants.data.element_types import needed_companions
-from octants.data.errors import WrongArray
-from octants.data.ndarray import Ndarray, class_of, make_ndarray
+from octants.data.ndarray import Ndarray, make_ndarray
 from octants.runtime.device import Device
 from octants.runtime.interop.dlpack import DlpackView
-from octants.types import scalars
 from octants.types.layouts import row_major
-from octants.types.scalars import DType
 
 
 class DeviceArray:
@@ -59,6 +57,13 @@ class DeviceArray:
         shape = (*ndarray.shape, *ndarray.element_shape)
         address, dtype = ndarray.window().address, np.dtype(ndarray.dtype.numpy)
         return cls(address, shape, dtype, ndarray.device, ndarray)
+
+    @classmethod
+    def from_numpy(cls, values: np.ndarray[Any, Any], device: int) -> DeviceArray:
+        """A copy of an array of the host on a device."""
+        made = make_ndarray(values.dtype, values.shape, device=device)
+        made.from_numpy(values)
+        return cls.of(made)
 
     @property
     def size(self) -> int:
@@ -106,9 +111,7 @@ class DeviceArray:
         """The array, or one of another type with its elements, which the host converts."""
         if dtype == self.dtype:
             return self
-        made = make_ndarray(dtype, self.shape, device=self.device)
-        made.from_numpy(self.ndarray().to_numpy().astype(dtype))
-        return DeviceArray.of(made)
+        return DeviceArray.from_numpy(self.ndarray().to_numpy().astype(dtype), self.device)
 
     def item(self) -> Any:
         """The only element."""
@@ -123,8 +126,6 @@ class DeviceArray:
 
     def ndarray(self, element_dim: int = 0, *, needs_grad: bool = False) -> Ndarray:
         """An ndarray in this memory, whose elements have the last axes."""
-        rank = len(self.shape) - element_dim
-        shape, element_shape = self.shape[:rank], self.shape[rank:]
         device = _device(self.device)
         view = DlpackView(
             self.address,
@@ -135,14 +136,7 @@ class DeviceArray:
             self._is_read_only,
             (self._owner, self),
         )
-        made = class_of(element_shape)(
-            _dtype_of(self.dtype),
-            shape,
-            element_shape,
-            needed_companions(needs_grad, False),
-            imported=view if self.size else None,
-            device=self.device,
-        )
+        made = ndarray_of(view, device, element_dim, needed_companions(needs_grad, False))
         made.is_untracked = False  # nothing writes the array while the function runs
         return made
 
@@ -160,9 +154,7 @@ class DeviceArrays(ArrayLibrary):
         return self.join([array.astype(dtype or array.dtype)[None]])[0]
 
     def of_number(self, number: Any, like: Any) -> Any:
-        found = self.zeros(Shaped(like.shape, like.dtype), [like])
-        found.ndarray().from_numpy(np.array(number, like.dtype).reshape(like.shape))
-        return found
+        return DeviceArray.from_numpy(np.array(number, like.dtype).reshape(like.shape), like.device)
 
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         device = _device(like[0].device) if like else current_runtime.device()
@@ -204,15 +196,6 @@ class DeviceArrays(ArrayLibrary):
 
     def gradient(self, argument: Any) -> Any:
         return DeviceArray.of(argument.grad)
-
-
-def _dtype_of(dtype: np.dtype[Any]) -> DType:
-    try:
-        return scalars.from_numpy(dtype)
-    except KeyError:
-        needed, advice = "an array of numbers", "convert it first"
-        error = WrongArray("a kernel", f"an array of {dtype}", needed, advice)
-        raise error.at() from None
 
 
 def _device(number: int) -> Device:

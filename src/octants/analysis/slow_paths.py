@@ -13,6 +13,14 @@ from collections.abc import Callable
 
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
+from octants.ir.ops.arithmetic import SINES
+from octants.types.scalars import f32
+
+
+def is_sine(op: Operation) -> bool:
+    """Whether an operation is a sine or a cosine, which machines estimate for small angles."""
+    return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
+
 
 TakesSlowPath = Callable[[Operation], bool]
 """Whether an operation may take a slow path."""

@@ -75,8 +75,8 @@ class ProductFinder:
             return None
         if list(zip(firsts, seconds, strict=True)) != [(a, b) for a in rows for b in columns]:
             return None
-        sides = {self._guard(op, row) for op, row in zip(group.updates, firsts, strict=True)}
-        guard = sides.pop() if len(sides) == 1 else MIXED
+        guards = {self._guard(op, row) for op, row in zip(group.updates, firsts, strict=True)}
+        guard = guards.pop() if len(guards) == 1 else MIXED
         return SumsOfProducts(tuple(rows), tuple(columns), guard)
 
     def _guard(self, update: ops.Atomic, row: Value) -> str:

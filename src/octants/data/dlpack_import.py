@@ -12,6 +12,7 @@ from octants.data.ndarray import Ndarray, class_of
 from octants.deferred_import import Deferred
 from octants.runtime.device import Device
 from octants.types import scalars
+from octants.types.companions import Companion
 from octants.types.layouts import row_major
 from octants.types.scalars import DType
 
@@ -56,13 +57,24 @@ def from_dlpack(
             _WHAT, "element_dim", f"cannot be {describe(element_dim)}", advice
         ).at()
     device = _device_of(source)
-    part = _import(device, source)
+    needed = needed_companions(needs_grad, needs_dual)
+    return ndarray_of(_import(device, source), device, element_dim, needed)
+
+
+def ndarray_of(
+    part: dlpack.DlpackView, device: Device, element_dim: int, needed_arrays: tuple[Companion, ...]
+) -> Ndarray:
+    """An ndarray in the memory of a view, whose elements have the last axes.
+
+    Raises:
+        OctantsValueError: its elements are not row-major.
+        OctantsRuntimeTypeError: they are of a type that the language has not.
+    """
     dtype, rank = _dtype(part), len(part.shape) - element_dim
     if rank < 0:
         needed = f"an array of at least {element_dim} axes"
         raise WrongArray(_WHAT, f"one of shape {part.shape}", needed).at()
     _check_order(part)
-    needed_arrays = needed_companions(needs_grad, needs_dual)
     require_differentiable("ndarray", dtype, needed_arrays)
     shape, element_shape = part.shape[:rank], part.shape[rank:]
     check_extents(_WHAT, shape)

@@ -202,7 +202,7 @@ class _Unroller:
     def _rest(self, op: ops.For, end: Value, are_small: Value) -> list[Value]:
         """Write the iterations behind the last chunk; also return whether all angles are small."""
         builder = self._builder
-        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_path_of(each)})
+        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_paths.is_sine(each)})
         body = Block([*(Value(arg.type) for arg in op.body.args), Value(u1)])
         with builder.into(body):
             counter, *carried, so_far = body.args
@@ -276,7 +276,7 @@ class _Unroller:
         certain = {
             each: range(trips) if x in small else surely_small(magnitudes, x, FAR, trips)
             for each in op.body.ops
-            if slow_path_of(each)
+            if slow_paths.is_sine(each)
             for x in each.operands
         }
         steps: dict[Operation, int] = {
@@ -287,14 +287,14 @@ class _Unroller:
         }
         polynomials: dict[int, Series] = {}
         if self._may_change_bits:
-            how = slow_path_of, magnitudes, trips, self._estimate_sums
+            how = slow_paths.is_sine, magnitudes, trips, self._estimate_sums
             polynomials = polynomial_iterations(op, *how)
         return _Estimates(certain, polynomials, steps)
 
     def _angles_small_later(self, op: ops.For) -> list[Value]:
         """Return the carried angles that are small behind each iteration."""
         magnitudes = Magnitudes(op, self._constants)
-        angles = (x for each in op.body.ops if slow_path_of(each) for x in each.operands)
+        angles = (x for each in op.body.ops if slow_paths.is_sine(each) for x in each.operands)
         return [x for x in angles if x in op.carried and magnitudes.later(x) < FAR]
 
 
@@ -354,15 +354,10 @@ def _is_small(builder: Builder, x: Value) -> Value:
     return builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
 
 
-def slow_path_of(op: Operation) -> bool:
-    """Whether an operation is a function that the machine estimates for small angles."""
-    return isinstance(op, ops.Unary) and op.fn in _ESTIMATES and op.x.type is f32
-
-
 def _can_speculate(op: ops.For) -> bool:
-    if any(slow_path_of(inner) for each in op.body.ops for inner in slow_paths.inside(each)):
+    if any(slow_paths.is_sine(inner) for each in op.body.ops for inner in slow_paths.inside(each)):
         return False
-    return slow_paths.can_speculate(op, slow_path_of, MOST_WORK)
+    return slow_paths.can_speculate(op, slow_paths.is_sine, MOST_WORK)
 
 
 def _waits(op: ops.For) -> bool:

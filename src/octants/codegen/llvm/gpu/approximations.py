@@ -17,8 +17,6 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
-from octants.ir.core import Operation
-from octants.ir.ops.arithmetic import SINES
 from octants.mathlib.coefficients import TANH
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
@@ -101,11 +99,6 @@ ESTIMATES: dict[str, Callable[[FunctionText, str], str]] = {
     "cos_estimate": lambda f, x: _instruction(f, "cos", x),
 }
 """The instructions for sines and cosines of small angles."""
-
-
-def has_slow_path(op: Operation) -> bool:
-    """Return whether an operation is a function whose instruction is for small operands only."""
-    return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
 
 
 def _root(f: FunctionText, _: int, x: str) -> str:

@@ -7,9 +7,9 @@ put them where they are. An empty piece of assembly that may write memory holds 
 
 from __future__ import annotations
 
+from octants.analysis import slow_paths
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.ir import ops
 from octants.ir.core import Operation, Task
@@ -29,7 +29,7 @@ def _has_slow_path(op: ops.If) -> bool:
     """Return whether a branch repeats iterations with all tests: see `passes.unroll_loops`."""
     if len(op.then.ops) > 1:
         return False
-    sines = sum(map(approximations.has_slow_path, op.orelse.walk()))
+    sines = sum(map(slow_paths.is_sine, op.orelse.walk()))
     return sines >= _UNROLLED or (sines > 0 and any(isinstance(o, ops.For) for o in op.orelse.ops))
 
 

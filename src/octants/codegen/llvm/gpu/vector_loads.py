@@ -33,7 +33,6 @@ from octants.codegen.adjacent_loads import (
 )
 from octants.codegen.llvm import control_flow, memory_formats
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.gpu.approximations import has_slow_path
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.memory import address_of
 from octants.codegen.memory import load as load_one
@@ -88,7 +87,9 @@ def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
     if f.machine.estimates and f.text.fast_math:
         estimates = sum(isinstance(o, ops.Unary) and o.fn in ESTIMATES for o in op.body.ops)
         is_chunk = estimates >= speculated_iterations.ITERATIONS // 2  # others are polynomials
-        if is_chunk or slow_paths.can_speculate(op, has_slow_path, speculated_iterations.MOST_WORK):
+        if is_chunk or slow_paths.can_speculate(
+            op, slow_paths.is_sine, speculated_iterations.MOST_WORK
+        ):
             return control_flow.no_unrolling(f)
         if estimates:
             return control_flow.interleaving(f)
