@@ -215,3 +215,20 @@ def test_a_checkpointed_loop_whose_order_is_fixed() -> None:
         return a.grad.to_numpy()
 
     np.testing.assert_array_equal(gradient(True), gradient(False))
+
+
+def test_messages_name_the_work_item_of_a_sum() -> None:
+    """Threads run chunks of work items: an error is about a work item, not about a chunk."""
+    start(2, debug=True)
+    x, total = qd.field(qd.f32, 1000), qd.field(qd.f32, ())
+
+    @qd.kernel
+    def add_up():
+        for i in x:
+            assert x[i] < 1
+            total[None] += x[i]
+
+    x[777] = 2.0
+    with pytest.raises(qd.OctantsAssertionError, match="in work item 777"):
+        add_up()
+        qd.sync()

@@ -24,7 +24,7 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.launch.derivative_variants import bare_reverse, differentiable
 from octants.launch.taped_memory import memories_of
-from octants.passes import fix_summation_order_on_gpus
+from octants.passes import ordered_reductions
 from octants.passes.demote_atomics import demote_atomics
 from octants.passes.fix_summation_order import fix_summation_order
 from octants.passes.sum_in_registers import sum_in_registers
@@ -550,16 +550,16 @@ PASSES: list[tuple[str, Callable[[Module, bool], None]]] = [
     ("sum_in_registers", sum_in_registers),
     ("demote_atomics", demote_atomics),
     ("fix_summation_order", fix_summation_order),
-    ("ordered_parts", partial(fix_summation_order, many=True)),
+    ("ordered_reductions", partial(fix_summation_order, many=True)),
 ]
 
 
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter runs them one by one."""
-    monkeypatch.setattr(fix_summation_order_on_gpus, "MOST", 16)
-    monkeypatch.setattr(fix_summation_order_on_gpus, "LEAST", 2)
-    monkeypatch.setattr(fix_summation_order_on_gpus, "_BRANCHES", 4)
+    monkeypatch.setattr(ordered_reductions, "MOST", 16)
+    monkeypatch.setattr(ordered_reductions, "LEAST", 2)
+    monkeypatch.setattr(ordered_reductions, "_BRANCHES", 4)
 
 
 @pytest.mark.parametrize("count", counts(20, 60))
@@ -572,7 +572,7 @@ def test_random_modules_do_the_same(count: int) -> None:
         wanted = forward(module, inputs(seed))
         original, module = module, copy_module(module)
         for name, run in PASSES:
-            if name == "ordered_parts":
+            if name == "ordered_reductions":
                 module = copy_module(original)
             text = to_text(module)
             run(module, True)

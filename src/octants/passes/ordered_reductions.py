@@ -1,8 +1,8 @@
-"""Fixes the order of sums by many threads: what `fix_summation_order` does on GPUs.
+"""Sums of tasks whose order does not depend on the number of threads; see `fix_summation_order`.
 
-The work items of a task are distributed to a fixed number of threads. Each thread has a private
-copy, called a *part*, of what is added to: one number for each element that all work items add to,
-and one for each element of arrays. The parts are added up along a tree that is always the same.
+The work items of a task are divided among a fixed number of threads. Each thread has partial sums:
+one for each element that all work items add to, and one for each element of arrays. They are added
+up in an order that is always the same: on CPUs one after the other, on GPUs along a tree.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from octants.analysis.affine_analysis import AffineExpressions
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
-from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Task, Value
+from octants.ir.core import Array, ArrayRef, Block, Module, Operation, Task, Value
 from octants.ir.slices import emit_slice
 from octants.lazy_dataclass import dataclass
 from octants.passes.launch_temporaries import add_temporary, load_bounds, make_bounds, store_bounds
 from octants.types.scalars import DType, i32, i64, register_type
 
+CHUNKS = 128
+"""The threads of a CPU: each runs a contiguous chunk of the work items."""
 MOST, LEAST = 1 << 17, 1 << 6
-"""Threads, at most and at least: with fewer, a serial sum is as fast."""
+"""The threads of a GPU, at most and at least: with fewer, a serial sum is as fast."""
 _BRANCHES = 1 << 6
-_BYTES = 1 << 28  # of all parts of a task, at most
-PRIMAL = Companion.PRIMAL
+_BYTES = 1 << 28  # of all partial sums of a task, at most
 
 
 @dataclass(eq=False, slots=True)
-class OrderedSums:
-    """Sums whose parts are in one array: so many numbers, of `dtype`.
+class PartialSums:
+    """The partial sums of `count` numbers of `dtype`, in one array.
 
-    They are the elements of a `target`, or the elements of `uniform_updates`, each of which is the
+    These are the elements of a `target`, or the elements of `uniform_updates`, each of which is the
     same for all work items.
     """
 
@@ -41,25 +42,33 @@ class OrderedSums:
     count: int
     target: ArrayRef | None = None
     uniform_updates: list[ops.Atomic] = field(default_factory=list)
-    parts: Array | None = None
+    array: Array | None = None
 
     @property
     def nbytes(self) -> int:
-        """The bytes of one part."""
+        """The bytes of one thread."""
         return self.count * self.dtype.size
 
 
-def find_parts(
-    task: Task, shared: Collection[Operation], spread: Collection[Operation]
-) -> OrderedParts | None:
-    """The parts for updates of elements that are the same for all work items, and of others.
+def reductions_in_chunks(task: Task, updates: Collection[Operation]) -> OrderedReductions:
+    """The reductions of updates of elements that are the same for all work items, on a CPU."""
+    found = OrderedReductions(task, CHUNKS)
+    for op in updates:
+        found.add_uniform_element(op)
+    return found
+
+
+def reductions_by_many_threads(
+    task: Task, uniform: Collection[Operation], others: Collection[Operation]
+) -> OrderedReductions | None:
+    """The reductions of updates of elements that are the same for all work items, and of others.
 
     None if they would take too much memory, or if an array has no fixed number of elements.
     """
-    found = OrderedParts(task)
-    for op in shared:
+    found = OrderedReductions(task)
+    for op in uniform:
         found.add_uniform_element(op)
-    for op in spread:
+    for op in others:
         if not found.add_target(op):
             return None
     return found if found.threads >= LEAST else None
@@ -71,60 +80,63 @@ def elements(array: Array) -> tuple[int, ...] | None:
     return None if shape is None or array.like is not None else (*shape, *array.element_shape)
 
 
-class OrderedParts:
-    """The parts of a task."""
+class OrderedReductions:
+    """The reductions of a task, by so many `chunks` of work items, or by as many threads as fit."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def __init__(self, task: Task, chunks: int = 0) -> None:
+        self._task, self._chunks = task, chunks
         self._affine = AffineExpressions(task)
-        self._uniform_sums: dict[DType, OrderedSums] = {}
+        self._uniform_sums: dict[DType, PartialSums] = {}
         self._numbers: dict[object, int] = {}
-        self._targets: dict[ArrayRef, OrderedSums] = {}
+        self._indices: dict[int, Value] = {}  # of these numbers, outside of the threads' loops
+        self._targets: dict[ArrayRef, PartialSums] = {}
 
     def add_uniform_element(self, op: Operation) -> None:
-        """Have parts for the element of an update, which is the same for all work items."""
+        """Have partial sums for the element of an update: it is the same for all work items."""
         assert isinstance(op, ops.Atomic)
         dtype = register_type(op.array.dtype)
-        sums = self._uniform_sums.setdefault(dtype, OrderedSums(dtype, 0))
+        sums = self._uniform_sums.setdefault(dtype, PartialSums(dtype, 0))
         if self._affine.element(op) not in self._numbers:
             self._numbers[self._affine.element(op)] = sums.count
             sums.uniform_updates.append(op)
             sums.count += 1
 
     def add_target(self, op: Operation) -> bool:
-        """Have parts for an array; False if that cannot be."""
+        """Have partial sums for each element of an array; False if that cannot be."""
         assert isinstance(op, ops.Atomic)
         target, shape = op.ref, elements(op.array)
         if shape is None:
             return False
         self._targets.setdefault(
-            target, OrderedSums(register_type(op.array.dtype), math.prod(shape), target)
+            target, PartialSums(register_type(op.array.dtype), math.prod(shape), target)
         )
         return True
 
     @property
-    def _all(self) -> list[OrderedSums]:
+    def _all(self) -> list[PartialSums]:
         return [*self._uniform_sums.values(), *self._targets.values()]
 
     @property
     def threads(self) -> int:
-        """How many there are: as many as `_BYTES` hold parts of; a power of two."""
+        """How many there are: as many as `_BYTES` hold partial sums of; a power of two."""
+        if self._chunks:
+            return self._chunks
         nbytes = sum(sums.nbytes for sums in self._all)
         return min(MOST, 1 << max(0, (_BYTES // max(1, nbytes)).bit_length() - 1))
 
     # -- tasks ------------------------------------------------------------------------------------
 
     def tasks(self, module: Module) -> list[Task]:
-        """The tasks that replace the task: its bounds, its work items, the sums of their parts."""
+        """The tasks that replace the task: its bounds, its work items, the sums of their sums."""
         tasks, bounds = list[Task](), None
         assert self._task.domain is not None
         if not all(map(self._affine.is_uniform, self._task.domain.yielded)):
             bounds = make_bounds(module, self._task)
             tasks.append(store_bounds(self._task, bounds))
         for number, sums in enumerate(self._all):
-            name = f"{self._task.name}_parts{number}"
-            sums.parts = add_temporary(module, name, sums.dtype, (sums.count, self.threads))
-        tasks.append(self._strided_task(bounds))
+            name = f"{self._task.name}_sums{number}"
+            sums.array = add_temporary(module, name, sums.dtype, (sums.count, self.threads))
+        tasks.append(self._thread_task(bounds))
         for sums in self._all:
             tasks += self._branches(module, sums)
             tasks.append(self._root(sums))
@@ -145,13 +157,38 @@ class OrderedParts:
         lower, upper = (builder.cast(value, i64) for value in ends)
         return lower, upper
 
-    def _strided_task(self, bounds: Array | None) -> Task:
-        """Thread t has the work items t, t + n, t + 2 n, ... after the first one."""
-        item = self._task.body.args[0]
-        thread = Value(i32, "thread")
+    def _thread_task(self, bounds: Array | None) -> Task:
+        """The task of the threads: each runs its work items, in order."""
+        thread = Value(self._task.body.args[0].type if self._chunks else i32, "thread")
         builder = Builder(Block([thread]))
         builder.location = self._task.location
         lower, upper = self._bounds(builder, bounds)
+        self._indices = {
+            each: builder.index(each) for each in dict.fromkeys(self._numbers.values())
+        }
+        run = self._run_chunk if self._chunks else self._run_strided
+        run(builder, lower, upper, thread)
+        builder.yield_()
+        options = dict(self._task.options)
+        return self._parallel(self._task.name, self.threads, builder.block, **options)
+
+    def _run_chunk(self, builder: Builder, lower: Value, upper: Value, thread: Value) -> None:
+        """Run the work items of a chunk."""
+        kind = self._task.body.args[0].type
+        count = builder.binary("max", builder.binary("sub", upper, lower), builder.offset(0))
+        first, total = builder.cast(thread, i64), builder.offset(self.threads)
+        ends = []
+        for number in (first, builder.binary("add", first, builder.offset(1))):
+            share = builder.binary("floordiv", builder.binary("mul", count, number), total)
+            ends.append(builder.cast(builder.binary("add", lower, share), kind))
+        body = Block([Value(kind, "item")])
+        with builder.into(body):
+            self._run_item(builder, body.args[0], thread)
+        begin, end = ends
+        builder.for_(begin, end, [], body)
+
+    def _run_strided(self, builder: Builder, lower: Value, upper: Value, thread: Value) -> None:
+        """Run the work items t, t + n, t + 2 n, ... after the first one, in thread t of n."""
         first, step = builder.cast(thread, i64), builder.offset(self.threads)
         last = builder.binary("sub", builder.offset(self.threads - 1), first)
         rest = builder.binary("add", builder.binary("sub", upper, lower), last)
@@ -160,19 +197,21 @@ class OrderedParts:
         body = Block([Value(i64, "iteration")])
         with builder.into(body):
             before = builder.binary("mul", body.args[0], step)
-            number = builder.cast(builder.binary("add", begin, before), item.type)
-            if any(op.reports for op in self._task.body.walk()):
-                builder.append(ops.ActAs(number))
-            self._copy(builder, self._task.body, {item: number}, thread)
+            number = builder.binary("add", begin, before)
+            self._run_item(builder, builder.cast(number, self._task.body.args[0].type), thread)
         builder.for_(builder.offset(0), count, [], body)
-        builder.yield_()
-        options = dict(self._task.options)
-        return self._parallel(self._task.name, self.threads, builder.block, **options)
+
+    def _run_item(self, builder: Builder, number: Value, thread: Value) -> None:
+        """Run the work item of a number."""
+        body = self._task.body
+        if any(op.reports for op in body.walk()):
+            builder.append(ops.ActAs(number))
+        self._copy(builder, body, {body.args[0]: number}, thread)
 
     def _copy(
         self, builder: Builder, block: Block, values: dict[Value, Value], thread: Value
     ) -> None:
-        """The operations of a block, with updates that go to the parts of a thread."""
+        """Copy the operations of a block, with updates of the partial sums of a thread."""
         for op in block.ops:
             builder.location = op.location
             if isinstance(op, ops.Atomic) and self._redirect(builder, op, values, thread):
@@ -191,45 +230,46 @@ class OrderedParts:
         values: dict[Value, Value],
         thread: Value,
     ) -> bool:
-        """Add to the thread's part, where an update has one."""
+        """Add to the thread's partial sum, where an update has one."""
         sums, number = self._targets.get(op.ref), self._numbers.get(self._affine.element(op))
         if sums is not None:
             indices = [values.get(index, index) for index in op.indices]
             element = _linear(builder, indices, elements(op.array) or ())
         elif number is not None:
-            sums, element = self._uniform_sums[register_type(op.array.dtype)], builder.index(number)
+            sums = self._uniform_sums[register_type(op.array.dtype)]
+            element = self._indices[number]
         else:
             return False
-        assert sums.parts is not None
+        assert sums.array is not None
         value = builder.cast(values.get(op.value, op.value), sums.dtype)
-        builder.atomic(op.fn, sums.parts, [element, thread], value)
+        builder.atomic(op.fn, sums.array, [element, thread], value)
         return True
 
-    def _branches(self, module: Module, sums: OrderedSums) -> list[Task]:
-        """Tasks that leave fewer parts of each number, until one thread can add them up."""
+    def _branches(self, module: Module, sums: PartialSums) -> list[Task]:
+        """Tasks that leave fewer partial sums of each number, until one thread can add them up."""
         tasks, left = [], self.threads
-        while left > _BRANCHES:
+        while not self._chunks and left > _BRANCHES:
             left //= _BRANCHES
-            assert sums.parts is not None
-            name = f"{sums.parts.name}_{left}"
+            assert sums.array is not None
+            name = f"{sums.array.name}_{left}"
             fewer = add_temporary(module, name, sums.dtype, (sums.count, left))
             index = Value(i64, "index")
             builder = Builder(Block([index]))
             builder.location = self._task.location
             size = builder.offset(left)
             number, branch = (builder.binary(fn, index, size) for fn in ("floordiv", "mod"))
-            total = _total(builder, sums.parts, number, branch, _BRANCHES, left)
+            total = _total(builder, sums.array, number, branch, _BRANCHES, left)
             builder.store(fewer, [number, branch], total)
             builder.yield_()
             tasks.append(self._parallel(name, sums.count * left, builder.block))
-            sums.parts = fewer
+            sums.array = fewer
         return tasks
 
-    def _root(self, sums: OrderedSums) -> Task:
-        """Adds what is left of the parts to where it belongs."""
+    def _root(self, sums: PartialSums) -> Task:
+        """Adds the partial sums that are left to where they belong."""
         return self._of_uniform_elements(sums) if sums.target is None else self._of_target(sums)
 
-    def _of_uniform_elements(self, sums: OrderedSums) -> Task:
+    def _of_uniform_elements(self, sums: PartialSums) -> Task:
         builder = Builder(Block())
         builder.location = self._task.location
         for number, op in enumerate(sums.uniform_updates):
@@ -239,9 +279,9 @@ class OrderedParts:
                 total = builder.cast(total, op.array.dtype)
                 builder.atomic("add", op.array, indices, total, op.companion)
         builder.yield_()
-        return Task(f"{self._task.name}_sums", builder.block, None, self._task.location)
+        return Task(f"{self._task.name}_combine", builder.block, None, self._task.location)
 
-    def _of_target(self, sums: OrderedSums) -> Task:
+    def _of_target(self, sums: PartialSums) -> Task:
         assert sums.target is not None
         array, companion = sums.target
         number = Value(i32, "number")
@@ -255,11 +295,11 @@ class OrderedParts:
         name = f"{self._task.name}_{array.name}_{companion.value}"
         return self._parallel(name, sums.count, builder.block)
 
-    def _left(self, builder: Builder, sums: OrderedSums, number: Value) -> Value:
-        """The sum of the remaining parts of one element."""
-        assert sums.parts is not None
-        count = sums.parts.element_shape[1]
-        return _total(builder, sums.parts, number, builder.index(0), count, 1)
+    def _left(self, builder: Builder, sums: PartialSums, number: Value) -> Value:
+        """The sum of the partial sums that are left of one element."""
+        assert sums.array is not None
+        count = sums.array.element_shape[1]
+        return _total(builder, sums.array, number, builder.index(0), count, 1)
 
     @contextmanager
     def _if_any(self, builder: Builder, total: Value) -> Iterator[None]:
@@ -270,15 +310,15 @@ class OrderedParts:
 
 
 def _total(
-    builder: Builder, parts: Array, number: Value, first: Value, count: int, step: int
+    builder: Builder, sums: Array, number: Value, first: Value, count: int, step: int
 ) -> Value:
-    """The sum of so many parts of a number, from the first one on, in steps."""
-    zero, kind = builder.constant(0, parts.dtype), first.type
-    body = Block([Value(kind, "iteration"), Value(parts.dtype, "total")])
+    """The sum of so many partial sums of a number, from the first one on, in steps."""
+    zero, kind = builder.constant(0, sums.dtype), first.type
+    body = Block([Value(kind, "iteration"), Value(sums.dtype, "total")])
     iteration, total = body.args
     with builder.into(body):
         after = builder.binary("mul", iteration, builder.constant(step, kind))
-        value = builder.load(parts, [number, builder.binary("add", first, after)])
+        value = builder.load(sums, [number, builder.binary("add", first, after)])
         builder.yield_([builder.binary("add", total, value)])
     ends = builder.constant(0, kind), builder.constant(count, kind)
     return builder.for_(*ends, [zero], body).results[0]

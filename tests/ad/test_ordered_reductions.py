@@ -1,4 +1,4 @@
-"""`init(deterministic=True)` where it takes many threads to keep a machine busy: parts of sums.
+"""`init(deterministic=True)` where it takes many threads to keep a machine busy: partial sums.
 
 A CPU is taken for such a machine here, so that the tasks can be seen to do the same everywhere.
 """
@@ -13,16 +13,14 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
-from octants.passes import fix_summation_order_on_gpus
+from octants.passes import ordered_reductions
 from tests.machines import pretend
 
 
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pretend(monkeypatch, CpuBackend, fills=1000)
-    monkeypatch.setattr(
-        fix_summation_order_on_gpus, "MOST", 1 << 13
-    )  # loops have several iterations
+    monkeypatch.setattr(ordered_reductions, "MOST", 1 << 13)  # loops have several iterations
     start()
     yield
     qd.reset()
@@ -79,7 +77,7 @@ def test_sums_of_all_kinds(count: int) -> None:
     assert loss[None] == 2 * values.sum()
     names = tasks_of(scatter, count, 1)
     assert not any("fixed_order" in name for name in names)
-    assert {"parallel @scatter_1_bins_primal", "serial @scatter_1_sums"} < set(names)
+    assert {"parallel @scatter_1_bins_primal", "serial @scatter_1_combine"} < set(names)
 
 
 def test_the_bits_do_not_depend_on_threads() -> None:
@@ -141,7 +139,7 @@ def test_what_is_left_as_it_was() -> None:
     assert any("fixed_order" in name for name in tasks_of(walk, 5, mode="reverse"))
 
 
-def test_too_many_elements_for_parts() -> None:
+def test_too_many_elements_for_partial_sums() -> None:
     x = qd.field(qd.f32, 1 << 21)
 
     @qd.kernel
