@@ -159,6 +159,7 @@ class ThreadFunction(FunctionEmitter, Protocol):
     those of which each subgroup has its own are in ``subgroup_copies``.
     ``update_groups`` has the last update of each `sum_groups.SumGroup` with its group, and None for
     the others. `products` has the `sums_of_products.SumsOfProducts` of those that exchange factors.
+    ``loaded`` and ``pieces`` are those of `vector_loads`.
     """
 
     lanes: Lanes | None
@@ -167,6 +168,8 @@ class ThreadFunction(FunctionEmitter, Protocol):
     shared_arrays: dict[ArrayRef, Any]
     uses_copy: dict[ArrayRef, Operand]
     subgroup_copies: set[ArrayRef]
+    loaded: dict[Operation, Operand]
+    pieces: dict[Operation, Any]
 
     @property
     def code(self) -> ThreadCode:

@@ -303,9 +303,17 @@ class ThreadCode(Code):
     loads_four_words = False
     """Whether `load_four_words` is there, and pays."""
 
-    def load_four_words(self, address: Pointer) -> list[Operand]:
-        """Load four u32 from an address that is a multiple of 16."""
+    def load_four_words(
+        self, address: Pointer, dtype: DType, of: ArrayRef | None = None
+    ) -> list[Operand]:
+        """Load four numbers of 32 bits from an address that is a multiple of 16; see `load`."""
         raise NotImplementedError
+
+    def is_aligned(self, address: Pointer, nbytes: int) -> Operand:
+        """Return whether an address is a multiple of a power of two."""
+        low = self.convert(address, u64, u32)
+        low = self.apply("and", u32, low, self.constant(nbytes - 1, u32))
+        return self.compare("eq", u32, low, self.constant(0, u32))
 
     def elements_in_memory(self, count: int) -> int:
         """Return how many elements an array of a work item should have to be in memory."""

@@ -133,6 +133,8 @@ class FunctionText:
         self.outside_loops: Collection[Block] = ()  # see `work_item_loop.outside_loops`
         self.is_outside_loops = False  # whether one of these blocks is being written
         self.interleaved_loops: set[Operation] = set()  # four iterations run at a time
+        self.loaded: dict[Operation, str] = {}  # see `codegen.vector_loads`
+        self.pieces: dict[Operation, Any] = {}  # likewise
         self.writers: dict[tuple[str, DType], Callable[..., str]] = {}
         self._names: dict[Value, str] = {}
         self._once: dict[Any, str] = {}

@@ -187,12 +187,13 @@ class SpirvCode(ControlFlowCode):
         pointer, kind = self._pointer(address, dtype), self.assembly.type(dtype)
         return self.assign(Op.LOAD, kind, pointer, *alignment)
 
-    def load_four_words(self, address: Pointer) -> list[int]:
+    def load_four_words(self, address: Pointer, dtype: DType, of: Any = None) -> list[int]:  # noqa: ARG002
         kind, vector = self.assembly.type(u32), self.assembly.vector(4)
         pointer = self.assembly.pointer(StorageClass.PHYSICAL, vector)
         start = self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
         words = self.assign(Op.LOAD, vector, start, ALIGNED, 16)
-        return [self.assign(Op.COMPOSITE_EXTRACT, kind, words, k) for k in range(4)]
+        found = (self.assign(Op.COMPOSITE_EXTRACT, kind, words, k) for k in range(4))
+        return [self.bitcast(word, u32, dtype) for word in found]
 
     def store(self, address: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
         alignment = self._alignment(address, dtype)

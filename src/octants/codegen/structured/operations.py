@@ -10,6 +10,7 @@ from octants.codegen.structured import (
     vector_loads,
 )
 from octants.codegen.structured.function_emitter import HandlerTable
+from octants.codegen.vector_loads import load
 from octants.ir import ops
 
 TABLE: HandlerTable = {
@@ -17,7 +18,7 @@ TABLE: HandlerTable = {
     ops.Unary: math_functions.unary,
     arithmetic.LibraryCall: math_functions.call,
     ops.For: vector_loads.for_,
-    ops.Load: vector_loads.load,
+    ops.Load: load,
     ops.While: control_flow.while_,
     ops.If: control_flow.if_,
     ops.Yield: control_flow.yield_,

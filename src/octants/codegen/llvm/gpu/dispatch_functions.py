@@ -30,6 +30,7 @@ from octants.codegen.recording_facts import (
     reserved_pushes,
     restartable,
 )
+from octants.codegen.vector_loads import load
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, cooperates
@@ -58,7 +59,7 @@ _TABLE: HandlerTable = {
     ops.Atomic: reductions.atomic,
     ops.For: vector_loads.for_,
     ops.If: held_loads.if_,
-    ops.Load: vector_loads.load,
+    ops.Load: load,
     ops.Unary: approximations.unary,
 }
 

@@ -48,8 +48,6 @@ class ThreadText(FunctionText):
         self.products: dict[Operation, Any] = {}  # the `SumsOfProducts` of such groups
         self.least_blocks = 0  # that should be resident; 0 for any number
         self.all_registers = False  # whether each thread may use as many as there are
-        self.loaded: dict[Operation, str] = {}  # see `vector_loads`
-        self.pieces: dict[Operation, Any] = {}  # likewise
         self.holding: set[Operation] = set()  # see `held_loads`
         super().__init__(kernel, machine, table, task)
 

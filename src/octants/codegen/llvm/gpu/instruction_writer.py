@@ -8,6 +8,7 @@ from octants.codegen.instruction_writer import Pointer, ThreadCode
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.types_and_literals import REGISTER
+from octants.ir.core import ArrayRef
 from octants.types.scalars import DType, u32
 
 
@@ -16,6 +17,7 @@ class GpuCode(LlvmCode, ThreadCode):
 
     has_graphs = True
     masks = False
+    loads_four_words = True
 
     def __init__(self, f: ThreadText) -> None:
         super().__init__(f)
@@ -26,6 +28,19 @@ class GpuCode(LlvmCode, ThreadCode):
         fits = f.block_size <= f.gpu.exchange_subgroups * f.gpu.subgroup
         if fits and f.text.fast_math:  # products and sums are fused
             self.exchange_subgroups = f.gpu.exchange_subgroups
+
+    def load_four_words(
+        self, address: Pointer, dtype: DType, of: ArrayRef | None = None
+    ) -> list[str]:
+        kind = f"<4 x {REGISTER[dtype]}>"
+        words = self._thread.assign(f"load {kind}, ptr {address}, align 16{self._metadata(of)}")
+        return [self._thread.assign(f"extractelement {kind} {words}, i32 {k}") for k in range(4)]
+
+    def is_aligned(self, address: Pointer, nbytes: int) -> str:
+        bits = self._thread.convert("ptrtoint", "ptr", address, "i64")
+        return self._thread.apply(
+            "icmp eq", "i64", self._thread.apply("and", "i64", bits, nbytes - 1), 0
+        )
 
     # -- other threads --------------------------------------------------------------------------
 

@@ -1,0 +1,140 @@
+"""Write loads of 16 bytes, which `adjacent_loads` has found, for GPUs.
+
+A target writes the loop around four iterations, and tests before it whether the arrays are
+aligned::
+
+    for each four iterations, if arrays are aligned: loads of 16 bytes each, and the iterations
+    for the remaining iterations, or all: the iteration
+
+Loads of an unrolled loop that adds to shared elements (`passes.unroll_shared_sums`) are combined
+within an iteration. Such a loop is written twice: with vector loads, for arrays that are aligned,
+and without.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+from octants.codegen.adjacent_loads import ITERATIONS, PIECE, WORD, Pieces, Row, Rows
+from octants.codegen.function_emitter import ThreadFunction
+from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, register
+from octants.codegen.memory import address_of
+from octants.codegen.memory import load as load_one
+from octants.ir import ops
+from octants.ir.core import ArrayRef, Operation
+from octants.types.scalars import DType, i64, u1
+
+
+def load(f: ThreadFunction, op: ops.Load) -> None:
+    """Take the element from a vector load, or load it."""
+    if op in f.loaded:
+        f.bind(op.result, f.loaded[op])
+    elif op in f.pieces:
+        _load_from_piece(f, op)
+    else:
+        load_one(f, op)
+
+
+def is_aligned(f: ThreadFunction, op: ops.For, rows: Rows) -> Operand:
+    """Return whether the first iteration and all arrays are aligned."""
+    code, dtype = f.code, op.lower.type
+    low = code.apply("and", dtype, f.use(op.lower), code.constant(ITERATIONS - 1, dtype))
+    first = code.compare("eq", dtype, low, code.constant(0, dtype))
+    return code.apply("and", u1, first, _are_aligned(f, (_array(row) for row in rows)))
+
+
+def _are_aligned(f: ThreadFunction, arrays: Iterable[ArrayRef]) -> Operand:
+    code = f.code
+    found = (code.is_aligned(f.pointer(*array), PIECE) for array in dict.fromkeys(arrays))
+    return functools.reduce(lambda a, b: code.apply("and", u1, a, b), found)
+
+
+def _array(row: Row) -> ArrayRef:
+    return ArrayRef(row.array, row.companion)
+
+
+# -- loads of one iteration ------------------------------------------------------------------------
+
+
+def write_twice(f: ThreadFunction, op: ops.For, pieces: Pieces, write: Callable[[], None]) -> None:
+    """Write a loop for arrays that are aligned, and for others; ``write`` binds its results."""
+    code = f.code
+    results = [code.variable(register(result.type)) for result in op.results]
+    loads = (load.ref for load in pieces if isinstance(load, ops.Load))
+
+    def write_one(own: Pieces) -> None:
+        f.pieces = own
+        write()
+        f.pieces = {}
+        f.loaded.clear()
+        for variable, result in zip(results, op.results, strict=True):
+            code.write(variable, f.use(result))
+
+    code.branch(_are_aligned(f, loads), lambda: write_one(pieces), lambda: write_one({}))
+    for variable, result in zip(results, op.results, strict=True):
+        f.bind(result, code.read(variable))
+
+
+def _load_from_piece(f: ThreadFunction, op: ops.Load) -> None:
+    """Load the piece if this is the first load in it, and take the element."""
+    first, start, _ = f.pieces[op]
+    if op is first:
+        address = _further(f.code, address_of(f, op.array, op.companion, op.indices), -start)
+        words = f.code.load_four_words(address, op.array.dtype, op.ref)
+        for each, (other, _, position) in f.pieces.items():
+            if other is first:
+                f.loaded[each] = words[position // WORD]
+    f.bind(op.result, f.loaded[op])
+
+
+def _further(code: ThreadCode, address: Pointer, nbytes: int) -> Pointer:
+    """Return the address of another element of an array."""
+    return code.moved(address, code.constant(nbytes, i64), inside=True) if nbytes else address
+
+
+# -- loads of four iterations ----------------------------------------------------------------------
+
+
+def four_iterations(
+    f: ThreadFunction,
+    rows: Rows,
+    number: Operand,
+    dtype: DType,
+    iterate: Callable[[int], None],
+) -> None:
+    """Write the loads of four iterations, and the iterations.
+
+    Args:
+        f: The function.
+        rows: The loads.
+        number: The counter of the first iteration.
+        dtype: The type of the counter.
+        iterate: Writes the iteration of a number from 0 to 3.
+    """
+    wide = f.code.convert(number, dtype, i64)
+    loaded = {row: _pieces(f, row, loads, wide) for row, loads in rows.items()}
+    for iteration in range(ITERATIONS):
+        for row, loads in rows.items():
+            for each, position in loads.items():
+                f.loaded[each] = loaded[row][iteration * row.stride + position]
+        iterate(iteration)
+    f.loaded.clear()
+
+
+def _pieces(
+    f: ThreadFunction, row: Row, loads: dict[Operation, int], number: Operand
+) -> dict[int, Operand]:
+    """Load the numbers of a row that iterations from one (i64) on need, by their offsets."""
+    code, address = f.code, f.pointer(*_array(row))
+    indices = [(f.wide(value), step) for value, step in row.fixed]
+    for index, step in (*indices, (number, row.stride)):
+        offset = code.index("mul", index, code.constant(step, i64), signed=True)
+        address = code.moved(address, offset, inside=True)
+    words = [i * row.stride + position for i in range(ITERATIONS) for position in loads.values()]
+    found: dict[int, Operand] = {}
+    for start in sorted({word // PIECE * PIECE for word in words}):
+        piece = _further(code, address, row.start + start)
+        numbers = code.load_four_words(piece, row.array.dtype, _array(row))
+        found.update((start + k * WORD, number) for k, number in enumerate(numbers))
+    return found
