@@ -127,6 +127,21 @@ def test_a_capsule_that_is_dropped_by_an_exception() -> None:
             fail()
 
 
+def test_an_export_after_a_kernel_that_was_not_compiled() -> None:
+    """The exception keeps what was built of the kernel, as `sys.last_value` does at the prompt."""
+
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return no_such_name  # noqa: F821
+
+    with pytest.raises(qd.OctantsNameError) as raised:
+        wrong()
+    x = qd.field(qd.f32, 3)
+    x.fill(2)
+    assert np.from_dlpack(x).tolist() == [2, 2, 2]
+    assert raised.value.__traceback__ is not None
+
+
 def test_copies() -> None:
     for x in (qd.ndarray(qd.f64, 3), qd.field(qd.f64, 3)):
         x.fill(1.0)

@@ -190,7 +190,6 @@ class Specialisation:
         self._held: Callable[[], Held | None] = _nothing
         self.number = 0
         self.born = driver.last_number(length_hint(driver.state.numbers, -1))
-        driver.state.specialisations.add(self)
         self.programs: dict[Any, Any] = {}
         self.fast_paths: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
@@ -209,6 +208,7 @@ class Specialisation:
         self.numbers = [NumberRead(read) for read in reads if type(read.value) in (int, float)]
         self._take_hidden()
         self._watch(reads, arguments)
+        driver.state.specialisations.add(self)  # not before: one that failed has no `arrays`
         _check_writable(self, arguments)
 
     def _choose_device(self, chosen: Options, number: int) -> None:
