@@ -89,8 +89,12 @@ def test_what_is_printed() -> None:
     x[1] = 3
     assert repr(x) == "<qd.field `x`, (2,): [0. 3.]>"
     assert str(x) == "[0. 3.]"
+    array, structs = qd.zeros(3), qd.Struct.field({"a": qd.f32}, shape=2)
+    structs[0].a = 1
     qd.reset()
     assert str(x) == "<qd.field `x`, no longer usable>"
+    assert repr(array) == str(array) == "<qd.ndarray f32 (3,), no longer usable>"
+    assert "0." not in repr(structs), "values that nothing holds"
 
 
 def test_fields_of_structs() -> None:

@@ -257,6 +257,8 @@ class Ndarray(Tensor[E], NdarrayHandle):
 
     def __repr__(self) -> str:
         element = f", elements of {self.element_shape}" if self.element_shape else ""
+        if self._end is not None:
+            return f"<qd.ndarray {self.dtype} {self.shape}{element}, no longer usable>"
         return f"<qd.ndarray {self.dtype} {self.shape}{element}{self.values_text()}>"
 
 
