@@ -15,6 +15,7 @@ from octants.diagnostics.source_text import FoundByCode, file_of, lambda_of, sou
 from octants.diagnostics.span import InlinedCall, Span
 from octants.frontend import match_statements
 from octants.frontend.names_in_source import mentions
+from octants.frontend.private_names import mangle_private_names
 from octants.lazy_dataclass import dataclass
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
@@ -112,6 +113,7 @@ def _of_lambda(function: types.FunctionType) -> FunctionSource:
     """A lambda as a function that returns its expression."""
     node, code = lambda_of(function), function.__code__
     assert node is not None
+    mangle_private_names(node, code)
     result = ast.copy_location(ast.Return(node.body), node.body)
     tree = ast.FunctionDef("a lambda", node.args, [result], [], None, None)
     ast.copy_location(tree, node)
@@ -128,6 +130,8 @@ def _parse(code: types.CodeType, file: str, text: str) -> FunctionSource:
     if isinstance(found, ast.AsyncFunctionDef):
         problem = UnsupportedSyntax("`async def`", "use `def`: kernels are not coroutines")
         raise problem.at(_first_line(code))
+    if found is not None:
+        mangle_private_names(found, code)
     if found is None or not _is_of(code, found):
         raise NoSource(code.co_name).at(_first_line(code))
     match_statements.rewrite(found)
