@@ -46,6 +46,8 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return self.array.flags.c_contiguous
 
+    is_nested = False
+
     def is_neg(self) -> bool:
         return False
 

@@ -262,6 +262,12 @@ def test_sparse_tensors() -> None:
         square(x.to_sparse(), y)
     square(x.to_sparse().to_dense(), y)
     assert y.tolist() == [1, 9]
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="sparse"):
+        square(torch.eye(2).to_sparse_csr(), y)  # it has no answer to `is_contiguous`
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([x, y[:1]], layout=layout)
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="nested"):
+            square(nested, y)
 
 
 @on_cpu

@@ -171,6 +171,8 @@ def _torch_type(leaf: Leaf, value: Any, device: Device, element_dim: int) -> Nda
         )
     if value.device.type != "cpu" and device.address_of(value) is None:
         raise not_on_device(leaf, value)
+    if value.is_nested:
+        raise leaf.error("the torch tensor is nested", "pass `x.to_padded_tensor(number)`")
     if str(value.layout) != "torch.strided":
         raise leaf.error("the torch tensor is sparse", "pass `x.to_dense()`")
     if value.is_neg():
