@@ -112,6 +112,66 @@ def test_a_file_that_has_changed(tmp_path: Path) -> None:
         compile_kernel(namespace["kernel"], 1)
 
 
+EDITED = """
+@func
+def doubled(x):
+    return x * 2
+
+def plain(x):
+    return x + 1.0
+
+minus = lambda x: x - 3
+
+class A:
+    def value(self, n):
+        return 1
+
+class B:
+    def value(self, n):
+        return 2
+
+def kernel(n):
+    return doubled(n) + plain(n) + minus(n) + 10 * A().value(n) + 100 * B().value(n)
+"""
+
+
+@pytest.mark.parametrize("moved", ["", "\n# a comment\n", "\nclass Another:\n    pass\n\n"])
+def test_a_file_whose_lines_have_moved(tmp_path: Path, moved: str) -> None:
+    file = tmp_path / "moved.py"
+    namespace = _imported(file, EDITED)
+    file.write_text(moved + EDITED)
+    assert launch(compile_kernel(namespace["kernel"], 1), 1)[0] == 212.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("x * 2", "x * 3", "doubled"),
+        ("x * 2", "x + 2", "doubled"),
+        ("1.0", "1", "plain"),
+        ("x - 3", "x + 3", "<lambda>"),
+        ("return 2", "return 1", "value"),
+        ("def kernel", "def broken(:", "kernel"),
+    ],
+)
+def test_a_file_that_computes_something_else(
+    tmp_path: Path, before: str, after: str, name: str
+) -> None:
+    """What Python would run is not what the file says now, so nothing is compiled."""
+    file = tmp_path / "edited.py"
+    namespace = _imported(file, EDITED)
+    file.write_text(EDITED.replace(before, after))
+    with pytest.raises(OctantsCompilationError, match=f"source of `{name}` cannot be found"):
+        compile_kernel(namespace["kernel"], 1)
+
+
+def _imported(file: Path, text: str) -> dict[str, Any]:
+    file.write_text(text)
+    namespace: dict[str, Any] = {"func": func}
+    exec(compile(text, str(file), "exec"), namespace)
+    return namespace
+
+
 def test_redefinitions_are_told_apart() -> None:
     results = []
     for value in (1, 2):

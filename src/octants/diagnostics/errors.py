@@ -108,12 +108,15 @@ class NoSource(UserError):
     name: str
     code = "OCT102"
     title = "the source of `{name}` cannot be found"
-    notes = ("Octants compiles a kernel from its source text, which it reads from its file",)
+    notes = (
+        "Octants compiles a kernel from its source text, which it reads from its file",
+        "a function that was edited in its file after it was imported has no source",
+    )
     remedy = (
-        "define it with `def` in a file, a notebook cell or the text of `python -c`; Python does"
-        " not keep what it reads from a pipe (`python - <<END`): save that as a file; give exec()"
-        " a text that is a literal, or a variable of the function that calls it; keep"
-        " the text of modules in a frozen program"
+        "if its file was edited, start the program again; define it with `def` in a file, a"
+        " notebook cell or the text of `python -c`; Python does not keep what it reads from a pipe"
+        " (`python - <<END`): save that as a file; give exec() a text that is a literal, or a"
+        " variable of the function that calls it; keep the text of modules in a frozen program"
     )
 
 

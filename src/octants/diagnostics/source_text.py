@@ -13,6 +13,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from octants.deferred_import import Deferred
+from octants.diagnostics import changed_files
 from octants.diagnostics.user_frames import WITHOUT_FILE
 
 if TYPE_CHECKING:
@@ -79,8 +80,10 @@ def derive_text(part: FunctionType, whole: FunctionType, name: str) -> None:
 
 
 def _find(function: FunctionType) -> str | None:
-    code = function.__code__
     lines = _lines(function)
+    code = changed_files.present_code(function.__code__, lines)
+    if code is None:
+        return ""
     if not 0 < code.co_firstlineno <= len(lines):
         return None
     if code.co_name == "<lambda>":
@@ -164,7 +167,9 @@ def _lines(function: FunctionType) -> list[str]:
 
 def lambda_of(function: FunctionType) -> ast.Lambda | None:
     """The lambda that a function was made of, with the lines of its file; None if unknown."""
-    return _lambda_of(function.__code__, "".join(_lines(function)))
+    lines = _lines(function)
+    code = changed_files.present_code(function.__code__, lines)
+    return None if code is None else _lambda_of(code, "".join(lines))
 
 
 @functools.lru_cache(maxsize=512)
