@@ -29,7 +29,6 @@ for _name in vars(usual):
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
     monkeypatch.setattr(qd, "cpu", qd.cuda)
-    monkeypatch.setattr(usual, "ON_GPU", True)
     with emulated_gpu(total=1 << 28) as fake:
         qd.init(arch=qd.cuda, default_fp=qd.f64, log_level="error")
         yield fake

@@ -54,7 +54,7 @@ class PackedCopy:
         part = memory.part(region)
         layout = part.dtype, part.shape, part.strides
         copy = describe(self.address, self.nbytes, *layout, owner=self.owner)
-        saved = Saved(copy, self.owner, self.device)
+        saved = copy if self.device.shares_memory else Saved(copy, self.owner, self.device)
         return saved if region is None else [saved]
 
 
@@ -140,7 +140,7 @@ class PackedCopies:
         self._blocks: dict[Device, tuple[Any, int, int]] = {}
 
     def make(self, memory: TapedMemory, region: ArrayRegion) -> PackedCopy | None:
-        """Copy a region; None if it is not contiguous, or the host shares the memory.
+        """Copy a region; None if it is not contiguous.
 
         Raises:
             MemoryError: the device is out of memory.

@@ -7,8 +7,8 @@ captured, and replayed from then on: by one graph of the driver on CUDA, by one 
 CPU. While a tape records what an earlier one did, it need not ask its ledger either.
 
 This is for tapes on fields and ndarrays of Octants, each passed once: arrays with numbers of their
-own, whose memory stays where it is until they end. Copies must be in a `packed_copies.CopyArena`,
-which only GPUs have. Numbers are compared bit by bit. A tape that does anything else is reversed
+own, whose memory stays where it is until they end. Copies must be in a `packed_copies.CopyArena`.
+Numbers are compared bit by bit. A tape that does anything else is reversed
 launch by launch.
 """
 

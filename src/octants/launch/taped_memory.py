@@ -104,12 +104,9 @@ class TapedMemory:
         return [whole] if region is None else [whole[_slices(ranges)] for ranges in region]
 
     def contiguous_range(self, region: ArrayRegion) -> tuple[Device, int, int] | None:
-        """The device, address and bytes of a region in memory that the host does not share.
-
-        None if the memory is shared, in a capture, and for regions with gaps.
-        """
+        """The device, address and bytes of a region; None in a capture, and if it has gaps."""
         found: tuple[Device, int, int] | None = self.array.contiguous_range()
-        if found is None or found[0].shares_memory or not self.has_regions:
+        if found is None or not self.has_regions:
             return None
         if region is not None and len(region) != 1:
             return None

@@ -69,10 +69,11 @@ class DeviceCall:
 
 @dataclass(slots=True)
 class HostCopy:
-    """A copy between arrays in host memory."""
+    """A copy between arrays in host memory; unless it `keeps_source`, others keep that alive."""
 
     target: _Part
     source: _Part
+    keeps_source: bool = True
 
     def __call__(self, _: int) -> None:
         self.target[...] = self.source
@@ -241,7 +242,7 @@ class Capture:
         """Add a copy of a part of host memory."""
         self._copies.add(id(copy))
         self.kept.append(copy)
-        self.commands.append(HostCopy(copy, part))
+        self.commands.append(HostCopy(copy, part, self.keeps_arrays))
 
 
 @contextmanager
