@@ -78,6 +78,18 @@ def at_most(x: qd.Tensor, most: qd.f64):
 
 
 @qd.kernel
+def step_at_most(x: qd.Tensor, y: qd.Tensor, most: qd.f64):
+    for i in range(SIZE):
+        x[i] = x[i] * y[i]
+    for i in range(SIZE):
+        y[i] = y[i] + x[i] * x[i]
+    for i in range(SIZE):
+        x[i] = qd.cos(y[i]) * x[i]
+        assert x[i] < most, "too large"
+        y[i] = y[i] * x[i]
+
+
+@qd.kernel
 def weigh(x: qd.Tensor, w: qd.types.ndarray()):
     for i in range(SIZE):
         x[i] = x[i] * x[i] * w[i] + w[(i + 1) % SIZE]
@@ -146,16 +158,19 @@ def arrays(request: pytest.FixtureRequest) -> Arrays:
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were launched like those of an earlier tape."""
     found: list[str] = []
-    launch = tapes.Tape._launch_in_known_prefix
 
-    def record(
-        self: Any, path: Any, touched: Any, known: Any, specialisation: Any, *rest: Any
-    ) -> Any:
-        result = launch(self, path, touched, known, specialisation, *rest)
-        found.append(specialisation.signature.kernel)
-        return result
+    def record(name: str) -> None:
+        launch = getattr(tapes.Tape, name)
 
-    monkeypatch.setattr(tapes.Tape, "_launch_in_known_prefix", record)
+        def recorded(self: Any, *given: Any) -> Any:
+            result = launch(self, *given)
+            found.append(given[-2].signature.kernel)
+            return result
+
+        monkeypatch.setattr(tapes.Tape, name, recorded)
+
+    record("_launch_in_known_prefix")
+    record("_follow")
     return found
 
 
@@ -345,6 +360,56 @@ def test_a_launch_fails_while_a_tape_follows(alone: Any, followed: list[str]) ->
     got = arrays.gradient(fails)[0]
     assert len(followed) > 24
     assert got == alone(arrays, fails)
+
+
+@on_cpu
+def test_a_later_task_of_a_launch_fails(alone: Any) -> None:
+    """The tape reverses the tasks that have run, and restores what the failed one overwrote."""
+    qd.init(arch=qd.cpu, debug=True, log_level="error", offline_cache=False)
+    arrays = Arrays(MAKERS["fields"])
+
+    def fails(arrays: Arrays) -> None:
+        program(arrays)
+        with pytest.raises(AssertionError, match="too large"):
+            step_at_most(arrays.x, arrays.y, 0.0)
+        program(arrays)
+
+    def runs(arrays: Arrays) -> None:
+        program(arrays)
+        step_at_most(arrays.x, arrays.y, 1e9)
+        program(arrays)
+
+    expected = alone(arrays, fails)
+    for _ in range(3):
+        arrays.gradient(runs)
+    for body in (fails, runs, fails):
+        got = arrays.gradient(body)[0]
+    assert got == expected
+
+
+def test_tapes_with_copies_that_repeat_have_no_entries(
+    arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    entry = tapes.LaunchEntry
+
+    def make(*given: Any) -> Any:
+        made.append(given[0])
+        return entry(*given)
+
+    def body(arrays: Arrays) -> None:
+        for _ in range(3):
+            turn(arrays.x, 0.9)
+            multiply(arrays.y, arrays.x)
+            add(arrays.x, arrays.y)
+
+    monkeypatch.setattr(tapes, "LaunchEntry", make)
+    for _ in range(8):
+        before = len(made)
+        _, tape = arrays.gradient(body)
+        entries, saved = len(made) - before, tape.snapshot_bytes
+    assert not entries
+    assert saved == tape.explain().nbytes > 0
 
 
 @on_cpu

@@ -205,6 +205,31 @@ def test_memory_that_is_freed_is_forgotten(device: VulkanDevice) -> None:
     del other
 
 
+def test_copies_of_several_pieces(device: VulkanDevice) -> None:
+    """They may repeat, and their memory may move."""
+    large = device.heap.allocate(1 << 25, "large")
+    values = np.arange(1 << 20, dtype=np.uint8)
+    for base in (large.address, large.address + 4096):
+        device.write(base, values)
+        target = base + (1 << 22)
+        pieces = ((target, base, 5), (target + 64, base + 3, 1000), (target + 4096, base, 1 << 20))
+        for _ in range(3):
+            device.clear(target, 1 << 21)
+            device.copy_each(pieces)
+            for at, source, nbytes in pieces:
+                found = np.zeros(nbytes, np.uint8)
+                device.read(at, found)
+                assert (found == values[source - base :][:nbytes]).all()
+    address = large.address
+    del large
+    other = device.heap.allocate(256, "other")  # frees what was dropped
+    device.synchronize()
+    device.heap.allocate(256, "another")
+    with pytest.raises(InternalError):
+        device.copy_each(((address, address + 64, 4),))
+    del other
+
+
 def test_a_dispatch_behind_another_has_a_light_barrier(device: VulkanDevice) -> None:
     """It waits for shaders alone; behind a copy or a fill, and in a new batch, for everything."""
     found: list[Any] = []

@@ -7,7 +7,7 @@ described by itself. Here small ones share allocations.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from octants.analysis.index_ranges import ArrayRegion
@@ -36,7 +36,10 @@ class PackedCopy:
         self.nbytes = nbytes
         self.owner = owner
         self.address = address
-        device.copy(address, source, nbytes)
+
+    def save(self) -> None:
+        """Make the copy."""
+        self.device.copy(self.address, self.source, self.nbytes)
 
     def restore(self) -> None:
         """Write the bytes back."""
@@ -56,6 +59,48 @@ class PackedCopy:
         copy = describe(self.address, self.nbytes, *layout, owner=self.owner)
         saved = copy if self.device.shares_memory else Saved(copy, self.owner, self.device)
         return saved if region is None else [saved]
+
+
+class PackedLaunch:
+    """The copies before each step of a launch, in an arena, for tapes that make them again.
+
+    Copies are made as early as possible, so that most launches need one command for all.
+
+    Args:
+        steps: the copies.
+        positions: of the arrays that they are of, in the kernel's arrays.
+        written: the positions of the arrays that each step writes.
+    """
+
+    __slots__ = ("_device", "_moves", "steps")
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[PackedCopy, ...]],
+        positions: Sequence[Sequence[int]],
+        written: Sequence[Collection[int]],
+    ) -> None:
+        self.steps = tuple(steps)
+        self._device = next((each.device for copies in steps for each in copies), None)
+        moves: list[list[tuple[int, int, int]]] = [[] for _ in steps]
+        for number, copies in enumerate(steps):
+            for position, each in zip(positions[number], copies, strict=True):
+                first = number
+                while first > 0 and position not in written[first - 1]:
+                    first -= 1
+                moves[first].append((each.address, each.source, each.nbytes))
+        self._moves = tuple(map(tuple, moves))
+
+    def save(self, step: int) -> None:
+        """Make the copies that are due before a step."""
+        moves = self._moves[step]
+        if moves and self._device is not None:
+            self._device.copy_each(moves)
+
+    @property
+    def has_one_order(self) -> bool:
+        """Whether no other stream may still use the copies of an earlier tape."""
+        return self._device is None or self._device.has_one_order
 
 
 class CopyArena:
@@ -153,8 +198,16 @@ class PackedCopies:
             self.is_stable = False
             return None
         device, source, nbytes = found
-        owner, address = self._allocate(device, nbytes)
-        return PackedCopy(device, source, nbytes, owner, address)
+        made = PackedCopy(device, source, nbytes, *self._allocate(device, nbytes))
+        made.save()
+        return made
+
+    def adopt(self, copies: Iterable[PackedCopy]) -> None:
+        """Note copies that were made where an earlier tape had made the same ones."""
+        for each in copies:
+            if self._allocate(each.device, each.nbytes)[1] != each.address:
+                self.is_stable = False
+                self._blocks.clear()  # later copies must not overwrite these
 
     def _allocate(self, device: Device, nbytes: int) -> tuple[Any, int]:
         """Memory for a copy: the allocation, and the address in it."""

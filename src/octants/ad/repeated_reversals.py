@@ -79,6 +79,10 @@ class Reversals:
         self._count, self._forget = launches, forget
         self._repetitions = Repetitions[CapturedReversal](REPEATED, most=_KEPT, counted=2 * _KEPT)
 
+    def can_replay(self, key: Hashable) -> bool:
+        """Whether a tape with the same key was captured."""
+        return key in self._repetitions.made
+
     def replay(self, key: Hashable) -> bool:
         """Reverse a tape as one with the same key was; False if nothing was done."""
         known = self._repetitions.made.get(key)

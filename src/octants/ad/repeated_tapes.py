@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octants.ad.needed_contents import MemoryRows
-from octants.ad.packed_copies import CopyArena, PackedCopies, PackedCopy
+from octants.ad.packed_copies import CopyArena, PackedCopies, PackedCopy, PackedLaunch
 from octants.ad.repeated_reversals import KnownSequences, Reversals
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
@@ -96,9 +96,11 @@ class Prefix:
     """The launches with which some tapes began.
 
     `longer` are those with one more launch. `copies` were made before the last launch, for each of
-    its steps. `reversal` is how a tape without further launches was reversed, and `replays` does
-    the same. The root counts all prefixes, and the launches in all reversals; it `is_full` if there
-    were too many. It has the `arena` of the copies.
+    its steps, and `packed` are the same in the arena, if they are known: each tape can make them
+    there. `nbytes` are those of the last launch, `total_bytes` of all. `reversal` is how a tape
+    without further launches was reversed, and `replays` does the same. The root counts all
+    prefixes, and the launches in all reversals; it `is_full` if there were too many. It has the
+    `arena` of the copies.
     """
 
     __slots__ = (
@@ -108,12 +110,14 @@ class Prefix:
         "is_full",
         "longer",
         "nbytes",
+        "packed",
         "prefixes",
         "replays",
         "reversal",
         "reversed",
         "root",
         "shorter",
+        "total_bytes",
     )
 
     def __init__(
@@ -123,7 +127,9 @@ class Prefix:
         self.root: Prefix = self if shorter is None else shorter.root
         self.longer: dict[Touched, Prefix] = {}
         self.copies = copies
+        self.packed: PackedLaunch | None = None
         self.nbytes = sum(copy.nbytes for each in copies for copy in each)
+        self.total_bytes: int = self.nbytes + (0 if shorter is None else shorter.total_bytes)
         self.reversal: Reversal | None = None
         self.replays: Reversals | None = None
         self.arena: CopyArena | None = None
@@ -160,6 +166,7 @@ class Prefix:
         while left:
             each = left.pop()
             each.replays = None
+            each.packed = None
             left += each.longer.values()
 
     def remember(self, reversal: Reversal) -> None:

@@ -7,7 +7,8 @@
 2. On the fast path: the identities of its arrays tell that it overwrites nothing that is needed
    (`fast_recording`).
 3. By a prefix: an earlier tape began with the same launches, and this one makes the same copies
-   before it without asking the ledger (`repeated_tapes`).
+   before it without asking the ledger (`repeated_tapes`). While all launches so far were of that
+   kind, and their copies are where the earlier tape had them, there are no entries yet (`_follow`).
 4. On the slow path: the ledger saves what the launch overwrites (`overwrite_ledger`), and learns
    what its reverse needs.
 
@@ -34,7 +35,7 @@ from octants.ad.fast_recording import FastPath, find_fast_path
 from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
-from octants.ad.packed_copies import PackedCopies
+from octants.ad.packed_copies import PackedCopies, PackedLaunch
 from octants.ad.repeated_reversals import UNFIT, KnownSequences, LaunchSequence, PlainLaunch
 from octants.ad.repeated_tapes import Observation, Prefix, Reversal, Touched
 from octants.ad.scalar_argument_gradients import ArgumentGradients
@@ -60,7 +61,7 @@ from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
-from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
+from octants.launch.derivative_variants import ReverseStep, TapePlan, differentiable, tape_plan
 from octants.launch.lost_gradient_warnings import (
     GradientEnds,
     flow_of,
@@ -102,6 +103,19 @@ def _one_at_a_time(method: _Method) -> _Method:
     return alone  # type: ignore[return-value]
 
 
+FollowedLaunch = tuple[
+    Touched,
+    Prefix,
+    PackedLaunch,
+    tuple[ReverseStep, ...],
+    Specialisation,
+    tuple[Any, ...],
+    int,
+    int,
+]
+"""A launch that followed a prefix: its arrays, the prefix, its copies, the steps, the kernel, the
+arguments, the number of the launch, the seed of random numbers.
+"""
 ON_OVERWRITE = ("save", "error", "trust")
 _NO_ARGUMENTS = ArgumentGradients(requested=False)
 _USUAL_OPTIONS = False, False, 1
@@ -167,6 +181,7 @@ class Tape:
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
     _expected_sequence: LaunchSequence | None = None  # of an earlier tape, which this one repeats
     _expected_launches: Iterator[Any] | None = iter(())  # those of it that have not run yet
+    _followed: Prefix | None = None  # which all launches so far have followed
     _check: differences.GradientCheck | None = None
     _requested = _NO_ARGUMENTS
 
@@ -201,8 +216,10 @@ class Tape:
         self._ran_as_expected: list[PlainLaunch] = []
         self._may_use_fast_path = simple = self._uses_fast_path and not (validation or grad_check)
         self._may_match_prefix = follows = simple and on_overwrite == "save"
-        if not (follows and self._repeats and argument_gradients is False):
+        self._may_follow = follows and self._repeats and argument_gradients is False
+        if not self._may_follow:
             self._expected_launches = None
+        self._followed_launches: list[FollowedLaunch] = []
         self._since_prefix: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
         self._held: dict[Specialisation, Held] = {}
@@ -369,6 +386,13 @@ class Tape:
                 )
                 return specialisation.wrap(results) if results else None
         with self._lock:  # other threads may overwrite what the tape needs
+            if self._may_follow:
+                if path is not None and path.can_repeat and not captures:
+                    touched = path.known_touched(*arguments)
+                    known = None if touched is None else self._next_followed(touched)
+                    if touched is not None and known is not None:
+                        return self._follow(touched, known, path, specialisation, arguments)
+                self._end_following()
             return self._launch(path, specialisation, arguments)
 
     def _launch(
@@ -614,23 +638,138 @@ class Tape:
     @property
     def _entries(self) -> list[TapeEntry]:
         """The recorded entries, in order."""
-        if self._ran_as_expected:
-            self._enter_expected()
+        self._enter_all()
         return self._all_entries
 
     @property
     def _ledger(self) -> OverwriteLedger:
         """The contents that launches have read and their reverse needs."""
-        if self._ran_as_expected:
-            self._enter_expected()
+        self._enter_all()
         return self._whole_ledger
 
     @property
     def _touched(self) -> set[Any]:
         """The keys of the arrays that launches use."""
+        self._enter_all()
+        return self._touched_arrays
+
+    def _enter_all(self) -> None:
+        """Enter the launches that have no entries yet."""
         if self._ran_as_expected:
             self._enter_expected()
-        return self._touched_arrays
+        if self._followed_launches:
+            self._end_following()
+
+    # -- launches by a prefix ------------------------------------------------------------------
+
+    def _next_followed(self, touched: Touched) -> Prefix | None:
+        """The prefix that is longer by a launch; None if that cannot be followed."""
+        prefix, packed = self._followed, self._packed
+        if prefix is None:
+            prefix = touched.start
+            if prefix is None or not (self._may_match_prefix and self._is_new):
+                return None
+            packed = self._packed = prefix.copies_of(self)
+        known = prefix.longer.get(touched)
+        if known is None or packed is None or not packed.is_stable:
+            return None
+        if known.packed is None and not any(known.copies):
+            none: list[tuple[()]] = [()] * len(known.copies)
+            known.packed = PackedLaunch(none, none, none)
+        if known.packed is None or not known.packed.has_one_order:
+            return None
+        return known if self._whole_ledger.has_budget_for(known.total_bytes) else None
+
+    def _follow(
+        self,
+        touched: Touched,
+        known: Prefix,
+        path: FastPath,
+        specialisation: Specialisation,
+        arguments: tuple[Any, ...],
+    ) -> Any:
+        """Run the last launch of a known prefix, after the same copies at the same addresses."""
+        state, steps, packed = driver.state, path.steps, known.packed
+        assert packed is not None
+        seed, number = state.seed, next(state.numbers)
+        specialisation.number = number
+        launch = touched, known, packed, steps, specialisation, arguments, number, seed
+        results: tuple[Any, ...] = ()
+        count = 0
+        try:
+            for step in steps:
+                packed.save(count)
+                results = step.forward.launch(seed, number, 0, *arguments)
+                count += 1
+        except BaseException:
+            self._end_following()
+            self._enter_followed(launch, count)
+            self._diverge()
+            raise
+        self._followed = known
+        self._followed_launches.append(launch)
+        return specialisation.wrap(results) if results else None
+
+    @_one_at_a_time
+    def _end_following(self) -> None:
+        """Enter the launches that have followed a prefix, and follow it no more."""
+        self._may_follow = False
+        launches = self._followed_launches
+        if not launches:
+            return
+        for launch in launches:  # at any time, each of its arrays is in one of both
+            self._touched_arrays |= launch[0].every
+        self._matches_prefix, self._prefix = True, self._followed
+        for launch in launches:
+            self._enter_followed(launch)
+        launches.clear()
+
+    def _enter_followed(self, launch: FollowedLaunch, count: int | None = None) -> None:
+        """Enter a launch, or ``count`` of its steps; the next one has failed."""
+        _, known, packed, steps, specialisation, arguments, number, seed = launch
+        for k, step in enumerate(steps if count is None else steps[: count + 1]):
+            entry = LaunchEntry(specialisation, step, arguments, number, None)
+            entry.seed, entry.is_first = seed, k == 0
+            entry.ran_again(self._whole_ledger, known.copies[k], packed.steps[k])
+            if k != count:
+                self._all_entries.append(entry)
+            if self._packed is not None:
+                self._packed.adopt(packed.steps[k])
+        self._launches += count is None
+
+    def _reverse_as_followed(self) -> bool:
+        """Reverse the tape as an earlier one, in one submission, if all launches followed that."""
+        launches, prefix, packed = self._followed_launches, self._followed, self._packed
+        replays = None if prefix is None else prefix.replays
+        if prefix is None or replays is None or packed is None or not packed.is_stable:
+            return False
+        if captures or timeline.active() is not None or None in [each.key for each in self.losses]:
+            return False
+        key = self._numbers_of([(each[4], each[5]) for each in launches])
+        if key is None or not replays.can_replay(key):
+            return False
+        for loss in self.losses:
+            loss.seed(())
+        if not replays.replay(key):  # seeds are set again
+            return False
+        warn_if_unreached(
+            [loss.array for loss in self.losses],
+            lambda array: any(array in each[0].every for each in reversed(launches)),
+        )
+        self._launches += len(launches)
+        self._may_follow = False
+        launches.clear()
+        self._whole_ledger.saved_bytes = prefix.total_bytes
+        self._unexplained = prefix
+        self._held.clear()
+        self._release_copies()
+        return True
+
+    def _release_copies(self) -> None:
+        """Let other tapes use the memory of the copies."""
+        if self._packed is not None and self._packed.arena is not None:
+            self._packed.arena.release()
+        self._packed = None
 
     def _launch_by_prefix(
         self,
@@ -699,6 +838,7 @@ class Tape:
         packed = self._packed = self._packed or known.copies_of(self)
         results: tuple[Any, ...] = ()
         is_first = True
+        made = []
         try:
             for step, copies in zip(path.steps, known.copies, strict=True):
                 entry = LaunchEntry(
@@ -708,17 +848,23 @@ class Tape:
                     entry.is_first = False
                 results = entry.run_again(self._ledger, copies, packed)
                 self._entries.append(entry)
+                made.append(tuple([saved.values for _, saved in entry.saved or ()]))
                 is_first = False
         except BaseException:
             self._diverge()
             raise
         self._prefix = known if self._divergences == divergences else None
+        if known.packed is None and packed.is_stable:
+            positions = [[each.position for each in copies] for copies in known.copies]
+            known.packed = PackedLaunch(made, positions, [step.written for step in path.steps])
         self._touched.update(touched.every)
         self._launches += 1
         return self._wrap(specialisation, persistent, results, len(path.steps))
 
     def _resolve_ledger(self) -> None:
         """Let the ledger know of the launches that ran without it."""
+        if self._followed_launches:
+            self._end_following()
         if self._matches_prefix:
             self._matches_prefix = False
             self._ledger.resolve()
@@ -727,6 +873,8 @@ class Tape:
         """Take the ledger from here on, since what happens now is not in the prefix."""
         if self._expected_launches is not None:
             self._enter_expected()
+        if self._may_follow:
+            self._end_following()
         self._resolve_ledger()
         self._may_match_prefix, self._prefix = False, None
         self._divergences += 1
@@ -766,7 +914,9 @@ class Tape:
         is_own = threading.get_ident() == self.thread or self._custom is not None
         if is_own or self._check is not None:
             return False
-        launches = tuple(self._ran_as_expected)  # before `_touched_arrays`, see `_enter_expected`
+        # Before `_touched_arrays`, see `_enter_expected`:
+        launches: tuple[tuple[Any, ...], ...]
+        launches = (*self._ran_as_expected, *self._followed_launches)
         for memory in written:
             key = memory.key
             if memory.may_share or key in self._touched_arrays:
@@ -991,6 +1141,8 @@ class Tape:
                 self._ran_as_expected.clear()
                 self._held.clear()
                 return
+            if self._followed_launches and self._reverse_as_followed():
+                return
         launches = self._plain_launches()
         self._reverse()
         if launches:
@@ -1037,7 +1189,8 @@ class Tape:
         for memory in self._replaced.values():
             warn_if_replaced_last(memory, self._entries)
         if self._all_entries:
-            warn_if_unreached([loss.array for loss in self.losses], self._touched_arrays)
+            is_touched = self._touched_arrays.__contains__
+            warn_if_unreached([loss.array for loss in self.losses], is_touched)
         self._requested.collect(self._entries)
         with self._lock:
             guard = self._guard = BackwardGuard(self._ledger, self._lock)
@@ -1057,9 +1210,7 @@ class Tape:
             self._entries.clear()
             self._held.clear()
             self._copied.clear()
-            if self._packed is not None and self._packed.arena is not None:
-                self._packed.arena.release()
-            self._packed = None
+            self._release_copies()
         if self._check is not None:
             self._check.run(entries)
 
@@ -1090,7 +1241,8 @@ class Tape:
         replays, packed, key = reached.replays_of(len(launches)), self._packed, None
         is_usual = not captures and self._repeats and self._requested is _NO_ARGUMENTS
         if is_usual and packed is not None and packed.is_stable and timeline.active() is None:
-            key = self._numbers_of(launches)
+            firsts = [each for each in launches if each.is_first]
+            key = self._numbers_of([(each.specialisation, each.arguments) for each in firsts])
         if key is None or not replays.replay(key):
             steps = ((entry.specialisation, entry.step) for entry in launches)
             arena = None if packed is None else packed.arena
@@ -1099,7 +1251,7 @@ class Tape:
                 reverse()
         launches.clear()
 
-    def _numbers_of(self, launches: Sequence[LaunchEntry]) -> Hashable:
+    def _numbers_of(self, launches: Sequence[tuple[Specialisation, tuple[Any, ...]]]) -> Hashable:
         """The bits of the numbers of launches; None if more than arrays and numbers matters."""
         paths = self._fast_paths
         if not all(path.can_repeat for path in paths.values()):
@@ -1108,9 +1260,9 @@ class Tape:
         try:
             return tuple(
                 [
-                    packers[entry.specialisation](*entry.arguments)
-                    for entry in launches
-                    if entry.specialisation in packers
+                    packers[specialisation](*arguments)
+                    for specialisation, arguments in launches
+                    if specialisation in packers
                 ]
             )
         except UNFIT:

@@ -12,7 +12,7 @@ from octants import driver
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
-from octants.ad.packed_copies import PackedCopies
+from octants.ad.packed_copies import PackedCopies, PackedCopy
 from octants.ad.repeated_tapes import Copy
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite
@@ -146,6 +146,17 @@ class LaunchEntry:
             Copy(position, each.region, each.memory.name, self.kernel, each.reader, each.nbytes)
             for position, each in self.saved or ()
         )
+
+    def ran_again(
+        self, ledger: OverwriteLedger, copies: Sequence[Copy], packed: Sequence[PackedCopy]
+    ) -> None:
+        """Note that the launch has run after the copies that an earlier tape made, in its arena."""
+        self.saved = [
+            (each.position, SavedPart(self.memory(each.position), each.region, values, *more))
+            for each, values in zip(copies, packed, strict=True)
+            for more in [(each.reader, each.nbytes)]
+        ]
+        ledger.defer(self, sum(each.nbytes for each in copies))
 
     def run_again(
         self, ledger: OverwriteLedger, copies: Sequence[Copy], packed: PackedCopies

@@ -8,7 +8,7 @@ arrays without a dual.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
@@ -189,17 +189,17 @@ def warn_if_replaced_last(loss: TapedMemory, entries: Sequence[Any]) -> None:
     )
 
 
-def warn_if_unreached(losses: Sequence[Any], touched: Collection[Any]) -> None:
+def warn_if_unreached(losses: Sequence[Any], is_touched: Callable[[Any], bool]) -> None:
     """Warn if no launch of a tape names any of its losses, so that all gradients are zero.
 
     Losses that are not arrays, or whose memory other arrays may share, are not judged.
 
     Args:
         losses: those of the tape, an array or None for each.
-        touched: the keys of the arrays that the tape's launches read or write.
+        is_touched: whether the tape's launches read or write the array with a key.
     """
     keys = [getattr(loss, "explicit_identity", None) for loss in losses]
-    if not keys or any(key is None or key in touched for key in keys):
+    if not keys or any(key is None or is_touched(key) for key in keys):
         return
     names = ", ".join(loss.describe() for loss in losses)
     warnings.warn(

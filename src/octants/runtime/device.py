@@ -168,6 +168,12 @@ class Device(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Queue a copy of ``nbytes`` within the device; source and target do not overlap."""
 
+    def copy_each(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Queue several copies within the device: of each the target, the source, and the bytes.
+
+        No target overlaps with a source. Not in a capture.
+        """
+
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int
     ) -> None:

@@ -139,6 +139,10 @@ class DiscreteMemory(HostMemory):
         to, of = self.host_address(target, nbytes), self.host_address(source, nbytes)
         super().copy(to, of, nbytes)
 
+    def copy_each(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        for piece in pieces:
+            self.copy(*piece)
+
     @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int

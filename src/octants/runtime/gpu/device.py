@@ -136,6 +136,19 @@ class GpuDevice:
         self._will_write(target, nbytes)
         self.queue_here().copy(target, source, nbytes)
 
+    def copy_each(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Queue several copies within the device: targets, sources, bytes. Not in a capture."""
+        if self.versions.watches:
+            for target, _, nbytes in pieces:
+                self._will_write(target, nbytes)
+        self._queue_copies(pieces)
+
+    def _queue_copies(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Queue several copies, which `versions` knows of."""
+        queue = self.queue_here()
+        for target, source, nbytes in pieces:
+            queue.copy(target, source, nbytes)
+
     @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int

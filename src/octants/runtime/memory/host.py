@@ -90,6 +90,11 @@ class HostMemory:
         """Copy within the memory."""
         ctypes.memmove(target, source, nbytes)
 
+    def copy_each(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Make several copies: of each the target, the source, and the bytes. Not in a capture."""
+        for target, source, nbytes in pieces:
+            ctypes.memmove(target, source, nbytes)
+
     @noted
     def copy_rows(
         self, target: int, target_step: int, source: int, source_step: int, nbytes: int, rows: int

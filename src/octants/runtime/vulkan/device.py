@@ -111,6 +111,10 @@ class VulkanDevice(BatchedDevice):
             made = CopyKernel(self.queue, shared.layout, self.new_push_constants(0), copy_kernel)
             self.transfers.copy_kernel = self.transfers.copy_kernel or made
 
+    def _queue_copies(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Queue several copies, after one barrier."""
+        self.transfers.copy_each(pieces)
+
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """Queue fills of ranges with zeros, after one barrier."""
         self.transfers.clear_each(ranges)

@@ -135,6 +135,7 @@ _QUICK = {
     "vkCmdPushConstants": None,
     "vkCmdDispatch": None,
     "vkCmdPipelineBarrier": None,
+    "vkCmdCopyBuffer": None,
     "vkCmdFillBuffer": None,
     "vkCmdUpdateBuffer": None,
     "vkQueueSubmit": c_int32,

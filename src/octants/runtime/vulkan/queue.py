@@ -64,6 +64,16 @@ def fill_of(buffer: Buffer, offset: int, nbytes: int) -> Fill:
     return handle_argument(buffer.handle), c_uint64(offset), c_uint64(nbytes)
 
 
+Copy = tuple[Any, Any, Any]
+"""A copy between buffers: the handles of the source and of the target, and a `vk.BufferCopy`."""
+
+
+def copy_of(to: tuple[Buffer, int], of: tuple[Buffer, int], nbytes: int) -> Copy:
+    """A copy between buffers, each with an offset, for `Queue.copy_each`."""
+    piece = vk.BufferCopy(of[1], to[1], nbytes)
+    return handle_argument(of[0].handle), handle_argument(to[0].handle), byref(piece)
+
+
 class RecordedCommands:
     """Commands that a queue has recorded, and may submit any number of times."""
 
@@ -235,6 +245,13 @@ class Queue(BatchQueue):
             self.context.functions.vkCmdCopyBuffer(
                 commands, of.handle, to.handle, count, byref(pieces)
             )
+
+    def copy_each(self, pieces: Sequence[Copy]) -> None:
+        """Add copies between buffers."""
+        with self.lock:
+            copy, commands = self.context.functions.quick.vkCmdCopyBuffer, self._begin(self.open())
+            for source, target, piece in pieces:
+                copy(commands, source, target, 1, piece)
 
     def write(self, to: tuple[Buffer, int], data: bytes) -> None:
         """Add a copy of a few bytes from the host; very few go into the command itself."""

@@ -14,7 +14,7 @@ from octants.runtime.vulkan import structures as vk
 from octants.runtime.vulkan.library import handle_argument
 from octants.runtime.vulkan.memory import MAPPED, Buffer, Heap
 from octants.runtime.vulkan.pipelines import Pipeline
-from octants.runtime.vulkan.queue import Fill, Queue, fill_of
+from octants.runtime.vulkan.queue import Copy, Fill, Queue, copy_of, fill_of
 
 LARGE = 1 << 24
 """Size of the staging buffers for long copies to memory that is not mapped, in bytes."""
@@ -23,7 +23,7 @@ BY_KERNEL = 1 << 18
 ITEM_BYTES = 16
 _GROUP_ITEMS, _MOST_GROUPS = 256, 65535
 _MOST_ROWS = 1 << 16
-_MOST_CLEARED = 64
+_MOST_REPEATED = 1 << 12
 
 
 class MappedChunk:
@@ -86,6 +86,7 @@ class Transfers(BatchedTransfers):
     def __init__(self, queue: Queue, heap: Heap) -> None:
         super().__init__(queue, heap, Staging(self._make_chunks, LARGE))
         self._cleared: dict[Any, Any] = {}  # what repeated calls of `clear_each` fill
+        self._copied: dict[Any, Any] = {}  # what repeated calls of `copy_each` copy
         self._generation = 0
 
     def _make_chunks(self, nbytes: int) -> list[Chunk]:
@@ -118,14 +119,46 @@ class Transfers(BatchedTransfers):
                 piece.size = nbytes
             self.queue.copy_pieces(to, of, pieces, count)
 
+    def copy_each(self, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        """Queue copies; small ones have one barrier together."""
+        self._forget_old(self._copied)
+        known = self._copied.get(pieces)
+        if known is None:
+            known = self._copied[pieces] = self._small_and_others(pieces)
+        small, others = known
+        if small:
+            self.queue.copy_each(small)
+        for piece in others:
+            self.copy(*piece)
+
+    def _small_and_others(
+        self, pieces: tuple[tuple[int, int, int], ...]
+    ) -> tuple[list[Copy], list[tuple[int, int, int]]]:
+        """Divide copies into those of buffers, which the queue makes, and others."""
+        small, others = [], []
+        for target, source, nbytes in pieces:
+            if not 0 < nbytes < BY_KERNEL:
+                others.append((target, source, nbytes))
+                continue
+            to, of = self.buffer_of(target, nbytes), self.buffer_of(source, nbytes)
+            small.append(copy_of(to, of, nbytes))
+        return small, others
+
+    def _forget_old(self, known: dict[Any, Any]) -> None:
+        """Forget what refers to buffers that may be gone, and what is too much."""
+        if self._generation != self._heap.generation:
+            self._copied.clear()
+            self._cleared.clear()
+            self._generation = self._heap.generation
+        if len(known) > _MOST_REPEATED:
+            known.clear()
+
     def clear_each(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """Queue fills of several ranges; those of whole words have one barrier together.
 
         Tapes begin with it, so the launches that follow are submitted together.
         """
-        if self._generation != self._heap.generation or len(self._cleared) > _MOST_CLEARED:
-            self._cleared.clear()
-            self._generation = self._heap.generation
+        self._forget_old(self._cleared)
         known = self._cleared.get(ranges)
         if known is None:
             known = self._cleared[ranges] = self._whole_and_others(ranges)
