@@ -15,7 +15,7 @@ from octants.lang import exported_names, scalar_functions
 from octants.types import array_factory_hooks
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
-from octants.types.scalars import f32, f64, i32, u8
+from octants.types.scalars import f32, f64, i32, i64, u8
 from octants.types.structs import Struct, dataclass, struct
 
 V, W = np.array([1, 2, 3]), np.array([1.5, -2.0, 3.0])
@@ -141,6 +141,10 @@ def test_construction():
         lambda: Vector(V).transpose(),
         lambda: Matrix(M).dot(M),
         lambda: vector(3, f32)(1, 2),
+        lambda: vector(3, f32)([1]),
+        lambda: vector(2, f32)(np.array([1])),
+        lambda: matrix(2, 2, f32)(Vector([1])),
+        lambda: struct(a=vector(2, i32))(a=[1]),
         lambda: vector(0, f32),
         lambda: struct(),
         lambda: struct(a=octants.types.ndarray(f32, 1)),
@@ -162,6 +166,12 @@ def test_vector_and_matrix_types():
     assert (vec.n, vec.dtype, vec.element_shape) == (3, f32, (3,))
     assert vector(3, float).dtype is f32
     assert vector(3, i32)(1.7, 2, 3)[0] == 1
+    same(vector(1, f32)([4]), [4])
+    same(vec(np.float32(5)), [5, 5, 5])
+    same(vector(2, i64)(2**53 + 1, 0.5), [2**53 + 1, 0])
+    same(vector(2, i32)(1 << 40, 2.5), [0, 2])
+    with pytest.raises(TypeError, match="None"):
+        struct(a=f32)(a=None)
     assert vec(1, 2, 3).declared_dtype is f32
     with pytest.raises(TypeError, match="scalar type"):
         vector(3, "f32")

@@ -202,6 +202,8 @@ WRONG = [
     (Vector, [[1, 2], "f32"], "OCT206"),
     (Matrix.zero, [f32, 0], "OCT210"),
     (vector(3, f32), [1, 2], "OCT210"),
+    (vector(3, f32), [[1]], "OCT210"),
+    (vector(3, f32), [Run(f32, [1])], "OCT210"),
     (Vector, [], "OCT153"),
 ]
 

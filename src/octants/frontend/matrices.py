@@ -105,13 +105,19 @@ def of_type(context: Context, node: ast.AST, kind: MatrixType, args: Sequence[An
     """``vec3(...)``: numbers, vectors and lists in a row; a single number fills all."""
     elements = flat_elements(context, args)
     count = kind.n * kind.m
-    if len(elements) == 1:
+    if len(elements) == 1 and _is_number(context, args[0]):
         elements = elements * count
     if len(elements) != count:
         problem = f"it takes {count} numbers, not {len(elements)}"
         context.fail(WrongElements(f"a {kind}", problem), node)
     dtype = element_type(context, kind) if kind.has_dtype else None
     return uniform(context, kind.element_shape, elements, dtype)
+
+
+def _is_number(context: Context, item: Any) -> bool:
+    return not isinstance(item, (list, tuple)) and not isinstance(
+        operand(context, item), MatrixValue
+    )
 
 
 def flat_elements(context: Context, items: Sequence[Any]) -> list[Any]:

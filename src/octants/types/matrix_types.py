@@ -82,11 +82,13 @@ class MatrixType:
         """A value on the host."""
         numbers = flatten(elements)
         count = self.n * self.m
-        if len(numbers) == 1:
+        if len(numbers) == 1 and np.ndim(elements[0]) == 0:
             numbers = numbers * count
         if len(numbers) != count:
             raise WrongHostValue(str(self), f"needs {count} numbers, not {len(numbers)}").at()
         cls = Vector if self.ndim == 1 else Matrix
+        if any(isinstance(x, float) for x in numbers) and self.has_dtype and self.dtype.is_integer:
+            numbers = [self.dtype(x) for x in numbers]  # not by way of f64
         array = np.array(numbers).reshape(self.element_shape)
         return cls(array, self._dtype)
 

@@ -121,7 +121,7 @@ def convert(value: Any, dtype: DType) -> Any:
     is rounded to the width of the type.
     """
     if dtype.kind is Kind.FLOAT:
-        if dtype.bits == 64:
+        if dtype.bits == 64 or value is None:  # numpy's f32 takes None for NaN
             return float(value)
         if (
             isinstance(value, int) and -(1 << 63) <= value < 1 << 64
