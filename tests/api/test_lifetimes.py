@@ -264,6 +264,30 @@ def test_a_tape_keeps_what_it_needs() -> None:
     assert gone() is None
 
 
+def test_what_a_tape_used_goes_without_the_collector_of_cycles() -> None:
+    @qd.kernel
+    def cube(x: qd.types.ndarray(qd.f32, 1), loss: qd.types.ndarray(qd.f32, 0)):
+        for i in x:
+            x[i] = x[i] * x[i] * x[i]
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    def run() -> list[weakref.ref[Any]]:
+        x, loss = qd.array([1.0, 2.0], needs_grad=True), qd.array(0.0, needs_grad=True)
+        with qd.ad.Tape(loss=loss):
+            cube(x, loss)
+            x.fill(1.0)
+            cube(x, loss)
+        return [weakref.ref(each) for each in (x, x.grad, loss)]
+
+    run()
+    gc.disable()
+    try:
+        assert [each() for each in run()] == [None, None, None]
+    finally:
+        gc.enable()
+
+
 def test_an_object_that_lasts_is_compiled_once() -> None:
     owner = Owner()
     owner.run()

@@ -19,6 +19,19 @@ MemoryRows = Mapping[Any, Rows]
 """Rows of arrays, by the keys of the arrays."""
 
 
+class HostWrites:
+    """Counts the writes of the host to an array that the tape was notified of."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def untracked(self, memory: TapedMemory) -> int:
+        """A number that changes with each untracked write of the host."""
+        return memory.version - self.count
+
+
 class Content:
     """The content of a region of an array between two writes.
 
@@ -28,8 +41,8 @@ class Content:
     """
 
     __slots__ = (
-        "_clock",
-        "_time",
+        "_host_writes",
+        "_untracked",
         "base",
         "digest",
         "left",
@@ -41,7 +54,7 @@ class Content:
     )
 
     def __init__(
-        self, memory: TapedMemory, region: ArrayRegion, clock: LiveContents, reader: str = ""
+        self, memory: TapedMemory, region: ArrayRegion, host_writes: HostWrites, reader: str = ""
     ) -> None:
         self.memory = memory
         self.region = self.left = region
@@ -50,8 +63,8 @@ class Content:
         self.pieces: list[tuple[ArrayRegion, Any]] = []
         self.base: Content | None = None
         self.digest: bytes | None = None
-        self._clock = clock
-        self._time = clock.untracked_writes(memory)
+        self._host_writes = host_writes
+        self._untracked = host_writes.untracked(memory)
 
     def check(self) -> None:
         """Raise an error if the array was written through a pointer since.
@@ -59,7 +72,7 @@ class Content:
         Raises:
             OctantsRuntimeError: it was.
         """
-        if self._clock.untracked_writes(self.memory) != self._time:
+        if self._host_writes.untracked(self.memory) != self._untracked:
             raise UntrackedChange(self.memory.name).at()
 
     def is_intact(self) -> bool:
@@ -88,7 +101,7 @@ class LiveContents:
     """
 
     def __init__(self) -> None:
-        self.host_writes = 0
+        self.host_writes = HostWrites()  # of its own, so that contents do not refer back to this
         self.partial: dict[Content, None] = {}
         self._by_region: dict[ArrayRegion, Content] = {}
         self._in_row: dict[int, dict[ArrayRegion, None]] = {}
@@ -97,10 +110,6 @@ class LiveContents:
     def __iter__(self) -> Any:
         yield from self._by_region.values()
         yield from self.partial
-
-    def untracked_writes(self, memory: TapedMemory) -> int:
-        """A number that changes with each untracked write of the host."""
-        return memory.version - self.host_writes
 
     def get(self, region: ArrayRegion) -> Content | None:
         return self._by_region.get(region)

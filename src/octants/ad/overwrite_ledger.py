@@ -210,7 +210,7 @@ class OverwriteLedger:
             self._end(content)
             content = None
         if content is None:
-            content = Content(memory, region, live, reader)
+            content = Content(memory, region, live.host_writes, reader)
             if memory.is_untracked and self.saves:
                 self._save(content, region, (), {}, UNTRACKED)
             live.add(content)
@@ -272,7 +272,7 @@ class OverwriteLedger:
     def overwrite_by_host(self, memory: TapedMemory, region: ArrayRegion) -> None:
         """The same for a tracked host write, which increments the version of the array."""
         self.overwrite(memory, region, HOST)
-        self._live[memory.key].host_writes += 1
+        self._live[memory.key].host_writes.count += 1
 
     def save_untracked(self, memory: TapedMemory) -> None:
         """Copy the needed contents of an array to which writes are untracked from now on."""
