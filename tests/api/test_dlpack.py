@@ -192,6 +192,20 @@ def test_memory_is_borrowed() -> None:
     assert total(x) == values.sum()
 
 
+def test_launches_do_not_describe_memory_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.array([1.0, 2.0])
+    x, made = qd.from_dlpack(values, needs_grad=True), qd.ndarray(qd.f64, 2, needs_grad=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(qd.Ndarray, "_open", None)
+        for each in (x, made):
+            double(each)
+            total.grad(each)
+            start, end = each.extent
+            assert end - start == each.nbytes == 16
+    assert repr(x) == "<qd.ndarray f64 (2,): [2. 4.]>"
+    assert x.grad.to_numpy().tolist() == made.grad.to_numpy().tolist() == [1.0, 1.0]
+
+
 def test_elements_of_vectors_and_matrices() -> None:
     x = qd.from_dlpack(np.ones((4, 3), np.float32), element_dim=1)
     assert isinstance(x, qd.VectorNdarray) and x.shape == (4,) and x.n == 3

@@ -15,6 +15,7 @@ from octants.data.element_types import needed_companions
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.runtime.device import Device
 from octants.runtime.interop.dlpack import DlpackView
+from octants.types.companions import Companion
 from octants.types.layouts import row_major
 
 
@@ -55,7 +56,7 @@ class DeviceArray:
     def of(cls, ndarray: Ndarray) -> DeviceArray:
         """The elements of an ndarray, in its memory."""
         shape = (*ndarray.shape, *ndarray.element_shape)
-        address, dtype = ndarray.window().address, np.dtype(ndarray.dtype.numpy)
+        address, dtype = ndarray.address(Companion.PRIMAL), np.dtype(ndarray.dtype.numpy)
         return cls(address, shape, dtype, ndarray.device, ndarray)
 
     @classmethod
@@ -160,6 +161,9 @@ class DeviceArrays(ArrayLibrary):
         device = _device(like[0].device) if like else current_runtime.device()
         memory = device.allocate(max(1, what.size * what.dtype.itemsize), "an array of a function")
         return DeviceArray(memory.address, what.shape, what.dtype, device.number, memory)
+
+    def assign(self, target: Any, values: Any) -> None:
+        target.assign(values if self.is_array(values) else None)
 
     def join(self, arrays: Sequence[Any]) -> Any:
         first = arrays[0]

@@ -584,7 +584,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def _values_now(self) -> Array:
         """The values, which are zeros before the first use; this is none."""
         self.require_alive()
-        if self._opened is None:
+        if not self.is_allocated:
             return np.zeros((*self.shape, *self.element_shape), self.dtype.numpy)
         return self.read()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import weakref
 from collections.abc import Hashable, Mapping
@@ -85,25 +86,24 @@ class Ndarray(Tensor[E], NdarrayHandle):
         runtime = current_runtime.runtime()
         found = runtime.device if device is None else runtime.devices.at(device)
         self.device = found.number
-        self._opened = self._allocate(found)
+        self._storage: Storage | None = self._allocate(found)
         self._companions: dict[Companion, Ndarray] = {
             kind: type(self)(dtype, shape, element_shape, (), self, kind, device=self.device)
             for kind in needed
         }
-        self.head = struct.pack(f"<{len(shape)}qQ", *shape, self._opened.address)
-        self._addresses = {Companion.PRIMAL: self._opened.address}
+        memory: Any = self._storage or imported
+        address: int = memory.address
+        self.head = struct.pack(f"<{len(shape)}qQ", *shape, address)
+        self._addresses = {Companion.PRIMAL: address}
         for kind, array in self._companions.items():
             self._addresses[kind] = array._addresses[Companion.PRIMAL]
         runtime.register(self)
 
-    def _allocate(self, device: Device) -> HostWindow:
-        layout, strides = self._layout(), self._strides()
-        nbytes = strides[0] * (*self.shape, *self.element_shape)[0] if strides else self.dtype.size
+    def _allocate(self, device: Device) -> Storage | None:
+        """The memory; None if it is imported, since mostly only launches use that."""
         if self.imported is not None:
-            storage = Storage.of_others(device, self.imported, nbytes)
-        else:
-            storage = Storage(device, nbytes, f"{self.describe()} of shape {self.shape}")
-        return make_window(storage, 0, layout, self.dtype, self.element_shape)
+            return None
+        return Storage(device, self.nbytes, f"{self.describe()} of shape {self.shape}")
 
     def _strides(self) -> tuple[int, ...]:
         return row_major((*self.shape, *self.element_shape), self.dtype.size)
@@ -119,14 +119,39 @@ class Ndarray(Tensor[E], NdarrayHandle):
         self.require_alive()
         return dict.fromkeys((Companion.PRIMAL, *self._companions), self._layout())
 
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the array has memory: as long as it can be used."""
+        return self._end is None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of the first byte, and past the last one."""
+        start = self.address(Companion.PRIMAL)
+        return start, start + self.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.dtype.size * math.prod((*self.shape, *self.element_shape))
+
     def _open(self) -> HostWindow:
-        raise AssertionError("an ndarray that is alive is open")
+        storage = self._storage
+        if storage is None:
+            assert self.imported is not None
+            storage = Storage.of_others(self._device(), self.imported, self.nbytes)
+        return make_window(storage, 0, self._layout(), self.dtype, self.element_shape)
+
+    def _reopen(self) -> HostWindow:
+        self.require_alive()
+        self._opened = self._open()
+        return self._opened
 
     def retire(self, *reason: Any) -> None:
         """Give up the memory; any later use is an error."""
         super().retire(*reason)
         self._addresses.clear()
-        self.imported = None
+        self.imported = self._storage = None
         self.__dict__.pop("head", None)
 
     # -- companions -----------------------------------------------------------------------------
@@ -175,8 +200,7 @@ class Ndarray(Tensor[E], NdarrayHandle):
         """A key that two arrays share exactly if they are the same memory."""
         if self.imported is None:
             return super().identity
-        window = self.window()
-        return window.address, window.shape, self.dtype
+        return self.address(Companion.PRIMAL), (*self.shape, *self.element_shape), self.dtype
 
     @property
     def shared_version(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -59,4 +60,9 @@ def one_axis(count: int, size: int) -> Layout:
 
 def row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
     """The strides of a row-major array of elements of ``size`` bytes."""
+    return _row_major(tuple(shape), size)
+
+
+@functools.lru_cache(1024)
+def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
