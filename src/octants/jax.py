@@ -1,8 +1,8 @@
 """Kernels as functions of JAX: ``octants.jax.function``.
 
-Needs JAX (``pip install 'octants[jax]'``). The kernels use the memory of JAX, and results are
-copied once: compiled programs of JAX for the CPU call kernels for any device, those for a GPU of
-NVIDIA call kernels for CUDA, in the order of JAX's own work there. In all other cases JAX copies
+Needs JAX (``pip install 'octants[jax]'``). Compiled programs of JAX for the CPU call kernels for
+any device, those for a GPU of NVIDIA call kernels for CUDA, in the order of JAX's own work there.
+The kernels use the memory of JAX; only derivatives are copied, once. In all other cases JAX copies
 arrays to the host and back.
 """
 
@@ -224,11 +224,17 @@ def _call_now(*arrays: Any, step: Step | BatchedStep) -> Any:
     ]
 
 
-def _call_on_host(step: Step | BatchedStep, arrays: list[Any]) -> list[Any]:
-    """Run a step on arrays of numpy, which change when it has ended; None for those of integers."""
+def _call_on_host(
+    step: Step | BatchedStep, arrays: list[Any], memory: Sequence[Any] = ()
+) -> list[Any]:
+    """Run a step on arrays of numpy, which change when it has ended; None for those of integers.
+
+    Outputs may be in `memory`; see `Step.call`.
+    """
     if not current_runtime.device().shares_memory:
-        arrays = [np.array(each) for each in arrays]  # a device may read them later
-    return step.call(arrays)
+        # A device may access them later.
+        arrays, memory = [np.array(each) for each in arrays], ()
+    return step.call(arrays, memory)
 
 
 def _runs_on_gpus() -> bool:
@@ -247,9 +253,13 @@ def _lower_to_call(context: Any, *operands: Any, step: Step | BatchedStep) -> An
         ]
         for each in given:
             each.flags.writeable = False
-        found = _call_on_host(step, given)
-        for address, each, values in zip(frame.results, results, found, strict=True):
-            np.copyto(_host_array(address, *each), 0 if values is None else values)
+        targets = [
+            _host_array(address, *each)
+            for address, each in zip(frame.results, results, strict=True)
+        ]
+        for target, values in zip(targets, _call_on_host(step, given, targets), strict=True):
+            if values is not target:
+                np.copyto(target, 0 if values is None else values)
 
     return _custom_call(context, operands, xla_calls.XlaCall(run))
 
@@ -269,8 +279,9 @@ def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -
         given = _device_arrays(frame.arguments, arguments, is_read_only=True)
         device = current_runtime.runtime().devices.at([*given, *targets][0].device)
         device.wait_for_foreign(stream)
-        for target, values in zip(targets, on_gpu.call(given), strict=True):
-            target.assign(values)
+        for target, values in zip(targets, on_gpu.call(given, targets), strict=True):
+            if values is not target:
+                target.assign(values)
         device.make_stream_wait(stream)
 
     return _custom_call(context, operands, xla_calls.XlaCall(run))

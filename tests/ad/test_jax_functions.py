@@ -214,18 +214,36 @@ def test_compiled_programs_pass_their_memory() -> None:
     seen = []
 
     def look(x: Any, y: Any) -> None:
-        seen.append(x)
-        scaled_squares(x, y, 1.0, 3)
+        seen[:] = x, y
+        scaled_squares(x, y, 1.0, 2)
 
     function = jax.jit(qd.jax.function(look, out={"y": "x"}))
     text = function.lower(X).as_text()
     assert "octants_step" in text
     assert "callback" not in text
-    assert function(X).tolist() == (X**2).tolist()
-    (x,) = seen
+    result = function(X)
+    assert result.tolist() == [0.25, 4.0, 0.0]
+    x, y = seen
     assert isinstance(x, np.ndarray)
     assert not x.flags.owndata
     assert not x.flags.writeable
+    assert y.ctypes.data == result.unsafe_buffer_pointer()
+
+
+@by_pointers
+def test_what_is_updated_is_a_copy_in_compiled_programs() -> None:
+    @qd.kernel
+    def double(x: qd.types.ndarray(ndim=1)):
+        for i in x:
+            x[i] *= 2.0
+
+    function = qd.jax.function(double, inout="x")
+    both = jax.jit(lambda x: (function(x), x + 0.0, function(function(x))))
+    for _ in range(3):
+        once, same, twice = both(X)
+        assert once.tolist() == (2 * X).tolist()
+        assert same.tolist() == X.tolist() == [0.5, 2.0, -1.5]
+        assert twice.tolist() == (4 * X).tolist()
 
 
 @by_pointers

@@ -9,6 +9,7 @@ import pytest
 
 import octants as qd
 from octants.runtime.cuda.device import CudaDevice
+from octants.runtime.cuda.memory import DeviceMemory
 from tests.ad import test_jax_functions as on_any_device
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.devices import ARCH
@@ -61,6 +62,7 @@ def _programs_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         on_any_device.test_forward_mode,
         on_any_device.test_results_of_types_that_programs_of_32_bits_lack,
         on_any_device.test_what_is_updated_or_returned,
+        on_any_device.test_what_is_updated_is_a_copy_in_compiled_programs,
         on_any_device.test_outputs_of_integers_and_of_vectors,
         on_any_device.test_second_derivatives_of_returned_numbers_and_vectors,
         on_any_device.test_empty_arrays_and_results_of_integers,
@@ -78,6 +80,14 @@ def test_functions_of_python_access_elements() -> None:
 
     function = jax.jit(qd.jax.function(set_first, out={"y": "x"}))
     assert function(on_any_device.X).tolist() == [9.0, 8.0, 4.5]
+
+
+def test_a_value_is_computed_in_the_memory_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = jax.jit(on_any_device.squares)
+    compiled(on_any_device.X)
+    monkeypatch.setattr(DeviceMemory, "allocate", None)
+    for _ in range(3):
+        assert compiled(on_any_device.X).tolist() == (2 * on_any_device.X**2).tolist()
 
 
 def test_another_arch_after_compiling() -> None:

@@ -126,6 +126,7 @@ class ArrayFunction(ArraySignature):
         adjoints_of_tangents: Sequence[Any] = (),
         wanted: Sequence[str] = (),
         directions: int = 1,
+        memory: Mapping[str, Any] | None = None,
     ) -> Evaluated:
         """Propagate tangents of arguments, then adjoints of the results and of their tangents back.
 
@@ -142,6 +143,8 @@ class ArrayFunction(ArraySignature):
             directions: how many tangents each argument has, or adjoints each result. If there are
                 several, these and what is found have a first axis for them, and there are either
                 tangents or adjoints.
+            memory: arrays for some of the outputs, by name, of their shape, that share no memory
+                with arguments. If one has the dtype of the output, it is the result.
 
         Raises:
             OneByOne: several adjoints must be propagated one after the other.
@@ -154,7 +157,7 @@ class ArrayFunction(ArraySignature):
             for name in active:
                 if not self.is_array(name, bound[name]):
                     self.check_number(name)
-            arrays = _with_outputs(self, bound)
+            arrays = _with_outputs(self, bound, memory or {})
             if adjoints is not None and directions > 1:
                 run = _Run(self, arrays, [None] * len(adjoints), wanted)
                 gradients = _batched_adjoints(run, adjoints, directions)
@@ -403,14 +406,21 @@ def _has_gradient(array: Any) -> bool:
     return bool(getattr(array, "requires_grad", False))
 
 
-def _with_outputs(function: ArraySignature, bound: Mapping[str, Any]) -> dict[str, Any]:
+def _with_outputs(
+    function: ArraySignature, bound: Mapping[str, Any], memory: Mapping[str, Any]
+) -> dict[str, Any]:
     """The arguments, with copies of those that are updated, and outputs of zeros."""
     library = function.library
     given = [value for name, value in bound.items() if function.is_array(name, value)]
     found = dict(bound)
     for name, what in zip(function.outputs, function.output_shapes(bound), strict=False):
         is_copy = name in function.inout
-        found[name] = library.copy(bound[name]) if is_copy else library.zeros(what, given)
+        place = memory.get(name)
+        if place is not None and place.dtype == what.dtype:
+            found[name] = place
+            library.assign(place, bound[name] if is_copy else 0)
+        else:
+            found[name] = library.copy(bound[name]) if is_copy else library.zeros(what, given)
     return {name: found[name] for name in function.parameters}
 
 

@@ -47,6 +47,10 @@ class ArrayLibrary(ABC):
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:
         """An array of zeros, on the device of the arrays `like`."""
 
+    def assign(self, target: Any, values: Any) -> None:
+        """Store the elements of an array of the same shape and dtype in another one, or 0."""
+        target[...] = values
+
     @abstractmethod
     def join(self, arrays: Sequence[Any]) -> Any:
         """Arrays in one, behind each other along the first axis."""

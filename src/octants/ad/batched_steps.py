@@ -50,8 +50,15 @@ class BatchedStep:
             for each, is_batched in zip(inputs, self.is_batched, strict=True)
         ]
 
-    def call(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs for inputs, with a first axis for the batch; None for those of integers."""
+    def call(
+        self,
+        values: Sequence[Any],
+        memory: Sequence[Any] = (),  # noqa: ARG002
+    ) -> list[Any]:
+        """The outputs for inputs, with a first axis for the batch; None for those of integers.
+
+        See `Step.call`; no output is in `memory`.
+        """
         step, function = self.step, self.step.function
         given = dict(zip(step.inputs, values, strict=True))
         bound = {role.name: each for role, each in given.items() if role.kind == "x"}

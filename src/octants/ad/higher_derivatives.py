@@ -168,8 +168,14 @@ class Step:
 
     # -- evaluation -----------------------------------------------------------------------------
 
-    def call(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs for inputs, which are arrays of the library; None for those of integers."""
+    def call(self, values: Sequence[Any], memory: Sequence[Any] = ()) -> list[Any]:
+        """The outputs for inputs, which are arrays of the library; None for those of integers.
+
+        Args:
+            values: the inputs.
+            memory: an array of the library for each output, which shares memory with no input. An
+                output may be in it instead of in a new array, if it is of the same dtype.
+        """
         function = self.function
         bound: dict[str, Any] = {}
         tangents: dict[str, Any] = {}
@@ -189,6 +195,7 @@ class Step:
             adjoints=None if self.kind in ("value", "pushforward") else ends["a"],
             adjoints_of_tangents=ends["b"],
             wanted=wanted,
+            memory=self._memory_by_name(memory),
         )
         by_kind: dict[str, Any] = {
             "f": found.results,
@@ -201,6 +208,13 @@ class Step:
             self._as_array(role, each, given)
             for role, each in zip(self.outputs, results, strict=True)
         ]
+
+    def _memory_by_name(self, memory: Sequence[Any]) -> dict[str, Any] | None:
+        """The arrays for the results of a value, by the names of the parameters."""
+        if not memory or self.kind != "value":
+            return None
+        names = self.function.results
+        return {names[role.name]: each for role, each in zip(self.outputs, memory, strict=True)}
 
     def _as_array(self, role: Role, value: Any, given: Mapping[Role, Any]) -> Any:
         """An output as an array of the library, also if it belongs to a number."""
