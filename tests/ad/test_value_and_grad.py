@@ -35,6 +35,16 @@ def test_only_what_is_wanted_is_differentiated() -> None:
     assert set(gradients) == {"x"}
 
 
+def test_gradients_belong_to_the_caller() -> None:
+    function = qd.ad.value_and_grad(well, out={"loss": ()}, by="x")
+    found = [function(X, depth)[1]["x"] for depth in (3.0, 1.0)]
+    qd.ad.clear_all_gradients()
+    function(X, 2.0)
+    for gradient, depth in zip(found, (3.0, 1.0), strict=True):
+        np.testing.assert_allclose(gradient, depth * WELL_GRADIENT, rtol=1e-12)
+        gradient += 1.0  # it can be written
+
+
 def test_a_function_that_updates_its_argument_leaves_the_callers_alone() -> None:
     def loss_of_powers(x, times, loss):
         powers(x, times)

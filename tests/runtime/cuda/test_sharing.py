@@ -120,7 +120,7 @@ def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
     memory, lender = exported(gpu, 3)
     gpu.fake.view(memory.address, 3, np.float64)[:] = 1
     x = qd.from_dlpack(lender)
-    assert x._opened.address == memory.address
+    assert x.window().address == memory.address
     double(x)
     assert x.to_numpy().tolist() == [2, 2, 2]
     x.fill(7.0)
