@@ -10,14 +10,49 @@ from typing import Any
 
 from octants import abi
 from octants.codegen.llvm import llvmlite_driver
-from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.gpu.function_text import Gpu, GpuCode, ThreadText
 from octants.target import Target
+from octants.types.scalars import DType
+
+
+class EmulatedCode(GpuCode):
+    """A function of an emulated thread."""
+
+    def thread(self) -> str:
+        return "%thread"
+
+    def threads(self) -> str:
+        return "%threads"
+
+    def thread_in_block(self) -> str:
+        raise NotImplementedError("there are no blocks")
+
+    def threads_in_block(self) -> str:
+        raise NotImplementedError("there are no blocks")
+
+    def barrier(self, scope: str) -> None:
+        raise NotImplementedError("there are no blocks")
+
+    def read_lane(self, x: str, dtype: DType, lane: str) -> str:
+        raise NotImplementedError("a subgroup of one thread has no other lane")
+
+    def all_at(self, address: str) -> str:  # noqa: ARG002
+        return "true"
+
+    def any_lane(self, condition: str) -> str:
+        return condition
+
+    def fence(self, scope: str = "device") -> None:  # noqa: ARG002
+        self._thread.emit("fence acq_rel")
+
+    def is_first_lane(self) -> str:
+        return "true"
 
 
 class Emulated(Gpu):
     """An emulated GPU: threads run one after the other."""
 
+    thread_code = EmulatedCode
     subgroup = 1
     starts_early = True
 
@@ -35,24 +70,3 @@ class Emulated(Gpu):
         size = abi.LAUNCH_GRAPH_SIZE
         words = f"ptr noalias nonnull readonly align 8 dereferenceable({size}) %launch"
         return f"void @{name}({slots}, {words}, i64 %thread, i64 %threads) nounwind"
-
-    def thread(self, f: ThreadText) -> str:  # noqa: ARG002
-        return "%thread"
-
-    def threads(self, f: ThreadText) -> str:  # noqa: ARG002
-        return "%threads"
-
-    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        raise NotImplementedError("a subgroup of one thread has no other lane")
-
-    def all_at(self, f: ThreadText, address: str) -> str:  # noqa: ARG002
-        return "true"
-
-    def any_lane(self, f: ThreadText, condition: str) -> str:  # noqa: ARG002
-        return condition
-
-    def fence(self, f: ThreadText, scope: str) -> None:  # noqa: ARG002
-        f.emit("fence acq_rel")
-
-    def is_first_lane(self, f: ThreadText) -> str:  # noqa: ARG002
-        return "true"

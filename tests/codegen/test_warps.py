@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from octants.codegen import sums_of_products
-from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.nvptx import NvptxCode
 from octants.diagnostics.exceptions import OctantsError
 from tests.codegen import on_emulated_gpu
 from tests.codegen.on_emulated_gpu import OnSmallGpu, emulated_gpu
@@ -18,34 +18,34 @@ from tests.codegen.warps import Warps
 from tests.simt.kernels import compile_kernel, lowered
 
 
+class _FaultyCode(NvptxCode):
+    """Leaves out a barrier; see `_Faulty`."""
+
+    def barrier(self, scope: str) -> None:
+        f, gpu = self._thread, self._thread.gpu
+        assert isinstance(gpu, _Faulty)
+        gpu.barriers += 1
+        if gpu.barriers != gpu.wrong:
+            super().barrier(scope)
+        elif gpu.only_one:
+            others, merge = f.fresh_label("others"), f.fresh_label("merge")
+            is_other = f.apply("icmp ne", "i32", self.thread_in_block(), 5)
+            f.branch_if(is_other, others, merge)
+            f.start(others)
+            super().barrier(scope)
+            f.branch(merge)
+            f.start(merge)
+
+
 class _Faulty(Warps):
     """Drops the barrier of the number `wrong`; if `only_one`, for a single thread."""
 
+    thread_code = _FaultyCode
     wrong, only_one = 0, False
 
     def __init__(self) -> None:
         super().__init__()
         self.barriers = 0
-
-    def block_barrier(self, f: ThreadText) -> None:
-        self._barrier(f, lambda: Warps.block_barrier(self, f))
-
-    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
-        self._barrier(f, lambda: Warps.subgroup_barrier(self, f, mask))
-
-    def _barrier(self, f: ThreadText, write: object) -> None:
-        assert callable(write)
-        self.barriers += 1
-        if self.barriers != self.wrong:
-            write()
-        elif self.only_one:
-            others, merge = f.fresh_label("others"), f.fresh_label("merge")
-            is_other = f.apply("icmp ne", "i32", self.thread_in_block(f), 5)
-            f.branch_if(is_other, others, merge)
-            f.start(others)
-            write()
-            f.branch(merge)
-            f.start(merge)
 
 
 def _problem(name: str, gpu: type[Warps]) -> str:

@@ -16,7 +16,7 @@ from octants.target import Blocks, Capabilities
 
 if TYPE_CHECKING:
     from octants.codegen.llvm.gpu import compilation
-    from octants.codegen.llvm.gpu.base import Gpu
+    from octants.codegen.llvm.gpu.function_text import Gpu
     from octants.runtime.cuda import context
 else:
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")

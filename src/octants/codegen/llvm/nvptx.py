@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
+from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
-from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.function_text import ThreadText
+from octants.codegen.llvm.gpu.function_text import Gpu, GpuCode, ThreadText
 from octants.codegen.llvm.gpu.narrow_stores import narrow_stores
 from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.codegen.llvm.gpu.wide_extrema import widen_extrema
+from octants.codegen.llvm.types_and_literals import REGISTER
 from octants.target import Target
+from octants.types.scalars import DType, u1
 
 _STARTS_EARLY = 90
 """The least processor whose functions may start early."""
@@ -25,9 +27,120 @@ _MOST_REGISTERS, _REGISTERS_OF_BLOCK = 255, 1 << 16
 """Registers of a thread, and of all threads of a block, at most."""
 
 
+class NvptxCode(GpuCode):
+    """A function of a thread of an NVIDIA GPU."""
+
+    # -- threads ----------------------------------------------------------------------------------
+
+    def thread(self) -> str:
+        start = self._product("ctaid.x", "ntid.x")
+        return self._thread.once("thread", f"add nuw nsw i64 {start}, {self._wide('tid.x')}")
+
+    def threads(self) -> str:
+        return self._product("nctaid.x", "ntid.x")
+
+    def thread_in_block(self) -> str:
+        return self._special("tid.x")
+
+    def threads_in_block(self) -> str:
+        return self._special("ntid.x")
+
+    def _product(self, one: str, other: str) -> str:
+        factors = self._wide(one), self._wide(other)
+        product = f"mul nuw nsw i64 {factors[0]}, {factors[1]}"
+        return self._thread.once(("product", one, other), product)
+
+    def _wide(self, register: str) -> str:
+        wide = f"zext i32 {self._special(register)} to i64"
+        return self._thread.once(("wide", register), wide)
+
+    def _special(self, register: str) -> str:
+        name = self._declared(f"read.ptx.sreg.{register}", "i32", "")
+        return self._thread.once(("special", register), f"call i32 {name}()")
+
+    def _declared(self, name: str, result: str, parameters: str, attributes: str = "") -> str:
+        return self._thread.text.declare(f"@llvm.nvvm.{name}", result, parameters, attributes)
+
+    # -- subgroups --------------------------------------------------------------------------------
+
+    def read_across(self, x: str, dtype: DType, distance: int) -> str:
+        return self._shuffle("bfly", REGISTER[dtype], x, distance, "-1")
+
+    def read_lane(self, x: str, dtype: DType, lane: str) -> str:
+        return self._shuffle("idx", REGISTER[dtype], x, lane, self._thread.lane_mask)
+
+    def _shuffle(self, how: str, kind: str, x: str, which: str | int, mask: str) -> str:
+        suffix = "f32" if kind == "float" else "i32"
+        name = self._declared(f"shfl.sync.{how}.{suffix}", kind, f"i32, {kind}, i32, i32")
+        operands = f"i32 {mask}, {kind} {x}, i32 {which}, i32 31"
+        return self._thread.assign(f"call {kind} {name}({operands})")
+
+    def all_at(self, address: str) -> str:
+        """Return whether all 32 lanes of the warp are active, with the address of the first one."""
+        f, mask = self._thread, self._active()
+        check, merge, before = f.fresh_label("check"), f.fresh_label("merge"), f.label
+        f.branch_if(f.apply("icmp eq", "i32", mask, -1), check, merge)
+        f.start(check)
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
+        differs = "0"
+        for half in (bits, f.apply("lshr", "i64", bits, 32)):
+            word = f.convert("trunc", "i64", half, "i32")
+            first = self._shuffle("idx", "i32", word, 0, "-1")
+            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
+        vote = self._declared("vote.all.sync", "i1", "i32, i1")
+        same = f.assign(f"call i1 {vote}(i32 -1, i1 {f.apply('icmp eq', 'i32', differs, 0)})")
+        f.branch(merge)
+        f.start(merge)
+        return control_flow.joined(f, u1, [("false", before), (same, check)])
+
+    def lanes_by_address(self, address: str) -> tuple[str, str]:
+        f, mask = self._thread, self._active()
+        match = self._declared("match.any.sync.i64", "i32", "i32, i64")
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
+        return mask, f.assign(f"call i32 {match}(i32 {mask}, i64 {bits})")
+
+    def _active(self) -> str:
+        active = self._declared("activemask", "i32", "", "convergent nounwind")
+        return self._thread.assign(f"call i32 {active}()")
+
+    def any_lane(self, condition: str) -> str:
+        name = self._declared("vote.any.sync", "i1", "i32, i1")
+        return self._thread.assign(f"call i1 {name}(i32 -1, i1 {condition})")
+
+    def votes(self, condition: str, mask: str) -> str:
+        name = self._declared("vote.ballot.sync", "i32", "i32, i1")
+        return self._thread.assign(f"call i32 {name}(i32 {mask}, i1 {condition})")
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def shared_memory(self, name: str, nbytes: int) -> str:
+        f, memory = self._thread, f"internal addrspace(3) global [{nbytes} x i8] undef, align 16"
+        f.text.add_function(f"@{name} = {memory}")
+        return f.once(("shared", name), f"addrspacecast ptr addrspace(3) @{name} to ptr")
+
+    def barrier(self, scope: str) -> None:
+        if scope == "block":
+            self._instruct("barrier.cta.sync.aligned.all", ("i32", "0"))
+        else:
+            self._instruct("bar.warp.sync", ("i32", self._thread.lane_mask))
+
+    def fence(self, scope: str = "device") -> None:
+        self._instruct("membar.gl" if scope == "device" else "membar.cta")
+
+    def _instruct(self, name: str, *operands: tuple[str, str]) -> None:
+        full = self._declared(name, "void", ", ".join(kind for kind, _ in operands))
+        given = ", ".join(f"{kind} {value}" for kind, value in operands)
+        self._thread.emit(f"call void {full}({given})")
+
+    def any_in_block(self, condition: str) -> str:
+        name = self._declared("barrier.cta.red.or.aligned.all", "i1", "i32, i1")
+        return self._thread.assign(f"call i1 {name}(i32 0, i1 {condition})")
+
+
 class Nvptx(Gpu):
     """An NVIDIA GPU. Subgroups are warps of 32 threads."""
 
+    thread_code = NvptxCode
     subgroup = 32
     estimates = approximations.ESTIMATES
     has_blocks = True
@@ -79,114 +192,3 @@ class Nvptx(Gpu):
             return []
         names = (f"@llvm.nvvm.griddepcontrol.{name}" for name in ("launch.dependents", "wait"))
         return [f"  call void {f.text.declare(name, 'void', '')}()" for name in names]
-
-    # -- threads ----------------------------------------------------------------------------------
-
-    def thread(self, f: ThreadText) -> str:
-        start = self._product(f, "ctaid.x", "ntid.x")
-        return f.once("thread", f"add nuw nsw i64 {start}, {self._wide(f, 'tid.x')}")
-
-    def threads(self, f: ThreadText) -> str:
-        return self._product(f, "nctaid.x", "ntid.x")
-
-    def _product(self, f: ThreadText, one: str, other: str) -> str:
-        factors = self._wide(f, one), self._wide(f, other)
-        return f.once(("product", one, other), f"mul nuw nsw i64 {factors[0]}, {factors[1]}")
-
-    def _wide(self, f: ThreadText, register: str) -> str:
-        return f.once(("wide", register), f"zext i32 {self._special(f, register)} to i64")
-
-    def _special(self, f: ThreadText, register: str) -> str:
-        name = f.text.declare(f"@llvm.nvvm.read.ptx.sreg.{register}", "i32", "")
-        return f.once(("special", register), f"call i32 {name}()")
-
-    # -- subgroups --------------------------------------------------------------------------------
-
-    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        suffix = "f32" if type == "float" else "i32"
-        name = f"@llvm.nvvm.shfl.sync.bfly.{suffix}"
-        f.text.declare(name, type, f"i32, {type}, i32, i32")
-        return f.assign(f"call {type} {name}(i32 -1, {type} {value}, i32 {distance}, i32 31)")
-
-    def all_at(self, f: ThreadText, address: str) -> str:
-        """Return whether all 32 lanes of the warp are active, with the address of the first one."""
-        active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
-        mask = f.assign(f"call i32 {active}()")
-        check, merge, before = f.fresh_label("check"), f.fresh_label("merge"), f.label
-        f.branch_if(f.apply("icmp eq", "i32", mask, -1), check, merge)
-        f.start(check)
-        bits = f.convert("ptrtoint", "ptr", address, "i64")
-        name = "@llvm.nvvm.shfl.sync.idx.i32"
-        f.text.declare(name, "i32", "i32, i32, i32, i32")
-        differs = "0"
-        for half in (bits, f.apply("lshr", "i64", bits, 32)):
-            word = f.convert("trunc", "i64", half, "i32")
-            first = f.assign(f"call i32 {name}(i32 -1, i32 {word}, i32 0, i32 31)")
-            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
-        vote = f.text.declare("@llvm.nvvm.vote.all.sync", "i1", "i32, i1")
-        same = f.assign(f"call i1 {vote}(i32 -1, i1 {f.apply('icmp eq', 'i32', differs, 0)})")
-        f.branch(merge)
-        f.start(merge)
-        phi = f.open_phi("i1")
-        phi.incoming += [("false", before), (same, check)]
-        f.close_phi(phi)
-        return phi.name
-
-    def lanes_by_address(self, f: ThreadText, address: str) -> tuple[str, str]:
-        active = f.text.declare("@llvm.nvvm.activemask", "i32", "", "convergent nounwind")
-        mask = f.assign(f"call i32 {active}()")
-        match = f.text.declare("@llvm.nvvm.match.any.sync.i64", "i32", "i32, i64")
-        bits = f.convert("ptrtoint", "ptr", address, "i64")
-        return mask, f.assign(f"call i32 {match}(i32 {mask}, i64 {bits})")
-
-    def any_lane(self, f: ThreadText, condition: str) -> str:
-        name = f.text.declare("@llvm.nvvm.vote.any.sync", "i1", "i32, i1")
-        return f.assign(f"call i1 {name}(i32 -1, i1 {condition})")
-
-    # -- blocks -----------------------------------------------------------------------------------
-
-    def thread_in_block(self, f: ThreadText) -> str:
-        return self._special(f, "tid.x")
-
-    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
-        memory = f"internal addrspace(3) global [{nbytes} x i8] undef, align 16"
-        f.text.add_function(f"@{name} = {memory}")
-        return f.once(("shared", name), f"addrspacecast ptr addrspace(3) @{name} to ptr")
-
-    def block_barrier(self, f: ThreadText) -> None:
-        self._instruct(f, "barrier.cta.sync.aligned.all", ("i32", "0"))
-
-    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
-        self._instruct(f, "bar.warp.sync", ("i32", mask))
-
-    def fence(self, f: ThreadText, scope: str) -> None:
-        self._instruct(f, "membar.gl" if scope == "device" else "membar.cta")
-
-    def _instruct(self, f: ThreadText, name: str, *operands: tuple[str, str]) -> None:
-        full = f.text.declare(f"@llvm.nvvm.{name}", "void", ", ".join(kind for kind, _ in operands))
-        f.emit(f"call void {full}({', '.join(f'{kind} {value}' for kind, value in operands)})")
-
-    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:
-        name = f"@llvm.nvvm.shfl.sync.idx.{'f32' if type == 'float' else type}"
-        f.text.declare(name, type, f"i32, {type}, i32, i32")
-        return f.assign(f"call {type} {name}(i32 {mask}, {type} {value}, i32 {lane}, i32 31)")
-
-    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:
-        name = f.text.declare("@llvm.nvvm.vote.ballot.sync", "i32", "i32, i1")
-        return f.assign(f"call i32 {name}(i32 {mask}, i1 {condition})")
-
-    def is_first_lane(self, f: ThreadText) -> str:
-        return f.apply("icmp eq", "i32", f.code.lane(), 0)
-
-    def subgroup_in_block(self, f: ThreadText) -> str:
-        return f.apply("udiv", "i32", self._special(f, "tid.x"), self.subgroup)
-
-    def subgroups_in_block(self, f: ThreadText) -> str:
-        return f.apply("udiv", "i32", self._special(f, "ntid.x"), self.subgroup)
-
-    def threads_in_block(self, f: ThreadText) -> str:
-        return self._special(f, "ntid.x")
-
-    def any_in_block(self, f: ThreadText, condition: str) -> str:
-        name = f.text.declare("@llvm.nvvm.barrier.cta.red.or.aligned.all", "i1", "i32, i1")
-        return f.assign(f"call i1 {name}(i32 0, i1 {condition})")

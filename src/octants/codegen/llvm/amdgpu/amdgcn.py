@@ -14,15 +14,138 @@ from typing import Any
 from octants import abi
 from octants.codegen.llvm.amdgpu.code_objects import link
 from octants.codegen.llvm.amdgpu.targets import WAVES
-from octants.codegen.llvm.gpu.base import Gpu
-from octants.codegen.llvm.gpu.function_text import ThreadText
-from octants.target import Target
+from octants.codegen.llvm.gpu.function_text import Gpu, GpuCode, ThreadText
+from octants.codegen.llvm.types_and_literals import REGISTER
+from octants.types.scalars import DType, u32
 
 LARGEST = 512
 """The most threads in a block whose size no kernel asks for: more would have fewer registers."""
 
 _CONSTANTS, _SHARED, _PRIVATE = 4, 3, 5  # address spaces
 _BLOCKS, _BLOCK_SIZE = 0, 12  # bytes in the arguments that the runtime adds: an i32, an i16
+
+
+class AmdgpuCode(GpuCode):
+    """A function of a thread of an AMD GPU."""
+
+    # -- threads ----------------------------------------------------------------------------------
+
+    def thread(self) -> str:
+        f, block = self._thread, self._wide(self._register("workgroup.id.x"))
+        start = f.once("start", f"mul nuw nsw i64 {block}, {self._wide(self.threads_in_block())}")
+        own = self._wide(self.thread_in_block())
+        return f.once("thread", f"add nuw nsw i64 {start}, {own}")
+
+    def threads(self) -> str:
+        blocks, size = self._wide(self._given(_BLOCKS, "i32")), self._wide(self.threads_in_block())
+        return self._thread.once("threads", f"mul nuw nsw i64 {blocks}, {size}")
+
+    def thread_in_block(self) -> str:
+        return self._register("workitem.id.x")
+
+    def threads_in_block(self) -> str:
+        size = self._given(_BLOCK_SIZE, "i16")
+        return self._thread.once("block size", f"zext i16 {size} to i32")
+
+    def _given(self, offset: int, type: str) -> str:
+        """A field of the implicit arguments, which the runtime passes to all kernels."""
+        f, name = self._thread, "@llvm.amdgcn.implicitarg.ptr"
+        f.text.declare(name, f"ptr addrspace({_CONSTANTS})", "")
+        start = f.once("given", f"call align 8 ptr addrspace({_CONSTANTS}) {name}()")
+        moved = f"getelementptr inbounds i8, ptr addrspace({_CONSTANTS}) {start}, i64 {offset}"
+        address = f.once(("given", offset), moved)
+        load = f"load {type}, ptr addrspace({_CONSTANTS}) {address}, align 4"
+        return f.once(("given value", offset), f"{load}, !invariant.load {f.text.empty}")
+
+    def _wide(self, number: str) -> str:
+        return self._thread.once(("wide", number), f"zext i32 {number} to i64")
+
+    def _register(self, name: str) -> str:
+        full = self._thread.text.declare(f"@llvm.amdgcn.{name}", "i32", "")
+        return self._thread.once(("register", name), f"call i32 {full}()")
+
+    # -- subgroups --------------------------------------------------------------------------------
+
+    def read_across(self, x: str, dtype: DType, distance: int) -> str:
+        other = self._thread.apply("xor", "i32", self.thread_in_block(), distance)
+        return self._of_wave(REGISTER[dtype], x, other)
+
+    def read_lane(self, x: str, dtype: DType, lane: str) -> str:
+        first = self._thread.apply("and", "i32", self.thread_in_block(), -self.subgroup)
+        return self._of_wave(REGISTER[dtype], x, self._thread.apply("or", "i32", first, lane))
+
+    def _of_wave(self, type: str, value: str, thread: str) -> str:
+        """A value of a thread of the block whose number has the same wave; for lanes the low bits
+        of the number count.
+        """
+        f, name = self._thread, "@llvm.amdgcn.ds.bpermute"
+        f.text.declare(name, "i32", "i32, i32")
+        address = f.apply("shl", "i32", thread, 2)
+        if type == "float":
+            value = f.convert("bitcast", "float", value, "i32")
+        found = f.assign(f"call i32 {name}(i32 {address}, i32 {value})")
+        return f.convert("bitcast", "i32", found, "float") if type == "float" else found
+
+    def votes(self, condition: str, mask: str) -> str:  # noqa: ARG002
+        f, wave = self._thread, WAVES[self._thread.gpu.target.cpu]
+        register = f"i{wave}"
+        name = f.text.declare(f"@llvm.amdgcn.ballot.{register}", register, "i1")
+        bits = f.assign(f"call {register} {name}(i1 {condition})")
+        if wave == self.subgroup:
+            return bits
+        first = f.apply("and", "i32", self.thread_in_block(), self.subgroup)
+        bits = f.apply("lshr", "i64", bits, f.convert("zext", "i32", first, "i64"))
+        return f.convert("trunc", "i64", bits, "i32")
+
+    def any_lane(self, condition: str) -> str:
+        return self._thread.apply("icmp ne", "i32", self.votes(condition, "-1"), 0)
+
+    def all_at(self, address: str) -> str:
+        """All lanes have the address of the first one: those that are not here do not count."""
+        f, differs = self._thread, "0"
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
+        for half in (bits, f.apply("lshr", "i64", bits, 32)):
+            word = f.convert("trunc", "i64", half, "i32")
+            first = self.read_lane(word, u32, "0")
+            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
+        same = self.votes(f.apply("icmp eq", "i32", differs, 0), "-1")
+        return f.apply("icmp eq", "i32", same, -1)
+
+    # -- threads that work together ---------------------------------------------------------------
+
+    def shared_memory(self, name: str, nbytes: int) -> str:
+        f = self._thread
+        memory = f"internal addrspace({_SHARED}) global [{nbytes} x i8] poison, align 16"
+        f.text.add_function(f"@{name} = {memory}")
+        return f.once(("shared", name), f"addrspacecast ptr addrspace({_SHARED}) @{name} to ptr")
+
+    def barrier(self, scope: str) -> None:
+        f, is_whole = self._thread, scope == "block"
+        name = f"@llvm.amdgcn.{'s' if is_whole else 'wave'}.barrier"
+        full = f.text.declare(name, "void", "", "convergent nounwind")
+        scope = "workgroup" if is_whole else "wavefront"
+        f.emit(f'fence syncscope("{scope}") release')
+        f.emit(f"call void {full}()")
+        f.emit(f'fence syncscope("{scope}") acquire')
+
+    def fence(self, scope: str = "device") -> None:
+        scopes = {"device": "agent", "block": "workgroup", "subgroup": "wavefront"}
+        self._thread.emit(f'fence syncscope("{scopes[scope]}") acq_rel')
+
+    def any_in_block(self, condition: str) -> str:
+        """Each subgroup leaves a word for the others."""
+        f = self._thread
+        words = self.shared_memory(f.fresh_label(f"octants_any_{f.task}_"), 4 * 32)
+        own = f.convert("zext", "i1", self.any_lane(condition), "i32")
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {self.subgroup_in_block()}")
+        f.emit(f"store i32 {own}, ptr {address}, align 4")
+        self.barrier("block")
+        lane = self.lane()
+        address = f.assign(f"getelementptr i32, ptr {words}, i32 {lane}")
+        word = f.assign(f"load i32, ptr {address}, align 4")
+        is_there = f.apply("icmp ult", "i32", lane, self.subgroups_in_block())
+        is_set = f.apply("icmp ne", "i32", f.choose(is_there, "i32", word, 0), 0)
+        return self.any_lane(is_set)
 
 
 class Amdgpu(Gpu):
@@ -33,6 +156,7 @@ class Amdgpu(Gpu):
     # At level 0 LLVM ends the process on what its own passes would have rewritten: on a quotient
     # and a remainder of the same narrow integers.
     least_level = 1
+    thread_code = AmdgpuCode
     subgroup = 32
     has_blocks = True
     shared_bytes = 48 * 1024
@@ -50,10 +174,6 @@ class Amdgpu(Gpu):
         ", !amdgpu.no.fine.grained.memory !0, !amdgpu.no.remote.memory !0"
         ", !amdgpu.ignore.denormal.mode !0"
     )
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        self._wave = WAVES[target.cpu]
 
     def emit(self, machine: Any, optimised: Any) -> bytes:
         return link(machine.emit_object(optimised))
@@ -73,133 +193,3 @@ class Amdgpu(Gpu):
             f"  %{name} = addrspacecast ptr addrspace({_CONSTANTS}) %{name}.given to ptr"
             for name in ("parameters", "launch")
         ]
-
-    # -- threads ----------------------------------------------------------------------------------
-
-    def thread(self, f: ThreadText) -> str:
-        block = self._wide(f, self._register(f, "workgroup.id.x"))
-        start = f.once("start", f"mul nuw nsw i64 {block}, {self._wide(f, self._size(f))}")
-        own = self._wide(f, self._register(f, "workitem.id.x"))
-        return f.once("thread", f"add nuw nsw i64 {start}, {own}")
-
-    def threads(self, f: ThreadText) -> str:
-        blocks = self._wide(f, self._given(f, _BLOCKS, "i32"))
-        return f.once("threads", f"mul nuw nsw i64 {blocks}, {self._wide(f, self._size(f))}")
-
-    def thread_in_block(self, f: ThreadText) -> str:
-        return self._register(f, "workitem.id.x")
-
-    def threads_in_block(self, f: ThreadText) -> str:
-        return self._size(f)
-
-    def subgroup_in_block(self, f: ThreadText) -> str:
-        return f.apply("udiv", "i32", self.thread_in_block(f), self.subgroup)
-
-    def subgroups_in_block(self, f: ThreadText) -> str:
-        return f.apply("udiv", "i32", self._size(f), self.subgroup)
-
-    def _size(self, f: ThreadText) -> str:
-        size = self._given(f, _BLOCK_SIZE, "i16")
-        return f.once("block size", f"zext i16 {size} to i32")
-
-    def _given(self, f: ThreadText, offset: int, type: str) -> str:
-        """A field of the implicit arguments, which the runtime passes to all kernels."""
-        name = "@llvm.amdgcn.implicitarg.ptr"
-        f.text.declare(name, f"ptr addrspace({_CONSTANTS})", "")
-        start = f.once("given", f"call align 8 ptr addrspace({_CONSTANTS}) {name}()")
-        moved = f"getelementptr inbounds i8, ptr addrspace({_CONSTANTS}) {start}, i64 {offset}"
-        address = f.once(("given", offset), moved)
-        load = f"load {type}, ptr addrspace({_CONSTANTS}) {address}, align 4"
-        return f.once(("given value", offset), f"{load}, !invariant.load {f.text.empty}")
-
-    def _wide(self, f: ThreadText, number: str) -> str:
-        return f.once(("wide", number), f"zext i32 {number} to i64")
-
-    def _register(self, f: ThreadText, name: str) -> str:
-        full = f.text.declare(f"@llvm.amdgcn.{name}", "i32", "")
-        return f.once(("register", name), f"call i32 {full}()")
-
-    # -- subgroups --------------------------------------------------------------------------------
-
-    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        other = f.apply("xor", "i32", self.thread_in_block(f), distance)
-        return self._of_wave(f, type, value, other)
-
-    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:  # noqa: ARG002
-        first = f.apply("and", "i32", self.thread_in_block(f), -self.subgroup)
-        return self._of_wave(f, type, value, f.apply("or", "i32", first, lane))
-
-    def _of_wave(self, f: ThreadText, type: str, value: str, thread: str) -> str:
-        """A value of a thread of the block whose number has the same wave; for lanes the low bits
-        of the number count.
-        """
-        name = f.text.declare("@llvm.amdgcn.ds.bpermute", "i32", "i32, i32")
-        address = f.apply("shl", "i32", thread, 2)
-        if type == "float":
-            value = f.convert("bitcast", "float", value, "i32")
-        found = f.assign(f"call i32 {name}(i32 {address}, i32 {value})")
-        return f.convert("bitcast", "i32", found, "float") if type == "float" else found
-
-    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:  # noqa: ARG002
-        register = f"i{self._wave}"
-        name = f.text.declare(f"@llvm.amdgcn.ballot.{register}", register, "i1")
-        bits = f.assign(f"call {register} {name}(i1 {condition})")
-        if self._wave == self.subgroup:
-            return bits
-        first = f.apply("and", "i32", self.thread_in_block(f), self.subgroup)
-        bits = f.apply("lshr", "i64", bits, f.convert("zext", "i32", first, "i64"))
-        return f.convert("trunc", "i64", bits, "i32")
-
-    def any_lane(self, f: ThreadText, condition: str) -> str:
-        return f.apply("icmp ne", "i32", self.ballot(f, condition, "-1"), 0)
-
-    def all_at(self, f: ThreadText, address: str) -> str:
-        """All lanes have the address of the first one: those that are not here do not count."""
-        bits = f.convert("ptrtoint", "ptr", address, "i64")
-        differs = "0"
-        for half in (bits, f.apply("lshr", "i64", bits, 32)):
-            word = f.convert("trunc", "i64", half, "i32")
-            first = self.read_lane(f, "i32", word, "0", "-1")
-            differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
-        same = self.ballot(f, f.apply("icmp eq", "i32", differs, 0), "-1")
-        return f.apply("icmp eq", "i32", same, -1)
-
-    def is_first_lane(self, f: ThreadText) -> str:
-        return f.apply("icmp eq", "i32", f.code.lane(), 0)
-
-    # -- threads that work together ---------------------------------------------------------------
-
-    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
-        memory = f"internal addrspace({_SHARED}) global [{nbytes} x i8] poison, align 16"
-        f.text.add_function(f"@{name} = {memory}")
-        return f.once(("shared", name), f"addrspacecast ptr addrspace({_SHARED}) @{name} to ptr")
-
-    def block_barrier(self, f: ThreadText) -> None:
-        self._barrier(f, "workgroup", "s.barrier")
-
-    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:  # noqa: ARG002
-        self._barrier(f, "wavefront", "wave.barrier")
-
-    def _barrier(self, f: ThreadText, scope: str, name: str) -> None:
-        full = f.text.declare(f"@llvm.amdgcn.{name}", "void", "", "convergent nounwind")
-        f.emit(f'fence syncscope("{scope}") release')
-        f.emit(f"call void {full}()")
-        f.emit(f'fence syncscope("{scope}") acquire')
-
-    def fence(self, f: ThreadText, scope: str) -> None:
-        scopes = {"device": "agent", "block": "workgroup", "subgroup": "wavefront"}
-        f.emit(f'fence syncscope("{scopes[scope]}") acq_rel')
-
-    def any_in_block(self, f: ThreadText, condition: str) -> str:
-        """Each subgroup leaves a word for the others."""
-        words = self.shared_memory(f, f.fresh_label(f"octants_any_{f.task}_"), 4 * 32)
-        own = f.convert("zext", "i1", self.any_lane(f, condition), "i32")
-        address = f.assign(f"getelementptr i32, ptr {words}, i32 {self.subgroup_in_block(f)}")
-        f.emit(f"store i32 {own}, ptr {address}, align 4")
-        self.block_barrier(f)
-        lane = f.code.lane()
-        address = f.assign(f"getelementptr i32, ptr {words}, i32 {lane}")
-        word = f.assign(f"load i32, ptr {address}, align 4")
-        is_there = f.apply("icmp ult", "i32", lane, self.subgroups_in_block(f))
-        is_set = f.apply("icmp ne", "i32", f.choose(is_there, "i32", word, 0), 0)
-        return self.any_lane(f, is_set)

@@ -6,8 +6,8 @@ from typing import Any
 
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver
-from octants.codegen.llvm.gpu.base import Gpu
 from octants.codegen.llvm.gpu.dispatch_functions import WrittenKernel, write
+from octants.codegen.llvm.gpu.function_text import Gpu
 from octants.compile_profile import stage
 from octants.ir.core import Module
 

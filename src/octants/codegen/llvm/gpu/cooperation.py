@@ -24,7 +24,7 @@ def begin_task(f: ThreadText, task: Task) -> None:
     for array, companion in shared_array_refs(task):
         size = -(-nbytes(array) // _WHOLE) * _WHOLE
         name = f"octants_shared_{f.task}_{len(f.shared_arrays)}_{identifier(array.name)}"
-        f.shared_arrays[ArrayRef(array, companion)] = f.gpu.shared_memory(f, name, size)
+        f.shared_arrays[ArrayRef(array, companion)] = f.code.shared_memory(name, size)
         taken += size
     if taken > f.gpu.shared_bytes:
         problem = f"this loop has {taken} bytes of them, and a block can have {f.gpu.shared_bytes}"
@@ -47,7 +47,7 @@ def begin_item(f: ThreadText, task: Task, item: str) -> None:
 def end_item(f: ThreadText) -> None:
     """Wait before the next block of work items while others still read this block's arrays."""
     if f.shared_arrays:
-        f.gpu.block_barrier(f)
+        f.code.barrier("block")
 
 
 def _needs_lanes(op: object) -> bool:

@@ -19,7 +19,7 @@ from octants.codegen.llvm.control_flow import interleaving
 from octants.codegen.llvm.function_text import HandlerTable
 from octants.codegen.llvm.gpu import approximations, held_loads, reductions, vector_loads
 from octants.codegen.llvm.gpu.cooperation import begin_item, begin_task, end_item
-from octants.codegen.llvm.gpu.function_text import GpuMachine, ThreadText
+from octants.codegen.llvm.gpu.function_text import Gpu, ThreadText
 from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.types_and_literals import identifier
@@ -91,7 +91,7 @@ class WrittenKernel:
         )
 
 
-def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> WrittenKernel:
+def write(module: Module, machine: Gpu, *, fast_math: bool = False) -> WrittenKernel:
     """Write the text of a module with tasks."""
     text = ModuleText(fast_math=fast_math, constant_space=machine.constant_space)
     kernel = KernelText(text, module)
@@ -103,7 +103,7 @@ def write(module: Module, machine: GpuMachine, *, fast_math: bool = False) -> Wr
 class _Writer:
     """Writes the functions of a kernel, and collects their dispatches in order."""
 
-    def __init__(self, kernel: KernelText, machine: GpuMachine) -> None:
+    def __init__(self, kernel: KernelText, machine: Gpu) -> None:
         self._kernel, self._machine = kernel, machine
         self._name = f"octants_{identifier(kernel.module.name)}"
         self._groups = concurrent_groups(kernel.module)
@@ -305,7 +305,7 @@ def _write_loop(
 
     An item that ends early branches to the block ``leave``. Afterwards the block "return" is open.
     """
-    first = f.assign(f"add i64 {f.first_item()}, {f.thread()}")
+    first = f.assign(f"add i64 {f.first_item()}, {f.code.thread()}")
     upper = f.upper()
     before = f.label
     f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
@@ -313,7 +313,7 @@ def _write_loop(
     item = f.open_phi("i64")
     item.incoming.append((first, before))
     _write_item(f, task, begin, end, leave, item.name)
-    following = f.apply("add nsw", "i64", item.name, f.gpu.threads(f))
+    following = f.apply("add nsw", "i64", item.name, f.code.threads())
     item.incoming.append((following, f.label))
     f.close_phi(item)
     hint = interleaving(f) if f.collected and _is_short(f, task) else ""

@@ -1,4 +1,4 @@
-"""The text of a GPU function under construction: threads, and launch words."""
+"""The text of a GPU function under construction, its instruction writer, and the GPU."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 from octants import abi
 from octants.cached_property import cached_property
-from octants.codegen.function_emitter import Lanes
-from octants.codegen.instruction_writer import ThreadCode
+from octants.codegen.function_emitter import Lanes, RecordBuffer
+from octants.codegen.instruction_writer import Pointer, ThreadCode
+from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.module_text import KernelText
+from octants.codegen.llvm.types_and_literals import REGISTER
 from octants.ir.core import Array, ArrayRef, Companion, Operation
+from octants.target import Target
+from octants.types.scalars import DType, u32
 
 
 class ThreadText(FunctionText):
@@ -25,7 +30,7 @@ class ThreadText(FunctionText):
     def __init__(
         self,
         kernel: KernelText,
-        machine: GpuMachine,
+        machine: Gpu,
         table: HandlerTable,
         task: int,
         *,
@@ -52,11 +57,9 @@ class ThreadText(FunctionText):
         super().__init__(kernel, machine, table, task)
 
     @cached_property
-    def code(self) -> ThreadCode:
+    def code(self) -> GpuCode:
         """The instruction writer."""
-        code = self.gpu.code(self)
-        assert isinstance(code, ThreadCode)
-        return code
+        return self.gpu.thread_code(self)
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -95,14 +98,105 @@ class ThreadText(FunctionText):
         address = self.once(("bound", offset), f"getelementptr i8, ptr {bounds}, i64 {offset}")
         return self.once(("bound value", offset), f"load i64, ptr {address}, align 8")
 
-    def thread(self) -> str:
-        """Return the number of the thread, i64."""
-        return self.gpu.thread(self)
+
+class GpuCode(LlvmCode, ThreadCode):
+    """A function of a thread, of which a GPU writes what depends on other threads.
+
+    Numbers of threads and subgroups are i32 where a `ThreadCode` has no wider type.
+    """
+
+    has_graphs = True
+    masks = False
+    loads_four_words = True
+
+    def __init__(self, f: ThreadText) -> None:
+        super().__init__(f)
+        self._thread = f
+        self.subgroup = f.gpu.subgroup
+        self.gathers = f.gpu.has_blocks
+        self._shared: dict[Any, str] = {}
+        fits = f.block_size <= f.gpu.exchange_subgroups * f.gpu.subgroup
+        if fits and f.text.fast_math:  # products and sums are fused
+            self.exchange_subgroups = f.gpu.exchange_subgroups
+
+    def load_four_words(
+        self, address: Pointer, dtype: DType, of: ArrayRef | None = None
+    ) -> list[str]:
+        kind = f"<4 x {REGISTER[dtype]}>"
+        words = self._thread.assign(f"load {kind}, ptr {address}, align 16{self._metadata(of)}")
+        return [self._thread.assign(f"extractelement {kind} {words}, i32 {k}") for k in range(4)]
+
+    def is_aligned(self, address: Pointer, nbytes: int) -> str:
+        f = self._thread
+        bits = f.convert("ptrtoint", "ptr", address, "i64")
+        return f.apply("icmp eq", "i64", f.apply("and", "i64", bits, nbytes - 1), 0)
+
+    # -- memory of a block ------------------------------------------------------------------------
+
+    def shared_array(self, key: Any, dtype: DType, count: int) -> str:
+        if key not in self._shared:
+            name = f"octants_block_{self._thread.task}_{len(self._shared)}"
+            self._shared[key] = self.shared_memory(name, count * dtype.size)
+        return self._shared[key]
+
+    def shared_memory(self, name: str, nbytes: int) -> str:
+        """Return the address of memory of the block, a multiple of 16."""
+        raise NotImplementedError
+
+    # -- other threads ----------------------------------------------------------------------------
+
+    def ballot(self, condition: str) -> str:
+        bits = self.votes(condition, self._thread.lane_mask)
+        return self._thread.convert("zext", "i32", bits, "i64")
+
+    def votes(self, condition: str, mask: str) -> str:
+        """Return the bits (i32) of the lanes of ``mask`` for which a condition (i1) holds."""
+        raise NotImplementedError
+
+    def lanes_by_address(self, address: str) -> tuple[str, str]:
+        """Return the bits (i32) of the arriving lanes, and of those with the same address."""
+        raise NotImplementedError
+
+    def any_in_block(self, condition: str) -> str:
+        """Return whether a condition (i1) holds in any thread of the block, after a barrier."""
+        raise NotImplementedError
+
+    def subgroups_in_block(self) -> str:
+        """Return the number of subgroups of a block, i32; they are whole unless tasks cooperate."""
+        return self._thread.apply("udiv", "i32", self.threads_in_block(), self.subgroup)
+
+    # -- a launch ---------------------------------------------------------------------------------
+
+    def launch_word(self, offset: int) -> str:
+        return self._thread.launch_value(offset, "i64")
+
+    def launch_address(self, offset: int) -> str:
+        return self._thread.in_global(self._thread.launch_value(offset, "ptr"))
+
+    def block(self) -> str:
+        raise NotImplementedError
+
+    def blocks(self) -> str:
+        raise NotImplementedError
+
+    def lane(self) -> str:
+        """Compute it where it is used, so that it takes no register before."""
+        return self.apply("and", u32, self.thread_in_block(), str(self.subgroup - 1))
 
 
-class GpuMachine(Machine):
-    """The differences between GPUs."""
+class Gpu(Machine):
+    """A GPU; subclasses add the text of its functions.
 
+    A parameter block of up to `by_value` bytes is passed by value; a larger one has its address
+    passed. `flags` are names and values of LLVM's module flags. LLVM optimises at `least_level`
+    or above.
+    """
+
+    by_value = -1  # none, not even an empty one
+    flags: tuple[tuple[str, int], ...] = ()
+    least_level = 0
+    thread_code: type[GpuCode]
+    """The instruction writer of its threads."""
     subgroup: int
     """The threads of a subgroup."""
     normal_root: Callable[[FunctionText, str], str] | None = None
@@ -117,7 +211,22 @@ class GpuMachine(Machine):
     shares_updates = True
     """Whether threads of a subgroup that update one location together make one update."""
     matches_addresses = True
-    """Whether there is `lanes_by_address`."""
+    """Whether there is `GpuCode.lanes_by_address`."""
+    has_blocks = False
+    """Whether threads of a block can cooperate."""
+    shared_bytes = 0
+    """The most bytes of a block's shared arrays."""
+    exchange_subgroups = 0
+    """See `codegen.instruction_writer.ThreadCode.exchange_subgroups`."""
+    most_subgroups = 1
+    """The most subgroups of a block: at most as many as a subgroup has threads."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @abstractmethod
+    def emit(self, machine: Any, optimised: Any) -> bytes:
+        """The code that the driver loads, from LLVM's target machine and optimised module."""
 
     @abstractmethod
     def head(self, f: ThreadText, name: str) -> str:
@@ -127,92 +236,12 @@ class GpuMachine(Machine):
         """The first lines of such a function, which give `%parameters` and `%launch`."""
         return []
 
-    @abstractmethod
-    def thread(self, f: ThreadText) -> str:
-        """Return the thread's number in its dispatch, i64; computed once."""
+    def code(self, f: FunctionText) -> LlvmCode:
+        return LlvmCode(f)
 
-    @abstractmethod
-    def threads(self, f: ThreadText) -> str:
-        """Return the number of threads, i64; computed once."""
-
-    @abstractmethod
-    def from_lane(self, f: ThreadText, type: str, value: str, distance: int) -> str:
-        """Return the value (i32 or float) of lane ``lane ^ distance``.
-
-        The whole subgroup arrives here.
-        """
-
-    @abstractmethod
-    def all_at(self, f: ThreadText, address: str) -> str:
-        """Return whether the whole subgroup is here now, with one and the same address; i1."""
-
-    def lanes_by_address(self, f: ThreadText, address: str) -> tuple[str, str]:
-        """Return the bits (i32) of the arriving lanes, and of those with the same address."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def any_lane(self, f: ThreadText, condition: str) -> str:
-        """Return whether a condition (i1) holds in any thread of the subgroup."""
-
-    @abstractmethod
-    def is_first_lane(self, f: ThreadText) -> str:
-        """Return whether this is the first thread of its subgroup, i1."""
-
-    has_blocks = False
-    """Whether threads of a block can cooperate; the members that follow require it."""
-
-    shared_bytes = 0
-    """The most bytes of a block's shared arrays."""
-
-    exchange_subgroups = 0
-    """See `codegen.instruction_writer.ThreadCode.exchange_subgroups`."""
-
-    most_subgroups = 1
-    """The most subgroups of a block: at most as many as a subgroup has threads."""
-
-    def subgroup_in_block(self, f: ThreadText) -> str:
-        """Return the subgroup's number in its block, i32."""
-        raise NotImplementedError
-
-    def subgroups_in_block(self, f: ThreadText) -> str:
-        """Return the number of subgroups of a block, i32; they are whole unless tasks cooperate."""
-        raise NotImplementedError
-
-    def threads_in_block(self, f: ThreadText) -> str:
-        """Return the number of threads of a block, i32."""
-        raise NotImplementedError
-
-    def any_in_block(self, f: ThreadText, condition: str) -> str:
-        """Return whether a condition (i1) holds in any thread of the block, after a barrier."""
-        raise NotImplementedError
-
-    def thread_in_block(self, f: ThreadText) -> str:
-        """Return the thread's number in its block, i32."""
-        raise NotImplementedError
-
-    def shared_memory(self, f: ThreadText, name: str, nbytes: int) -> str:
-        """Return the address of memory of the block, a multiple of 16."""
-        raise NotImplementedError
-
-    def block_barrier(self, f: ThreadText) -> None:
-        """Wait for the threads of the block that have not ended; their stores are visible then."""
-        raise NotImplementedError
-
-    def subgroup_barrier(self, f: ThreadText, mask: str) -> None:
-        """Wait for the lanes of a mask (i32); their stores are visible then."""
-        raise NotImplementedError
-
-    def fence(self, f: ThreadText, scope: str) -> None:
-        """Order stores, as a "subgroup", a "block", or the "device" sees them."""
-        raise NotImplementedError
-
-    def read_lane(self, f: ThreadText, type: str, value: str, lane: str, mask: str) -> str:
-        """Return the value (i32 or float) of a lane (i32) of ``mask``; all of these arrive here."""
-        raise NotImplementedError
-
-    def ballot(self, f: ThreadText, condition: str, mask: str) -> str:
-        """Return the bits (i32) of the lanes of ``mask`` for which a condition (i1) holds."""
-        raise NotImplementedError
+    def record_buffer(self, f: FunctionText) -> RecordBuffer:
+        assert isinstance(f, ThreadText)
+        return ThreadRecordBuffer(f)
 
     def poll(self, f: FunctionText) -> None:
         """Write nothing: a dispatch cannot be interrupted."""

@@ -100,20 +100,20 @@ def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
     """
     dtype, fn, value = op.array.dtype, op.fn, f.use(op.value)
     address = address_of(f, op.array, op.companion, op.indices)
-    mask, same = f.gpu.lanes_by_address(f, address)
+    mask, same = f.code.lanes_by_address(address)
     own, register = f.code.lane(), f.type(dtype)
     before = f.apply("sub", "i32", f.apply("shl", "i32", 1, own), 1)
     rank = f.intrinsic("ctpop", "i32", [("i32", f.apply("and", "i32", same, before))])
     behind = f.apply("and", "i32", same, f.apply("shl", "i32", -2, own))
     shares = f.apply("icmp ne", "i32", behind, 0)
-    some = f.apply("icmp ne", "i32", f.gpu.ballot(f, shares, mask), 0)
+    some = f.apply("icmp ne", "i32", f.code.votes(shares, mask), 0)
     test, body, done, further = (f.fresh_label(h) for h in ("test", "body", "done", "further"))
     start = f.label
     f.branch(test)
     f.start(test)
     total, left, number = f.open_phi(register), f.open_phi("i32"), f.open_phi("i32")
     has_next = f.apply("icmp ne", "i32", left.name, 0)
-    f.branch_if(f.apply("icmp ne", "i32", f.gpu.ballot(f, has_next, mask), 0), body, done)
+    f.branch_if(f.apply("icmp ne", "i32", f.code.votes(has_next, mask), 0), body, done)
     f.start(body)
     following = f.intrinsic("cttz", "i32", [("i32", left.name)], flag=True)
     everybody, f.lane_mask = f.lane_mask, mask
@@ -123,7 +123,7 @@ def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
     both = arithmetic.combine(f, fn, dtype, total.name, other)
     taken = f.choose(has_next, register, both, total.name)
     is_last = f.apply("icmp ne", "i32", f.apply("and", "i32", number.name, 1), 0)
-    stays = f.gpu.ballot(f, f.apply("xor", "i1", is_last, "true"), mask)
+    stays = f.code.votes(f.apply("xor", "i1", is_last, "true"), mask)
     for phi, first, later in (
         (total, value, taken),
         (left, behind, f.apply("and", "i32", left.name, stays)),
@@ -155,8 +155,8 @@ def deliver(f: ThreadText, found: list[Reduction]) -> None:
 def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
     """Reduce over a block: subgroups store totals, and one per reduction adds them."""
     sums = [_leave(f, number, reduction) for number, reduction in enumerate(found)]
-    any_ = [f.gpu.any_in_block(f, _any(f, reduction)) for reduction in found]  # these are barriers
-    own, count = f.gpu.subgroup_in_block(f), f.gpu.subgroups_in_block(f)
+    any_ = [f.code.any_in_block(_any(f, reduction)) for reduction in found]  # these are barriers
+    own, count = f.code.subgroup_in_block(), f.code.subgroups_in_block()
     for number, reduction in enumerate(found):
         phase = f.apply("urem", "i32", number, count) if number else "0"
         mine, further = f.fresh_label("mine"), f.fresh_label("further")
@@ -164,7 +164,7 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
         f.branch_if(f.apply("and", "i1", is_mine, any_[number]), mine, further)
         f.start(mine)
         value = _of_block(f, reduction, sums[number], count)
-        per_thread_reductions.update(f, reduction, lambda: value, f.gpu.is_first_lane(f))
+        per_thread_reductions.update(f, reduction, lambda: value, f.code.is_first_lane())
         f.branch(further)
         f.start(further)
 
@@ -173,12 +173,12 @@ def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
     """Store each subgroup's total in memory of the block, and return its address."""
     register = f.type(reduction.dtype)
     nbytes = reduction.dtype.size * f.gpu.most_subgroups
-    sums = f.gpu.shared_memory(f, f"octants_sums_{f.task}_{number}", nbytes)
+    sums = f.code.shared_memory(f"octants_sums_{f.task}_{number}", nbytes)
     value = _of_subgroup(f, reduction)
     first, further = f.fresh_label("first"), f.fresh_label("further")
-    f.branch_if(f.gpu.is_first_lane(f), first, further)
+    f.branch_if(f.code.is_first_lane(), first, further)
     f.start(first)
-    address = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.gpu.subgroup_in_block(f)}")
+    address = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.code.subgroup_in_block()}")
     f.emit(f"store {register} {value}, ptr {address}, align {reduction.dtype.size}")
     f.branch(further)
     f.start(further)
