@@ -139,7 +139,7 @@ class Capabilities:
     estimate_sums: int = 0
     approximates_quotients: bool = False
     allots_registers: bool = False
-    vector_bytes: int = 1 << 12
+    vector_bytes: int = 1 << 14
     memory_bytes: int = 0
     workers: int = 1
     record_buffer_sharers: int = 1

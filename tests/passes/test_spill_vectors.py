@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import pipeline
 from octants.interpreter import run
 from octants.ir import component_access, ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
+from octants.pass_context import Stage
 from octants.passes.spill_vectors import spill_vectors
 from octants.simplify import simplify
+from octants.target import Capabilities
 from tests.autodiff.random_ir import VectorGenerator, forward, inputs
 from tests.autodiff.reversing import differentiate
+from tests.devices import on_cpu
 from tests.seeds import counts
 
 LONG = component_access.LONG
@@ -150,6 +154,39 @@ def test_a_vector_beyond_the_memory_of_a_work_item_stays_in_registers(is_larger:
     count = MOST_BYTES // 4 - 1 + is_larger
     module = spilled(kernel(READ_IN_A_LOOP.format(values=listed("%v{}", count)), count))
     assert arrays_of(module) == ([] if is_larger else [count])
+
+
+def test_vectors_that_share_an_array_need_the_memory_of_one() -> None:
+    count = MOST_BYTES // 4 - 1
+    first = READ_IN_A_LOOP.format(values=listed("%v{}", count))
+    products = "".join(f"  %p{k}: f32 = binary<mul>(%v{k}, %v0)\n" for k in range(count))
+    text = READ_IN_A_LOOP.format(values=listed("%p{}", count))
+    module = spilled(kernel(first + products + re.sub(r"%([tjr])\b", r"%\g<1>2", text), count))
+    assert arrays_of(module) == [count]
+    assert not any(isinstance(op, ops.Select) and op.result.type.is_float for op in module.walk())
+
+
+def test_vectors_of_inner_loops_come_first() -> None:
+    """Where two vectors do not fit, the one in memory is that of which more reads take less."""
+    count = MOST_BYTES // 8
+    products = "".join(f"  %p{k}: f32 = binary<mul>(%v{k}, %v0)\n" for k in range(count))
+    nest = f"""\
+  for(%c0, %c5) {{ (%s: i32):
+    %a: f32 = extract(%s, {listed("%v{}", count)})
+    store<@x, primal>(%a, %s)
+    for(%c0, %c5) {{ (%t: i32):
+      %b: f32 = extract(%t, {listed("%p{}", count)})
+      store<@x, primal>(%b, %t)
+      yield()
+    }}
+    yield()
+  }}
+"""
+    module = spilled(kernel(products + nest, count))
+    assert arrays_of(module) == [count]
+    (outer,) = (op for op in module.tasks[0].body.ops if isinstance(op, ops.For))
+    (inner,) = (op for op in outer.body.ops if isinstance(op, ops.For))
+    assert len(inner.body.ops) < 12
 
 
 @pytest.mark.parametrize("count", counts(40, 400))
@@ -399,6 +436,39 @@ def test_lanes_whose_vectors_do_not_fit_the_stack_do_not_overwrite_records(lanes
         made(simd).grad(x, y)
         gradients.append(x.grad.to_numpy())
     np.testing.assert_array_equal(*gradients)
+
+
+@on_cpu
+def test_all_vectors_of_long_gradients_are_in_memory_on_a_gpu() -> None:
+    """With selects instead, the gradient of 256 components took 1000 times as long as forward."""
+    length, items = 400, 8
+    w = qd.field(qd.f32, (length, length), needs_grad=True)
+    x = qd.field(qd.f32, (items, length), needs_grad=True)
+    y = qd.field(qd.f32, items, needs_grad=True)
+
+    @qd.kernel
+    def recurrence() -> None:
+        for n in range(items):
+            h = qd.Vector.zero(qd.f32, length)
+            for j in range(length):
+                h[j] = x[n, j]
+            for _ in range(4):
+                o = qd.Vector.zero(qd.f32, length)
+                for i in range(length):
+                    s = 0.0
+                    for j in range(length):
+                        s += w[i, j] * h[j]
+                    o[i] = qd.tanh(s)
+                h = o
+            y[n] = h[0] + h[length - 1]
+
+    lowered = parse(recurrence.inspect().stages["contract_to_fma"])
+    gpu = Stage(Capabilities(contracts=True, fills=1 << 16, local_record_bytes=256))
+    made = pipeline.differentiate_reverse(lowered, gpu, before_launch=False, split=False)
+    finished = pipeline.finish(made.module, gpu, noalias=True)
+    selects = [op for op in finished.walk() if isinstance(op, ops.Select)]
+    assert len(arrays_of(finished)) > 1
+    assert len(selects) < length
 
 
 @pytest.mark.parametrize("items", [64, N])

@@ -90,7 +90,6 @@ class CpuBackend(Backend):
             serialises_blocks=True,
             blocks=Blocks(),
             vectors=vectors_of(target, chosen.simd),
-            vector_bytes=1 << 14,
             groups_sums=True,
             memory_bytes=memory_of_the_machine(),
             workers=device.threads if isinstance(device, CpuDevice) else 1,

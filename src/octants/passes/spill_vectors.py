@@ -20,6 +20,7 @@ Reads of vectors of constants stay as they are: code generation makes tables of 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
@@ -113,6 +114,7 @@ class _Spiller:
         self._ranges = AffineExpressions(task)
         self._constants: list[Operation] = []
         self._numbers: dict[int, Value] = {}
+        self._in_use = self._positions()
         self._arrays = self._choose(most_bytes)
         self._summaries: dict[Operation, dict[VectorGroup, list[set[Value | None]]]] = {}
         self._held: dict[Value, tuple[VectorGroup, int, list[Operation]]] = {}
@@ -123,46 +125,62 @@ class _Spiller:
         self._rewrite(self._block, contents, _Output(), lambda _: None)
         self._block.ops[:0] = self._constants
         prune_block(self._block)
-        self._share_memory()
-
-    def _share_memory(self) -> None:
-        """Let vectors that are in use one after the other have one array.
-
-        While an array is in use, it is only loaded from where it has been stored to in that time.
-        """
-        uses: dict[Array, list[ops.Load | ops.Store]] = {
-            array: [] for array in self._arrays.values()
-        }
-        ends: dict[Array, list[int]] = {}
-        for number, op in enumerate(self._block.ops):
-            for each in op.walk():
-                if isinstance(each, (ops.Load, ops.Store)) and each.array in uses:
-                    uses[each.array].append(each)
-                    ends.setdefault(each.array, [number, number])[1] = number
-        shared: list[Array] = []
-        for array in sorted(ends, key=lambda array: ends[array][0]):
-            first, last = ends[array]
-            for other in shared:
-                is_like = (other.dtype, other.layouts) == (array.dtype, array.layouts)
-                if is_like and ends[other][1] < first:
-                    for each in uses[array]:
-                        each.array = other
-                    ends[other][1] = last
-                    self._module.arrays.remove(array)
-                    break
-            else:
-                shared.append(array)
 
     # -- which vectors are in memory ---------------------------------------------------------------
 
-    def _choose(self, left: int) -> dict[VectorGroup, Array]:
-        arrays: dict[VectorGroup, Array] = {}
-        for storage in dict.fromkeys(self._vectors.of.values()):
-            nbytes = (storage.count + 1) * storage.dtype.size
-            if nbytes <= left and self._pays(storage):
-                left -= nbytes
-                arrays[storage] = self._array(storage)
-        return arrays
+    def _choose(self, most_bytes: int) -> dict[VectorGroup, Array]:
+        """The arrays of the vectors; those in the innermost loops come first if not all fit."""
+        found = list(filter(self._pays, dict.fromkeys(self._vectors.of.values())))
+        found.sort(key=lambda group: self._in_use[group])
+        shares = self._share(found)
+        if sum(_nbytes(share[0]) for share in shares) > most_bytes:
+            found.sort(key=self._depth, reverse=True)
+            shares = self._share(found, most_bytes)
+        return {
+            group: array
+            for share in shares
+            for array in (self._array(share[0]),)
+            for group in share
+        }
+
+    def _positions(self) -> dict[VectorGroup, tuple[int, int]]:
+        """The first and the last operation of the block that accesses the vectors of a group."""
+        found: dict[VectorGroup, tuple[int, int]] = {}
+        for number, op in enumerate(self._block.ops):
+            for each in op.walk():
+                if isinstance(each, Access):
+                    group = self._vectors.of[each]
+                    found[group] = found.get(group, (number, number))[0], number
+        return found
+
+    def _depth(self, storage: VectorGroup) -> int:
+        """The loops around an access, at most."""
+        return max(len(self._vectors.loops[op]) for op in storage.accesses)
+
+    def _share(
+        self, groups: Sequence[VectorGroup], most_bytes: float = math.inf
+    ) -> list[list[VectorGroup]]:
+        """Groups of vectors that share an array, as they are in use one after the other.
+
+        A group that needs another array is left out if that would exceed the bytes of all.
+        """
+        shares: list[list[VectorGroup]] = []
+        for group in groups:
+            for others in shares:
+                if all(self._may_share(group, other) for other in others):
+                    others.append(group)
+                    break
+            else:
+                if _nbytes(group) <= most_bytes:
+                    most_bytes -= _nbytes(group)
+                    shares.append([group])
+        return shares
+
+    def _may_share(self, one: VectorGroup, other: VectorGroup) -> bool:
+        """Whether an array is only loaded from where it has been stored to for the same group."""
+        (first, last), (begin, end) = self._in_use[one], self._in_use[other]
+        is_like = (one.dtype, one.count) == (other.dtype, other.count)
+        return is_like and (last < begin or end < first)
 
     def _pays(self, storage: VectorGroup) -> bool:
         """Whether a vector is accessed more than once after its components were computed.
@@ -462,6 +480,11 @@ class _Spiller:
         for storage, group in groups.items():
             for k, position in group.items():
                 self._put(storage, k, values[position], out, contents)
+
+
+def _nbytes(storage: VectorGroup) -> int:
+    """The bytes of an array with an element more, for what is written out of range."""
+    return (storage.count + 1) * storage.dtype.size
 
 
 def _without(values: Sequence[Value], positions: frozenset[int]) -> list[Value]:
