@@ -291,7 +291,11 @@ def _parse(variable: str, name: str, text: str) -> Any:
     if kind is bool:
         if text == _WORDS.get(name):
             return text
-        return text.strip().lower() not in _FALSE
+        word = text.strip().lower()
+        if word not in (*_TRUE, *_FALSE):
+            known = f'1 or 0, or "{_WORDS[name]}"' if name in _WORDS else "1 or 0"
+            raise WrongOption(variable, known, repr(text)).at()
+        return word in _TRUE
     if kind is int:
         try:
             return _natural(variable, name, int(text))

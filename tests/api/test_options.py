@@ -65,6 +65,14 @@ def test_words_of_the_environment_for_false(text: str) -> None:
     assert not make_options({}, {"QD_PRINT_IR": text}).print_ir
 
 
+def test_other_words_of_the_environment() -> None:
+    for variable, word in (("OCTANTS_DEBUG", "nann"), ("QD_PRINT_IR", "2")):
+        with pytest.raises(OctantsRuntimeError, match=f"`{variable}` cannot be '{word}'"):
+            make_options({}, {variable: word})
+    assert make_options({}, {"OCTANTS_DEBUG": "nan"}).debug == "nan"
+    assert make_options({}, {"OCTANTS_DEBUG": " Yes "}).debug is True
+
+
 def test_debug_checks_bounds() -> None:
     assert make_options({"debug": True}, {}).checks_bounds
     assert make_options({"check_out_of_bound": True}, {}).checks_bounds
