@@ -108,6 +108,7 @@ PROGRAMS: dict[str, str] = {
     "OCT135_bound": "for i in range(a):\n    x[i] = 1",
     "OCT135_ndrange": "for i, j in ndrange(3, a):\n    x[i] = j",
     "OCT136_scalar": "for i in n:\n    x[i] = 1",
+    "OCT166_enumerate": "for k, i in static(enumerate(range(n))):\n    x[i] = k",
     "OCT166_comprehension": "v = [2 * i for i in range(n)]",
     "OCT136_function": "for i in half:\n    x[i] = 1",
     "OCT137_targets": "for i in points2:\n    x[i] = 1",
@@ -173,6 +174,7 @@ PROGRAMS: dict[str, str] = {
     "OCT155_type": "if n > 1:\n    return 1\nreturn a",
     "OCT155_mixed": "y = mixed(n)",
     "OCT156_spec": "print(f'{n:.3q}')",
+    "OCT156_width": "print(f'{a:>{n}}')",
     "OCT156_field": "print('{} {}'.format(n))",
     "OCT157_loop": "for i in range(n):\n    with directives.stream_parallel():\n        x[i] = 1",
     "OCT157_nested": (

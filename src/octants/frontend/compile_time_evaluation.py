@@ -101,6 +101,8 @@ def _run(
         if isinstance(error, TypeError) and any(each is None for each in args):
             context.fail(none_is_not_a_value(), node)
         text = _CLASS_NAME.sub(lambda found: _KINDS[found[0]], str(error))
+        if "'range' object is not iterable" in text:  # that of a run-time length
+            context.fail(UnknownLength(), node)
         context.fail(CompileTimeFailure(type(error).__name__, text), node)
 
 

@@ -8,7 +8,12 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from octants.diagnostics.errors import CompileTimeFailure, NotIterable, UnsupportedSyntax
+from octants.diagnostics.errors import (
+    CompileTimeFailure,
+    NotIterable,
+    UnsupportedSyntax,
+    WrongFormat,
+)
 from octants.frontend import (
     arithmetic,
     assignments,
@@ -242,6 +247,8 @@ def joined_string(context: Context, node: ast.JoinedStr) -> Any:
 
 def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
     spec = context.evaluate(piece.format_spec) if piece.format_spec is not None else ""
+    if isinstance(spec, FormattedString):
+        context.fail(WrongFormat("a format cannot depend on run-time values"), piece)
     value = context.evaluate(piece.value)
     conversions: dict[int, Callable[[Any], str]] = {114: repr, 115: str, 97: ascii}
     conversion = conversions.get(piece.conversion)
