@@ -202,6 +202,12 @@ def _call_back(*arrays: Any, step: Step | BatchedStep) -> Any:
 
 def _call_now(*arrays: Any, step: Step | BatchedStep) -> Any:
     """Run a step on arrays with elements, where they are if kernels run there."""
+    arrays = tuple(
+        each  # if it is none of Python's numbers, which JAX passes on in some transformations
+        if hasattr(each, "devices")
+        else jax.numpy.asarray(each, getattr(each, "dtype", None))
+        for each in arrays
+    )
     devices = {device for each in arrays for device in each.devices()}
     if len(devices) > 1:
         return _call_back(*arrays, step=step)
@@ -364,7 +370,10 @@ def _derive(derivative: Derivative, directions: Any, arrays: Any) -> list[Any]:
 
 def _is_present(direction: Any) -> bool:
     """Whether a tangent or an adjoint is not surely zero."""
-    return type(direction) is not ad.Zero and direction.dtype != jax.dtypes.float0
+    return (
+        type(direction) is not ad.Zero
+        and getattr(direction, "dtype", None) != jax.dtypes.float0  # a float has none
+    )
 
 
 def _batch(arrays: Any, axes: Any, *, step: Step | BatchedStep) -> Any:

@@ -59,6 +59,19 @@ def test_forward_mode() -> None:
     np.testing.assert_allclose(tangent, jnp.sum(8 * X * (X**2 - 1)), rtol=1e-6)
 
 
+def test_numbers_of_python_as_tangents_and_kept_for_a_gradient() -> None:
+    """JAX passes them on as they are, without the methods of arrays."""
+
+    def by_factor(factor: Any) -> Any:
+        return jax.jvp(lambda given: squares(X, given).sum(), (factor,), (0.5,))
+
+    for transform in (lambda function: function, jax.jit):
+        _, tangent = transform(by_factor)(3.0)
+        assert float(tangent) == 0.5 * float((X**2).sum())
+    again = jax.grad(lambda x: jax.checkpoint(squares)(2.0 * x, 3.0).sum())
+    assert again(X).tolist() == (24 * X).tolist()
+
+
 def test_matrices_and_vectors_as_arguments() -> None:
     turn = qd.jax.function(turned, out={"y": "x"})
 
