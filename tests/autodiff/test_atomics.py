@@ -320,6 +320,32 @@ def test_compaction_whose_count_the_loop_itself_decides() -> None:
     assert w.counter[None] == 100
 
 
+@pytest.mark.parametrize("way", ["add", "max"])
+def test_an_element_that_is_read_after_an_atomic_whose_result_is_an_index(way: str) -> None:
+    """A log would pass on what was read, and not its derivative."""
+    atomic = getattr(qd, f"atomic_{way}")
+    x, y = field(3, values=[0.25, 0.5, 0.75]), field(3, values=[0.25, 1.0, 1.5])
+    out, total = field(4), field()
+
+    @qd.kernel
+    def read_again():
+        for _ in range(1):
+            for i in range(3):
+                k = int(atomic(y[i], x[i]) * 2.0)
+                out[k] += (k + 1) * y[2] ** 2
+        for k in out:
+            total[None] += (k + 1) * out[k]
+
+    with qd.ad.Tape(loss=total):
+        read_again()
+    before, after = 1 + 9, 16  # of the squares: what each work item's index makes of both factors
+    assert out.to_numpy().tolist() == [2.25, 0.0, 3 * 2.25, 4 * y[2] ** 2]
+    by_y = 2 * (before * 1.5 + after * y[2])
+    by_x = 2 * after * y[2] if way == "add" else 0.0
+    np.testing.assert_allclose(y.grad.to_numpy(), [0.0, 0.0, by_y])
+    np.testing.assert_allclose(x.grad.to_numpy(), [0.0, 0.0, by_x])
+
+
 def test_compaction_in_place() -> None:
     """What is overwritten needs the memory from before, and what is returned the log."""
     w = Compaction()

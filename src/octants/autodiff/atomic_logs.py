@@ -9,13 +9,15 @@ launch under a tape logs them, and the kernel that is reversed reads the log ins
     reversed:  %unused: i32 = atomic<add, @count, primal>(%one)
                %k: i32 = load<@log_words, primal>(%position)
 
-The updates themselves are not repeated. A work item logs one word for each execution. If an atomic
-is in a loop, a kernel that runs before the launch counts the executions; it must not depend on what
-the loop itself changes.
+The updates themselves are not repeated. Loads from the same arrays are logged, too, unless their
+values have a derivative: then there is no log, and work items run in order. A work item logs one
+word for each execution. If an atomic is in a loop, a kernel that runs before the launch counts the
+executions; it must not depend on what the loop itself changes.
 """
 
 from __future__ import annotations
 
+from octants.autodiff.activity import ActivityFlow
 from octants.autodiff.hazardous_reads import thread_log, writers
 from octants.autodiff.order_dependent_updates import ordering_of
 from octants.ir import ops
@@ -61,14 +63,30 @@ def log_results(part: Module) -> Logged | None:
         part: a kernel of one task.
 
     Returns:
-        The modules, or None if there is nothing to log, or if the size of the log cannot be counted
-        before the launch.
+        The modules, or None if there is nothing to log, if the size of the log cannot be counted
+        before the launch, or if an adjoint flows through a load that would be logged.
     """
     (task,) = part.tasks
     arrays = _returning(task) & ordering_of(task, lambda _: False).shared
-    if task.domain is None or not arrays:
+    if task.domain is None or not arrays or _has_active_loads(task, arrays):
         return None
     return _Logger(part, task, arrays).run()
+
+
+def _has_active_loads(task: Task, arrays: frozenset[Array]) -> bool:
+    """Whether the loads from some arrays have adjoints, which a word of a log does not pass on."""
+    loads = [
+        op.result
+        for op in task.body.walk()
+        if isinstance(op, ops.Load) and op.array in arrays and _is_active(op.array)
+    ]
+    return bool(loads) and not ActivityFlow(task.body).useful(_is_active).isdisjoint(loads)
+
+
+def _is_active(array: Array) -> bool:
+    """Whether an array has an adjoint, or gets one in the reverse kernel."""
+    is_local = array.space in (Space.TEMPORARY, Space.RETURN)
+    return array.has(Companion.ADJOINT) or (is_local and array.dtype.is_float)
 
 
 def _returning(task: Task) -> frozenset[Array]:
