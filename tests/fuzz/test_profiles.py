@@ -114,6 +114,8 @@ WANTED = {
         work items of two axes; store without a derivative; launched with other integers;
         index: i; index: i + n; index: p[i]; index: q[i]; index: i + d; index: i - 1;
         index: n - 1 - i; index: 2 * i; index: i // 2; index: d; index: d + 1; index: t + 1""",
+    "returned": """returned: an index; returned: a number; returned: a count;
+        returned: a decision; returned: read again; returned: overwritten""",
     "vectors": """long vector: components; long vector: one number; long vector: zero;
         long vector: filled; long vector of integers; copy of a long vector;
         long vector replaced under a condition; long vectors exchanged; long vector rotated;

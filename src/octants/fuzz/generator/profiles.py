@@ -29,6 +29,7 @@ from octants.fuzz.generator import (
     racy_loops,
     ragged,
     reductions,
+    returned_updates,
     shared_memory,
     sparse_fields,
     static_expressions,
@@ -201,6 +202,14 @@ PROFILES = {
         sequences=0.0,
         items=(2, 3, 4, 5, 8, 9, 16, 17),
         body=racy_loops.body,
+    ),
+    "returned": Profile(
+        "loops of one work item that go on with what atomics return, and read the arrays again",
+        (returned_updates.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.3,
+        items=(4,),
+        body=returned_updates.body,
     ),
     "blocks": Profile(
         "loops whose work items share a block: shared arrays, barriers, sums, scans, shuffles",
