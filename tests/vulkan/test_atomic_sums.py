@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.analysis.reductions import find_reductions, find_shared
-from octants.codegen.spirv.compile import ENOUGH, SUMMING, compile_module
+from octants.codegen.spirv.compile import ENOUGH, FEW, LONG, PLAIN, SUMMING, compile_module
 from octants.codegen.spirv.opcodes import Op
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import Array, Companion, Module, Space
@@ -318,3 +318,28 @@ def test_blocks_are_as_large_as_their_totals_fit(count: int, threads: int) -> No
     module.noalias = True
     made = compile_module(module, a_target(32, f"{MUCH},lanes"))
     assert made.dispatches[0].block == threads
+
+
+@pytest.mark.parametrize(
+    ("trips", "items", "threads"),
+    [(10, 4096, PLAIN), (1000, 4096, FEW), (1000, 1 << 16, LONG), (1000, None, LONG)],
+)
+def test_long_work_items_are_in_small_blocks(trips: int, items: int | None, threads: int) -> None:
+    """Those of a matrix times a vector of 64 components, 4096 of them, ran in 16 blocks."""
+    x, y = ndarray("x", f32), ndarray("y", f32)
+
+    def bounds(build: Any) -> tuple[Any, Any]:
+        return build.index(0), build.shape(x, 0) if items is None else build.index(items)
+
+    def body(build: Any, i: Any) -> None:
+        def turn(_: Any, j: Any, carried: list[Any]) -> list[Any]:
+            return [build.binary("add", carried[0], build.load(x, [j]))]
+
+        zero = build.constant(0.0, f32)
+        (total,) = for_(build, build.index(0), build.index(trips), [zero], turn)
+        build.store(y, [i], total)
+
+    module = Module("sums", [x, y], tasks=[parallel("t", bounds, body)])
+    module.noalias = True
+    made = compile_module(module, a_target(32, f"{MUCH},lanes"))
+    assert made.dispatches[-1].block == threads

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
-from octants.analysis.cost_model import GRAIN, UNKNOWN, Costs
+from octants.analysis.cost_model import UNKNOWN, Costs
 from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
 from octants.analysis.sums_of_products import ProductFinder
 from octants.analysis.trip_count_keys import TripCountKey, find_key
@@ -44,6 +44,8 @@ from octants.target import Blocks
 from octants.types.scalars import i64, u1, u32
 
 _MOST_IN_BLOCK = 128  # that any device supports
+_LONG = 1 << 10
+"""The cost of a work item from which it takes longer than to start its block."""
 _FEW = 1 << 14
 """Work items that do not fill a large GPU: in small blocks they are on all its multiprocessors."""
 
@@ -116,7 +118,7 @@ def functions(
         nbytes -= min(nbytes, threads.factor_bytes) * _adds_products(task)
         copies = _copies(kernel, task, nbytes) if nbytes else []
         sums = bool(copies or collected)
-        is_long = GRAIN <= costs.of(task.body) < UNKNOWN
+        is_long = _LONG <= costs.of(task.body) < UNKNOWN
         few = ops.has_few_items(task, _FEW)
         usual = (threads.few if few else threads.long) if is_long else threads.plain
         if sums:
