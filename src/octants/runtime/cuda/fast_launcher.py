@@ -6,13 +6,11 @@ repeats with the same arguments is replayed as a driver graph, in half the drive
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM_BYTES
-from octants.diagnostics.exceptions import OctantsError
-from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph, graph_of
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.gpu.kernel import GpuKernel, resize
 from octants.runtime.parameter_blocks.slots import bounds_reader
@@ -58,10 +56,9 @@ class _Launches:
 
     def make_graph(self, arguments: bytes) -> None:
         """Make the graph of a launch that has repeated enough, and is set up."""
-        if self._may_repeat and self._machine.replayed_graphs < MOST_GRAPHS:
-            with contextlib.suppress(OctantsError):  # then it is launched as before
-                steps = [step for step in self._steps if not step.is_empty]
-                graph = graph_of(self._machine, steps, is_counted=True)
+        if self._may_repeat:
+            graph = graph_of(self._machine, [step for step in self._steps if not step.is_empty])
+            if graph is not None:
                 self.repetitions.made[arguments] = graph
 
 

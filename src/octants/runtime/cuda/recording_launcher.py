@@ -7,14 +7,12 @@ record buffers are the same (`gpu.record_buffer_growth.Repeat`). All other launc
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from octants.artifact import SYSTEM_BYTES
-from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.fast_launcher import SAME
-from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph, graph_of
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, graph_of
 from octants.runtime.cuda.launch_state import LaunchState
 from octants.runtime.gpu.kernel import GpuKernel
 from octants.runtime.gpu.record_buffer_growth import Recording, Repeat
@@ -52,10 +50,8 @@ class _Replay:
                 if last is None or last.bounds != (step.known or (0, 1)):
                     return
                 self.repeats.append((step.action.recording, last))
-        if self._machine.replayed_graphs < MOST_GRAPHS:
-            self.slots = self._kernel.slots_at(block)
-            with contextlib.suppress(OctantsError):  # then it is launched as before
-                self.graph = graph_of(self._machine, steps, is_counted=True)
+        self.slots = self._kernel.slots_at(block)
+        self.graph = graph_of(self._machine, steps)
 
 
 def make_recording_launcher(

@@ -5,8 +5,8 @@ A launch that repeats with the same other arguments becomes a driver graph, with
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from octants.artifact import SYSTEM_BYTES
 from octants.diagnostics.exceptions import OctantsError
 from octants.runtime.cuda.fast_launcher import SAME
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
-from octants.runtime.cuda.graphs.driver_graph import MOST_GRAPHS, DriverGraph
+from octants.runtime.cuda.graphs.driver_graph import DriverGraph, repeated_graph
 from octants.runtime.cuda.memory import DEFAULT_STREAM
 from octants.runtime.device import Bytes
 from octants.runtime.memory.host import view_memory
@@ -87,19 +87,16 @@ class PinnedStagingBuffer:
     def _note(self, arguments: bytes, kernel: CudaKernel, block: int) -> None:
         """Count a launch; make a graph if it has repeated enough."""
         self._graph, self._arguments = None, arguments
-        is_due = self._repetitions.is_due(arguments) and kernel.may_repeat
-        if is_due and self._machine.replayed_graphs < MOST_GRAPHS:
-            with contextlib.suppress(OctantsError), self._machine.context.active():
-                self._graph = self._make_graph(kernel, block)
+        if self._repetitions.is_due(arguments) and kernel.may_repeat:
+            self._graph = repeated_graph(self._machine, partial(self._add_nodes, kernel, block))
 
-    def _make_graph(self, kernel: CudaKernel, block: int) -> DriverGraph:
+    def _add_nodes(self, kernel: CudaKernel, block: int, nodes: DriverGraphBuilder) -> None:
+        """Add a launch, and the copies before and after it."""
         address, pinned = self.memory.address, self._pinned.address
-        nodes = DriverGraphBuilder(self._machine.context)
         nodes.upload(address, pinned, self._nbytes)
         for step in kernel.steps_at(block):
             nodes.launch_step(step)
         nodes.download(pinned, address, self._written)
-        return DriverGraph(self._machine, nodes, is_counted=True)
 
     def download(self) -> None:
         """Wait for all launches, and copy what the launch may have written to `host`."""

@@ -9,7 +9,7 @@ with zeros (`repeated_clears`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING
 
@@ -81,15 +81,30 @@ class DriverGraph:
             raise context.error("cuGraphLaunch", status)
 
 
-def graph_of(
-    machine: LaunchContext, steps: Iterable[PreparedDispatch], *, is_counted: bool = False
-) -> DriverGraph:
-    """Instantiate a graph of the launches of some dispatches, in order."""
-    with machine.context.active():
+def repeated_graph(
+    machine: LaunchContext, add: Callable[[DriverGraphBuilder], None]
+) -> DriverGraph | None:
+    """Instantiate a graph for launches that repeat, whose nodes ``add`` adds.
+
+    None if there are too many such graphs, or the driver refuses one: they are launched as before.
+    """
+    if machine.replayed_graphs >= MOST_GRAPHS:
+        return None
+    with contextlib.suppress(OctantsError), machine.context.active():
         nodes = DriverGraphBuilder(machine.context)
+        add(nodes)
+        return DriverGraph(machine, nodes, is_counted=True)
+    return None
+
+
+def graph_of(machine: LaunchContext, steps: Iterable[PreparedDispatch]) -> DriverGraph | None:
+    """Instantiate such a graph of the launches of some dispatches, in order, if that can be."""
+
+    def add(nodes: DriverGraphBuilder) -> None:
         for step in steps:
             nodes.launch_step(step)
-        return DriverGraph(machine, nodes, is_counted=is_counted)
+
+    return repeated_graph(machine, add)
 
 
 class UpdatedGraph:
@@ -116,9 +131,8 @@ class UpdatedGraph:
         with self._machine.context.active():
             if self._graph is None:
                 self._launches += 1
-                if self._launches > _OTHERS and self._machine.replayed_graphs < MOST_GRAPHS:
-                    with contextlib.suppress(OctantsError):  # then it is launched as before
-                        self._graph = graph_of(self._machine, self._steps, is_counted=True)
+                if self._launches > _OTHERS:
+                    self._graph = graph_of(self._machine, self._steps)
             else:
                 self._graph.change(self._steps)
             if self._graph is None:
