@@ -27,7 +27,7 @@ _numbers = itertools.count()  # of kernels
 class PreparedDispatch:
     """A loaded dispatch: its pipeline, and its push constants.
 
-    It is a `gpu.kernel.PreparedDispatch`, which each launch gives its parameters by `take`.
+    It is a `gpu.driver.PreparedDispatch`, which each launch gives its parameters by `take`.
     `groups` is the number of workgroups of the last launch; `launches` counts those with a number
     that record buffers decide.
     """

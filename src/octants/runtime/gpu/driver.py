@@ -2,7 +2,7 @@
 
     DeviceMemory      allocate
     Queue             write, read, read_each, copy, copy_rows, clear
-    PreparedDispatch  launch_as
+    PreparedDispatch  resize, launch, launch_as
     Chunk             upload, download, wait
 
 Record buffers (`record_buffers`, `record_buffer_growth`), messages (`messages`) and staging
@@ -70,13 +70,16 @@ class Queue(Protocol):
 
 
 class PreparedDispatch(Protocol):
-    """A loaded dispatch with its launch words.
+    """The state of a dispatch, a `kernel.Action`, that one launch at a time uses.
 
-    `fill` blocks of `block` threads occupy the whole GPU; the dispatch also runs with blocks of
-    `least_block` threads. `words` are the launch words of `abi`. `repeat` belongs to
-    `record_buffer_growth`.
+    `known` are the bounds that it is set up for. `fill` blocks of `block` threads occupy the whole
+    GPU; the dispatch also runs with blocks of `least_block` threads. `words` are the launch words
+    of `abi`. `repeat` belongs to `record_buffer_growth`.
     """
 
+    action: Any
+    known: tuple[int, int] | None
+    is_empty: bool
     repeat: Any
 
     @property
@@ -93,6 +96,12 @@ class PreparedDispatch(Protocol):
 
     def block_for(self, items: int) -> int:
         """The threads of a block: smaller blocks spread few work items over the whole GPU."""
+
+    def resize(self, bounds: tuple[int, int], /) -> None:
+        """Set up the launch for other bounds."""
+
+    def launch(self) -> None:
+        """Queue a launch of as many blocks as the bounds require."""
 
     def launch_as(self, blocks: int, block: int) -> None:
         """Queue a launch of ``blocks`` blocks of ``block`` threads."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.functions_from_text import define
-from octants.runtime.gpu import driver
+from octants.runtime.gpu.driver import PreparedDispatch
 from octants.runtime.gpu.record_buffer_growth import Bounds, Quota, Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import SlotViews
@@ -40,22 +39,6 @@ class Action:
                 self.bounds = bounds
             else:
                 self.fixed = bounds(())
-
-
-class PreparedDispatch(driver.PreparedDispatch, Protocol):
-    """The state of an action that one launch at a time uses; `known` are the bounds it is set up
-    for.
-    """
-
-    action: Action
-    known: Bounds | None
-    is_empty: bool
-
-    def resize(self, bounds: Bounds) -> None:
-        """Set up the launch for other bounds."""
-
-    def launch(self) -> None:
-        """Queue a launch of as many blocks as the bounds require."""
 
 
 def resize(steps: Iterable[PreparedDispatch], slots: Sequence[int]) -> None:
@@ -103,7 +86,8 @@ class GpuKernel:
 
     def run(self, step: PreparedDispatch, slots: Sequence[int]) -> None:
         """Queue the launch of a dispatch, given the slots of the parameter block."""
-        action, recording = step.action, step.action.recording
+        action: Action = step.action
+        recording = action.recording
         if action.bounds is not None:
             step.resize(action.bounds(slots))
         if recording is not None:
