@@ -2,7 +2,7 @@
 
 The instructions of NVIDIA's GPUs for sine and cosine have an error of 2**-20.9 or less near zero,
 growing with the angle: beyond `FAR` the functions of `fast_without_fma` take their place. That for
-powers of two is within two units of the last digit, but subnormal powers are zero.
+powers of two is within two units of the last digit. Through Vulkan, subnormal powers are zero.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from octants.mathlib import coefficients as table
 from octants.mathlib import fast_without_fma
+from octants.mathlib.fast_with_fma import horner
 from octants.mathlib.float_formats import format_of
 from octants.mathlib.hyperbolic import series
 from octants.mathlib.ir_number import Branch, Number, select
@@ -46,8 +47,11 @@ _LEAST, _SHIFT = -125.0, 64.0
 """An exponent below which results may be subnormal, and how much is added to it then."""
 
 
-def exp(x: Number) -> Number:
-    """2**(x log2(e)), and to first order the rounding error of that product."""
+def exp(x: Number, flushes: bool = True) -> Number:
+    """2**(x log2(e)), and to first order the rounding error of that product.
+
+    A machine ``flushes`` that gives zero for subnormal estimates and fused sums.
+    """
     power = x * _HIGH
     excess = x.times_plus(_HIGH - _TO_BINARY, x.times_plus(-_HIGH, power))
 
@@ -55,26 +59,32 @@ def exp(x: Number) -> Number:
         better = found.times_plus(excess * -math.log(2), found)
         return select(better.is_nan, found, better)  # of zero times infinity, and of infinities
 
-    return _power_of_two(power, corrected)
+    return _power_of_two(power, corrected, flushes)
 
 
-def tanh(x: Number) -> Number:
-    """1 - 2 / (exp(2 |x|) + 1), and a polynomial for small |x|; odd to the bit."""
+def tanh(x: Number, flushes: bool = True) -> Number:
+    """1 - 2 / (exp(2 |x|) + 1), and a polynomial for small |x|; odd to the bit; see `exp`."""
     size = abs(x)
     power = (size * (2.0 * _TO_BINARY)).apply("exp2_estimate")
     large = 1.0 - x.lift(2.0).apply("approximate_div", power + 1.0)
-    small = series(size, table.TANH[24])
+    if flushes:
+        small = series(size, table.TANH[24])
+    else:
+        square = x * x
+        small = (size * square).times_plus(horner(square, table.TANH[24]), size)
     float_format = format_of(x)
     return float_format.with_sign(select(size < 0.6, small, large), float_format.sign_of(x))
 
 
-def exp2(x: Number) -> Number:
-    """2**x, also where that is subnormal."""
-    return _power_of_two(x, lambda found: found)
+def exp2(x: Number, flushes: bool = True) -> Number:
+    """2**x, also where that is subnormal; see `exp`."""
+    return _power_of_two(x, lambda found: found, flushes)
 
 
-def _power_of_two(x: Number, corrected: Callable[[Number], Number]) -> Number:
+def _power_of_two(x: Number, corrected: Callable[[Number], Number], flushes: bool) -> Number:
     """A function of 2**x. Subnormal results are products: NVIDIA flushes fused ones."""
+    if not flushes:
+        return corrected(x.apply("exp2_estimate"))
     is_small = x < _LEAST
     found = corrected(select(is_small, x + _SHIFT, x).apply("exp2_estimate"))
     return select(is_small, found * 2.0**-_SHIFT, found)

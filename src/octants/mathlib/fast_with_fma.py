@@ -22,7 +22,7 @@ USUAL = 1.0e5
 _NOTHING = 2.0**-100
 
 
-def _horner(x: Number, coefficients: tuple[float, ...]) -> Number:
+def horner(x: Number, coefficients: tuple[float, ...]) -> Number:
     """c[0] + c[1] x + ..., one operation a coefficient."""
     *rest, last = coefficients
     result = x.lift(last)
@@ -51,7 +51,7 @@ def _sine(x: Number, half_turns: Number, shifted: Number) -> Number:
     signed = float_format.with_sign(
         r, shifted.read_as(float_format.word) << (float_format.dtype.bits - 1)
     )
-    return (signed * z).times_plus(_horner(z, table.SIN_HALF_TURN[24]), signed)
+    return (signed * z).times_plus(horner(z, table.SIN_HALF_TURN[24]), signed)
 
 
 def sin(x: Number) -> Number:
@@ -92,7 +92,7 @@ def cos_beside_sin(x: Number) -> Number:
         shifted = x.times_plus(1.0 / math.pi, float_format.round_constant)
         r = _less_half_turns(x, shifted - float_format.round_constant)
         z = r.times_plus(r, -_NOTHING)
-        cosine = z.times_plus(_horner(z, table.COS_HALF_TURN[24]), 1.0)
+        cosine = z.times_plus(horner(z, table.COS_HALF_TURN[24]), 1.0)
         sign = shifted.read_as(float_format.word) << (float_format.dtype.bits - 1)
         usual = float_format.with_sign(cosine, sign)
     return branch.merge([rare], [usual])[0]
@@ -107,7 +107,7 @@ def exp(x: Number) -> Number:
     r = x
     for part in table.LN2[24]:
         r = whole.times_plus(-part, r)
-    series = (r * r).times_plus(_horner(r, table.EXP[24]), r)
+    series = (r * r).times_plus(horner(r, table.EXP[24]), r)
     return limited(x, scaled(series + 1.0, n), *exp_bounds(x))
 
 
@@ -115,7 +115,7 @@ def log(x: Number) -> Number:
     """log, -inf of zero, NaN of negative numbers."""
     m, e = decomposed(x)
     f, exponent = m - 1.0, e.to(x.type)
-    series = f.times_plus(_horner(f, table.LOG_NEAR_ONE[24]), -0.5)
+    series = f.times_plus(horner(f, table.LOG_NEAR_ONE[24]), -0.5)
     high, low = table.LN2[24]
     near_one = (f * f).times_plus(series, exponent * low)
     return with_limits(x, exponent.times_plus(high, near_one + f))

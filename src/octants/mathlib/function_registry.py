@@ -86,10 +86,18 @@ ESTIMATED: dict[tuple[str, DType], Formula] = {
 }
 """The replacements on machines with instructions for `ir.ops.arithmetic.ESTIMATES`."""
 
+UNFLUSHED: dict[tuple[str, DType], Formula] = {
+    ("exp", f32): functools.partial(fast_by_estimates.exp, flushes=False),
+    ("exp2", f32): functools.partial(fast_by_estimates.exp2, flushes=False),
+    ("tanh", f32): functools.partial(fast_by_estimates.tanh, flushes=False),
+}
+"""Those on machines whose estimates and fused sums may be subnormal."""
+
 _SHORT = {
     "fused": FAST | {("cos_beside_sin", f32): fast_with_fma.cos_beside_sin},
     "plain": PLAIN | {("cos_beside_sin", f32): fast_without_fma.cos_beside_sin},
     "estimating": PLAIN | ESTIMATED,
+    "unflushed": UNFLUSHED,
 }
 ALL = FUNCTIONS | SLOPES
 
@@ -123,7 +131,7 @@ def function(
     """The code of a function of f32 or f64, or of one of `HELPERS`. Callers must not change it.
 
     The ``machine`` is "fused" if it has a fused operation, else "plain", or "estimating" if it has
-    instructions for `ir.ops.arithmetic.ESTIMATES`, too.
+    instructions for `ir.ops.arithmetic.ESTIMATES`, too. "unflushed" stands for `UNFLUSHED` alone.
     """
     short = _SHORT[machine]
     is_fast = allow_fast and (name, dtype) in short

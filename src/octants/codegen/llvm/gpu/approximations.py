@@ -7,7 +7,6 @@ and for quotients are within two ulp.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from octants.codegen import arithmetic
@@ -17,10 +16,10 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
-from octants.mathlib.coefficients import TANH
+from octants.lowering.math_function_bodies import lower_function
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
-from octants.types.scalars import convert, f32
+from octants.types.scalars import f32
 
 
 def _instruction(f: FunctionText, name: str, x: str, kind: str = "approx") -> str:
@@ -46,59 +45,31 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
     return write
 
 
-_TO_BINARY = math.log2(math.e)
-_HIGH = convert(_TO_BINARY, f32)
-_ONE = float_literal(1.0)
+def _in_line(name: str) -> Callable[[FunctionText, str], str]:
+    """Return the writer of a function of `mathlib.fast_by_estimates`, at the place of its use."""
 
+    def write(f: FunctionText, x: str) -> str:
+        wanted = lower_function(f.code.legal, function(name, f32, True, "unflushed"))
+        return f.inlined(wanted.block, [x])[0]
 
-def _exp(f: FunctionText, x: str) -> str:
-    """Compute 2**(x log2(e)), and to first order the rounding error of that product."""
-    high, low = float_literal(_HIGH), float_literal(convert(_TO_BINARY - _HIGH, f32))
-    power = f.apply("fmul", "float", x, high)
-    found = _instruction(f, "ex2", power)
-    lost = _fma(f, x, high, f.apply("fneg", "float", power))
-    lost = _fma(f, x, low, lost)
-    share = f.apply("fmul", "float", lost, float_literal(convert(math.log(2), f32)))
-    better = _fma(f, found, share, found)
-    is_usual = f.apply("fcmp ord", "float", better, better)  # false for zero times infinity
-    return f.choose(is_usual, "float", better, found)
-
-
-def _fma(f: FunctionText, *operands: str) -> str:
-    return f.intrinsic("fma", "float", [("float", x) for x in operands])
-
-
-def _tanh(f: FunctionText, x: str) -> str:
-    """Compute `mathlib.fast_by_estimates.tanh`."""
-    size = f.intrinsic("fabs", "float", [("float", x)])
-    power = f.apply("fmul", "float", size, float_literal(convert(2.0 * _TO_BINARY, f32)))
-    below = f.apply("fadd", "float", _instruction(f, "ex2", power), _ONE)
-    large = f.apply("fsub", "float", _ONE, quotient(f, float_literal(2.0), below))
-    square = f.apply("fmul", "float", x, x)
-    *rest, total = map(float_literal, TANH[24])
-    for coefficient in reversed(rest):
-        total = _fma(f, total, square, coefficient)
-    small = _fma(f, f.apply("fmul", "float", size, square), total, size)
-    is_small = f.apply("fcmp olt", "float", size, float_literal(convert(0.6, f32)))
-    found = f.choose(is_small, "float", small, large)
-    return f.intrinsic("copysign", "float", [("float", found), ("float", x)])
+    return write
 
 
 FAST: dict[str, Callable[[FunctionText, str], str]] = {
     "sin": _sine_or_cosine("sin"),
     "cos": _sine_or_cosine("cos"),
     "cos_beside_sin": _sine_or_cosine("cos"),
-    "exp": _exp,
-    "exp2": lambda f, x: _instruction(f, "ex2", x),
-    "tanh": _tanh,
+    "exp": _in_line("exp"),
+    "exp2": _in_line("exp2"),
+    "tanh": _in_line("tanh"),
 }
-
 
 ESTIMATES: dict[str, Callable[[FunctionText, str], str]] = {
     "sin_estimate": lambda f, x: _instruction(f, "sin", x),
     "cos_estimate": lambda f, x: _instruction(f, "cos", x),
+    "exp2_estimate": lambda f, x: _instruction(f, "ex2", x),
 }
-"""The instructions for sines and cosines of small angles."""
+"""The instructions for sines and cosines of small angles, and for powers of two."""
 
 
 def _root(f: FunctionText, _: int, x: str) -> str:
