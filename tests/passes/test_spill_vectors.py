@@ -338,10 +338,10 @@ def test_components_of_all_types(simd: str, dtype: str) -> None:
     assert np.array_equal(z.to_numpy(), w)
 
 
-def test_matrices_by_two_run_time_indices() -> None:
+@pytest.mark.parametrize(("rows", "columns"), [(5, 7), (5, 5), (4, 6)])
+def test_matrices_by_two_run_time_indices(rows: int, columns: int) -> None:
     """An index of a matrix that is out of range reads the first row or column."""
     qd.init(arch=qd.cpu, log_level="error")
-    rows, columns = 5, 7
 
     @qd.kernel
     def move(
@@ -436,6 +436,26 @@ def test_lanes_whose_vectors_do_not_fit_the_stack_do_not_overwrite_records(lanes
         made(simd).grad(x, y)
         gradients.append(x.grad.to_numpy())
     np.testing.assert_array_equal(*gradients)
+
+
+@on_cpu
+@pytest.mark.parametrize(("rows", "accesses"), [(4, 0), (5, 2), (6, 2)])
+def test_accesses_of_a_matrix_do_not_grow_with_it(rows: int, accesses: int) -> None:
+    """Chains of selects made products of 5 by 5 take five times as long as those of 6 by 6."""
+
+    @qd.kernel
+    def turn(x: qd.types.ndarray(qd.f32, 2), y: qd.types.ndarray(qd.f32, 1)) -> None:
+        for n in y:
+            m = qd.Matrix.zero(qd.f32, rows, rows)
+            for i, j in qd.ndrange(rows, rows):
+                m[i, j] = x[n, i]
+            for i, j in qd.ndrange(rows, rows):
+                y[n] += m[j, i]
+
+    arrays = qd.ndarray(qd.f32, (N, rows)), qd.ndarray(qd.f32, N)
+    module = parse(turn.inspect(*arrays).stages["frontend"])
+    found = [op for op in module.walk() if isinstance(op, (ops.Extract, ops.Insert))]
+    assert len(found) == accesses
 
 
 @on_cpu

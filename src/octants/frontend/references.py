@@ -41,7 +41,7 @@ from octants.types.masked_arrays import is_masked
 from octants.types.matrix_values import Matrix
 from octants.types.scalars import DType
 
-_LONG_MATRIX = 32  # elements: those of a smaller one are selected, row by row
+_LONG_MATRIX = 25  # elements: those of a smaller one are selected, row by row
 
 # -- values ----------------------------------------------------------------------------------------
 
