@@ -150,7 +150,7 @@ def test_dtypes_that_kernels_do_not_have(library: str) -> None:
     pytest.importorskip(library)
     for out in ("x", (3,)):
         function = qd.torch.function(scaled_squares, out={"y": out})
-        with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype torch.bfloat16"):
+        with pytest.raises(qd.OctantsCallError, match="OCT352.*torch.bfloat16.*float32"):
             function(torch.ones(3, dtype=torch.bfloat16), 2.0, count=3)
 
 

@@ -148,7 +148,10 @@ class ArraySignature:
             found = value if isinstance(value, Shaped) else self.library.shaped(value)
             if found.dtype.isbuiltin != _FROM_A_LIBRARY:
                 return found
-        problem = f"`{name}` has dtype {value.dtype}, which has no counterpart in the language"
+        problem = (
+            f"`{name}` has dtype {value.dtype}, which has no counterpart in the language: convert"
+            " it first, for example to float32"
+        )
         raise self._wrong(problem)
 
     def _shaped(
