@@ -472,6 +472,22 @@ def test_numpy_annotations_are_those_of_arrays() -> None:
         typed(np.array([1.0, 2.0]))
 
 
+def test_classes_of_arrays_of_other_libraries_are_annotations() -> None:
+    torch = pytest.importorskip("torch")
+
+    @qd.kernel
+    def second(x: torch.Tensor) -> qd.f32:
+        return x[1]
+
+    assert second(torch.tensor([1.0, 2.0])) == 2
+    assert second(np.array([1, 3])) == 3
+    with pytest.raises(qd.OctantsSyntaxError, match="OCT411.*`list`"):
+
+        @qd.kernel
+        def wrong(x: list):
+            pass
+
+
 def test_aliases_in_annotations_are_what_they_stand_for() -> None:
     """`npt.NDArray` is such an alias since numpy 2.5."""
     extensions = pytest.importorskip("typing_extensions")

@@ -1,4 +1,4 @@
-"""Names that Quadrants, Taichi or JAX have and Octants does not: each with what to use instead.
+"""Names of Quadrants, Taichi, Warp, JAX and PyTorch that are not here, with what to use instead.
 
 `octants` and its modules look up here what they do not have, so that ``qd.Texture`` and
 ``import octants.Mesh`` are errors that say how to go on. What gets a meaning leaves the table.
@@ -45,8 +45,39 @@ ADVICE: dict[str, str] = {
             "grad_for",
             "grad_replaced",
             "no_grad",
+            "value_and_grad",
+            "jvp",
+            "vjp",
+            "jacobian",
+            "hessian",
         )
     },
+    **{
+        name: f"it is `qd.math.{name}`"
+        for name in (
+            *("vec2", "vec3", "vec4", "ivec2", "ivec3", "ivec4", "uvec2", "uvec3", "uvec4"),
+            *("mat2", "mat3", "mat4", "normalize", "cross", "dot", "clamp", "mix"),
+        )
+    },
+    **{f"mat{n}{n}": f"it is `qd.math.mat{n}`" for n in (2, 3, 4)},
+    "lerp": "it is `qd.math.mix`",
+    "where": "it is `qd.select`",
+    "tid": "the index of a parallel loop, `for i in range(n)`, says which work item it is",
+    "synchronize": "it is `qd.sync`",
+    "struct": "use `qd.dataclass` or `qd.types.struct`",
+    "HashGrid": "sort or count the items of each cell: `qd.algorithms` has sorts and scans",
+    "Volume": "use a sparse field; see docs/sparse.md",
+    **dict.fromkeys(("ScopedCapture", "capture_begin", "capture_launch"), "see docs/graphs.md"),
+    **dict.fromkeys(("rand_init", "randf", "randi"), "call `qd.random()`; `init` takes a seed"),
+    **dict.fromkeys(("empty", "ones", "full"), "`x = qd.zeros(shape)`, then `x.fill(1.0)`"),
+    **{
+        f"{name}_like": "`y = qd.zeros(x.shape, x.dtype)`; then `fill` or `copy_from`"
+        for name in ("zeros", "ones", "full", "empty")
+    },
+    "asarray": "it is `qd.array`",
+    "jit": "decorate the function with `qd.kernel`",
+    "vmap": "write a parallel loop over the batch",
+    "grad": "`qd.ad.value_and_grad` returns the value and the gradients",
     "ad.grad": "`qd.ad.value_and_grad` returns the value and the gradients",
     "Format": _TEXTURES,
     "DeviceCapability": "options of `qd.init` such as `vulkan_without` switch features off",

@@ -295,7 +295,7 @@ class QuadrantsIsImported(UserError):
 
 
 class AbsentName(UserError):
-    """A name of Quadrants or Taichi that Octants does not have."""
+    """A name of another library that Octants does not have."""
 
     name: str
     advice: str
@@ -306,7 +306,7 @@ class AbsentName(UserError):
 
 
 class AbsentModule(UserError):
-    """An import of something of Quadrants or Taichi that Octants does not have."""
+    """An import of something of another library that Octants does not have."""
 
     name: str
     advice: str

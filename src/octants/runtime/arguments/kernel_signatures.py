@@ -233,6 +233,8 @@ class _Reader:
                 given = BufferViewAnnotation()
         if given is np.ndarray or typing.get_origin(given) is np.ndarray:
             return _numpy_annotation(given)
+        if isinstance(given, type) and hasattr(given, "__dlpack__"):
+            return NdarrayAnnotation()  # an array of another library, such as `torch.Tensor`
         if (found := _array_annotation(given)) is not None:
             return found
         if isinstance(given, MatrixType):
