@@ -36,11 +36,10 @@ from octants.codegen.llvm.privatised_sums import SumLoop
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
 from octants.codegen.llvm.types_and_literals import identifier
 from octants.codegen.llvm.worker_record_buffer import WorkerRecordBuffer
-from octants.codegen.recording_facts import pushes_in_reserve, recorded_loops, restartable
+from octants.codegen.recording_facts import pushes_in_reserve, restartable
 from octants.compile_profile import stage
 from octants.ir import ops
 from octants.ir.core import Module, Task, Value
-from octants.ir.random_draws import has_draws
 from octants.target import NEVER, Target
 
 _LONG_ROW = 4096  # work items
@@ -117,18 +116,7 @@ def compile_modules(
     entries = [_entry_name(module, number) for number, module in enumerate(modules)]
     facts = (("entries", tuple(entries)),)
     return [
-        Artifact(
-            name=kernel.module.name,
-            target=target.triple,
-            code=code,
-            entry=entries[number],
-            parameters=kernel.parameters,
-            messages=tuple(kernel.messages),
-            metadata=facts,
-            kernel=kernel.module.kernel,
-            records=tuple(recorded_loops(kernel.module)),
-            draws=has_draws(kernel.module),
-        )
+        kernel.artifact(target.triple, code, entry=entries[number], metadata=facts)
         for number, kernel in enumerate(kernels)
     ]
 

@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.lane_choice import LaneChoice
 from octants.analysis.privatisation import PrivatisedSums
-from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
-from octants.cached_property import cached_property
+from octants.codegen.kernel_context import KernelContext
 from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE
-from octants.codegen.recording_facts import known_positions, records_in_variables
-from octants.ir import ops
-from octants.ir.core import Array, Companion, Module, Record, Value
-from octants.types.scalars import i64
+from octants.ir.core import Module
 
 
 class ModuleText:
@@ -91,61 +87,18 @@ class ModuleText:
         )
 
 
-class KernelText:
-    """The state that a kernel's functions share: its arrays, parameter block, and messages."""
+class KernelText(KernelContext):
+    """The context of a kernel whose functions are written as text."""
 
     def __init__(self, text: ModuleText, module: Module) -> None:
+        super().__init__(module)
         self.text = text
-        self.module = module
-        self.parameters: ParameterLayout = parameters_of(module)
-        self.messages: list[MessageFormat] = []
         self.costs = Costs(module)
         self.choices: list[LaneChoice] = []  # of each task: how its work items run
         self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
         self.scopes = AliasScopes(text.metadata, module.arrays, module.noalias)
-        self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
-        self._numbers = {array: number for number, array in enumerate(module.arrays)}
-
-    def offset(self, slot: Slot) -> int:
-        """Return the offset of a slot in the parameter block."""
-        return 8 * self._positions[slot]
-
-    def pointer_offset(self, array: Array, companion: Companion) -> int:
-        return self.offset(Slot("pointer", array=self._numbers[array], companion=companion))
-
-    def shape_offset(self, array: Array, axis: int) -> int:
-        return self.offset(Slot("shape", array=self._numbers[array], index=axis))
-
-    def stride_offset(self, array: Array, companion: Companion, index: int) -> int:
-        """Return the offset of an array's first stride; the others follow, 8 bytes each."""
-        return self.offset(Slot("stride", "", self._numbers[array], companion, index))
-
-    def scalar_offset(self, array: Array) -> int:
-        """Return the offset of an argument's first component; the others follow, 8 bytes each."""
-        return self.offset(Slot("scalar", array=self._numbers[array], index=0))
-
-    @cached_property
-    def widened(self) -> dict[Value, Value]:
-        """The value before the cast, for each i64 that is a cast."""
-        casts = (op for op in self.module.walk() if isinstance(op, ops.Cast))
-        return {op.result: op.x for op in casts if op.result.type is i64}
-
-    @cached_property
-    def positions(self) -> dict[ops.RecordPush, Value]:
-        """The positions of pushes that are known without their bases."""
-        return known_positions(self.module)
-
-    @cached_property
-    def in_variables(self) -> set[Record]:
-        """The local records whose iterations are all accessed by constant numbers."""
-        return records_in_variables(self.module)
 
     @property
     def size(self) -> int:
         """The size of the slots in bytes."""
         return 8 * len(self.parameters.slots)
-
-    def add_message(self, message: MessageFormat) -> int:
-        """Add a message, and return its id."""
-        self.messages.append(message)
-        return len(self.messages) - 1

@@ -7,10 +7,9 @@ from dataclasses import replace
 from octants.artifact import Artifact, Dispatch
 from octants.codegen.metal.instruction_writer import MetalCode
 from octants.codegen.metal.library_text import EntryPoint, LibraryText
-from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.dispatch_functions import BlockSizes, DispatchEmitter, functions
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.function_emitter import KernelContext
+from octants.codegen.structured.function_emitter import StructuredKernel
 from octants.ir.core import Module
 from octants.target import Target
 
@@ -20,13 +19,13 @@ BLOCK, SUMMING, ENOUGH = 64, 256, 1 << 16
 
 def compile_module(module: Module, target: Target, *, fast_math: bool = False) -> Artifact:
     """The code of a module with tasks; `OctantsRuntimeError` where Metal lacks what it needs."""
-    kernel = KernelContext(module, fast_math=fast_math)
+    kernel = StructuredKernel(module, fast_math=fast_math)
     text = LibraryText(Features(target, module.kernel or module.name), fast_math=fast_math)
     written = functions(
         kernel, BlockSizes(BLOCK, SUMMING, BLOCK, BLOCK, BLOCK), target.blocks, ENOUGH
     )
     dispatches = tuple(_write(text, function) for function in written)
-    return make_artifact(kernel, target.triple, text.finish(), dispatches)
+    return kernel.artifact(target.triple, text.finish(), dispatches=dispatches)
 
 
 def _write(text: LibraryText, function: DispatchEmitter) -> Dispatch:

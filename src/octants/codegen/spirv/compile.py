@@ -12,10 +12,9 @@ from octants.codegen.spirv.i64_functions import PairCode
 from octants.codegen.spirv.instruction_writer import SpirvCode
 from octants.codegen.spirv.lanewise_addresses import LanewiseCode
 from octants.codegen.spirv.module_builder import Assembly
-from octants.codegen.structured.artifact import make_artifact
 from octants.codegen.structured.dispatch_functions import BlockSizes, DispatchEmitter, functions
 from octants.codegen.structured.features import Features
-from octants.codegen.structured.function_emitter import KernelContext
+from octants.codegen.structured.function_emitter import StructuredKernel
 from octants.ir.core import Module
 from octants.target import Target
 
@@ -58,7 +57,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
     Raises:
         OctantsRuntimeError: The device lacks a feature that the kernel needs.
     """
-    kernel = KernelContext(module, fast_math=fast_math)
+    kernel = StructuredKernel(module, fast_math=fast_math)
     features = Features(target, module.kernel or module.name)
     assembly = Assembly(features, fast_math=fast_math)
     enough = 0 if assembly.features.has("cuts") else ENOUGH
@@ -71,7 +70,7 @@ def compile_module(module: Module, target: Target, *, fast_math: bool = False) -
         sizes = BlockSizes(BLOCK, BLOCK, BLOCK, BLOCK, BLOCK, VECTOR)
     written = functions(kernel, sizes, target.blocks, enough)
     dispatches = tuple(_write(assembly, function) for function in written)
-    return make_artifact(kernel, target.triple, assembly.finish(), dispatches)
+    return kernel.artifact(target.triple, assembly.finish(), dispatches=dispatches)
 
 
 def _write(assembly: Assembly, function: DispatchEmitter) -> Dispatch:

@@ -32,7 +32,7 @@ from octants.codegen.structured.control_flow import is_less
 from octants.codegen.structured.cooperation_limits import check
 from octants.codegen.structured.cooperative_blocks import BarrierFunction
 from octants.codegen.structured.early_exits import EarlyExitFunction, can_end
-from octants.codegen.structured.function_emitter import KernelContext, StructuredFunction
+from octants.codegen.structured.function_emitter import StructuredFunction, StructuredKernel
 from octants.codegen.structured.operations import TABLE
 from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
@@ -83,7 +83,7 @@ class BlockSizes:
 
 
 def functions(
-    kernel: KernelContext, threads: BlockSizes, blocks: Blocks | None, most: int
+    kernel: StructuredKernel, threads: BlockSizes, blocks: Blocks | None, most: int
 ) -> list[DispatchEmitter]:
     """Return the functions of a kernel, in the order of their dispatches.
 
@@ -116,7 +116,7 @@ def functions(
         key = find_key(task, kernel.module.noalias) if _may_sort(nbytes, blocks) else None
         nbytes -= sorted_work_items.SHARED_BYTES * (key is not None)
         nbytes -= min(nbytes, threads.factor_bytes) * _adds_products(task)
-        copies = _copies(kernel, task, nbytes) if nbytes else []
+        copies = _copies(kernel, task, collected, nbytes) if nbytes else []
         sums = bool(copies or collected)
         is_long = _LONG <= costs.of(task.body) < UNKNOWN
         few = ops.has_few_items(task, _FEW)
@@ -176,7 +176,7 @@ def _threads(task: Task, most: int) -> int:
     return 1 if task.options.get("fixed_order") else most
 
 
-def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
+def _collects(kernel: StructuredKernel, task: Task) -> list[Reduction]:
     """Return the reductions that each thread makes in registers.
 
     There are none if records may end a work item: then items are functions of their own, without
@@ -187,27 +187,29 @@ def _collects(kernel: KernelContext, task: Task) -> list[Reduction]:
     return find_reductions(task, kernel.module.noalias)
 
 
-def _copies(kernel: KernelContext, task: Task, shared_bytes: int) -> list[BlockCopy]:
-    """Return the copies of arrays to which each block adds."""
+def _copies(
+    kernel: StructuredKernel, task: Task, collected: list[Reduction], shared_bytes: int
+) -> list[BlockCopy]:
+    """Return the copies of arrays to which each block adds, besides what it collects."""
     if task.options.get("fixed_order") or cooperates(task) or has_records(task):
         return []
-    collected = {op for found in _collects(kernel, task) for op in found.atomics}
-    found = find_copies(task, kernel.module.noalias, collected, shared_bytes)
+    updates = {op for each in collected for op in each.atomics}
+    found = find_copies(task, kernel.module.noalias, updates, shared_bytes)
     return [copy for copy in found if copy.target.array.dtype.bits == 32]
 
 
-def _body(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
+def _body(kernel: StructuredKernel, code: ThreadCode, position: int) -> StructuredFunction:
     return StructuredFunction(kernel, code, TABLE, position)
 
 
-def _begun(kernel: KernelContext, code: ThreadCode, position: int) -> StructuredFunction:
+def _begun(kernel: StructuredKernel, code: ThreadCode, position: int) -> StructuredFunction:
     """Return the function of a dispatch, after the checks that may skip it."""
     body = _body(kernel, code, position)
     stop_if_failed(body, kernel.module)
     return body
 
 
-def _write_serial(kernel: KernelContext, position: int, threads: int, code: ThreadCode) -> None:
+def _write_serial(kernel: StructuredKernel, position: int, threads: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     body.restartable, body.reserved = restartable(task.body), reserved_pushes(task.body)
     if threads == 1:
@@ -217,7 +219,7 @@ def _write_serial(kernel: KernelContext, position: int, threads: int, code: Thre
     code.branch(is_first, lambda: body.block(task.body))
 
 
-def _write_domain(kernel: KernelContext, position: int, code: ThreadCode) -> None:
+def _write_domain(kernel: StructuredKernel, position: int, code: ThreadCode) -> None:
     body, task = _begun(kernel, code, position), kernel.module.tasks[position]
     assert task.domain is not None
     write_bounds(body, task.domain, kernel.module)
@@ -234,7 +236,7 @@ def _bounds(code: ThreadCode, *, is_known: bool) -> tuple[Operand, Operand]:
 
 
 def _write_items(
-    kernel: KernelContext,
+    kernel: StructuredKernel,
     position: int,
     threads: int,
     copies: list[BlockCopy],
@@ -298,7 +300,7 @@ def _loop_until(
 
 
 def _item(
-    kernel: KernelContext, position: int, task: Task, body: StructuredFunction, *, is_known: bool
+    kernel: StructuredKernel, position: int, task: Task, body: StructuredFunction, *, is_known: bool
 ) -> Callable[[Operand], None]:
     """Return the writer of a work item: inline, or as a function if the item may end early.
 
@@ -345,7 +347,7 @@ def _has_lanes(task: Task) -> bool:
 
 
 def _write_blocks(
-    kernel: KernelContext, position: int, threads: int, code: ThreadCode, *, is_known: bool
+    kernel: StructuredKernel, position: int, threads: int, code: ThreadCode, *, is_known: bool
 ) -> None:
     """Write a grid-stride loop over blocks of work items; all threads of a block run it in step.
 
@@ -381,7 +383,7 @@ def _write_blocks(
 
 
 def _write_together(
-    kernel: KernelContext,
+    kernel: StructuredKernel,
     position: int,
     code: ThreadCode,
     numbers: tuple[Operand, Operand],

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from octants.analysis.float_magnitudes import bounded_floats
-from octants.artifact import MessageFormat, ParameterLayout, Slot, parameters_of
+from octants.artifact import Slot
 from octants.cached_property import cached_property
 from octants.codegen.adjacent_loads import Pieces
 from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
 from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
-from octants.codegen.recording_facts import known_positions, records_in_variables
+from octants.codegen.kernel_context import KernelContext
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
@@ -28,35 +28,18 @@ Handler = Callable[[Any, Any], Any]
 HandlerTable = dict[type[Any], Handler]
 
 
-class KernelContext:
-    """The state that a kernel's functions share: its arrays, parameter block, and messages."""
+class StructuredKernel(KernelContext):
+    """The context of a kernel for a machine with structured control flow."""
 
     def __init__(self, module: Module, *, fast_math: bool = False) -> None:
-        self.module = module
+        super().__init__(module)
         self.fast_math = fast_math
         self.constants = ops.constants_in(module)
-        self.parameters: ParameterLayout = parameters_of(module)
-        self.messages: list[MessageFormat] = []
-        self.numbers = {array: number for number, array in enumerate(module.arrays)}
-        self._positions = {slot: number for number, slot in enumerate(self.parameters.slots)}
-        casts = (op for op in module.walk() if isinstance(op, ops.Cast))
-        self.positions = known_positions(module)
-        self.in_variables = records_in_variables(module)
-        self.widened = {op.result: op.x for op in casts if op.result.type is i64}
 
     @cached_property
     def bounded(self) -> dict[Value, float]:
         """Bounds of the magnitudes of floats, where there are any; see `bounded_floats`."""
         return bounded_floats(self.module, self.constants)
-
-    def offset(self, slot: Slot) -> int:
-        """Return the offset of a slot in the parameter block."""
-        return 8 * self._positions[slot]
-
-    def add_message(self, message: MessageFormat) -> int:
-        """Add a message, and return its id."""
-        self.messages.append(message)
-        return len(self.messages) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +57,7 @@ class StructuredFunction:
     """
 
     def __init__(
-        self, kernel: KernelContext, code: ThreadCode, table: HandlerTable, task: int = 0
+        self, kernel: StructuredKernel, code: ThreadCode, table: HandlerTable, task: int = 0
     ) -> None:
         self.kernel = kernel
         self.code = code
@@ -252,19 +235,16 @@ class StructuredFunction:
 
     def pointer(self, array: Array, companion: Companion) -> Operand:
         """Return the address of an array's first element."""
-        slot = Slot("pointer", array=self.kernel.numbers[array], companion=companion)
-        return self.parameter(self.kernel.offset(slot), u64)
+        return self.parameter(self.kernel.pointer_offset(array, companion), u64)
 
     def extent(self, array: Array, axis: int) -> Operand:
         """Return the extent of an axis of an ndarray, i64."""
-        slot = Slot("shape", array=self.kernel.numbers[array], index=axis)
-        return self.parameter(self.kernel.offset(slot), i64)
+        return self.parameter(self.kernel.shape_offset(array, axis), i64)
 
     def stride(self, array: Array, companion: Companion, index: int) -> Operand:
         """Return the bytes between neighbours along an axis of a strided array, i64."""
-        slot = Slot("stride", "", self.kernel.numbers[array], companion, index)
-        return self.parameter(self.kernel.offset(slot), i64)
+        return self.parameter(self.kernel.stride_offset(array, companion, index), i64)
 
     def scalar_offset(self, array: Array) -> int:
         """Return the offset of an argument's first component; the others follow, 8 bytes each."""
-        return self.kernel.offset(Slot("scalar", array=self.kernel.numbers[array], index=0))
+        return self.kernel.scalar_offset(array)

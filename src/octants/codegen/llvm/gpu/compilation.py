@@ -34,7 +34,9 @@ def compile_module(
         code = gpu.emit(machine, optimised)
         note.gives(code.__len__, "bytes")
     by_value = written.kernel.size <= gpu.by_value
-    return written.artifact(gpu.target, code, parameters="value" if by_value else "pointer")
+    facts = (("parameters", "value" if by_value else "pointer"),)
+    kernel, dispatches = written.kernel, written.dispatches
+    return kernel.artifact(gpu.target.cpu, code, metadata=facts, dispatches=dispatches)
 
 
 def llvm_text(module: Module, gpu: Gpu, *, fast_math: bool = False) -> str:

@@ -12,7 +12,7 @@ from octants.analysis.cost_model import CHEAP
 from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.analysis.subnormals import normal_roots
 from octants.analysis.trip_count_keys import TripCountKey, find_key
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, sorted_work_items
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds
 from octants.codegen.llvm.control_flow import interleaving
@@ -23,9 +23,7 @@ from octants.codegen.llvm.gpu.function_text import Gpu, ThreadText
 from octants.codegen.llvm.module_text import KernelText, ModuleText
 from octants.codegen.llvm.operations import TABLE
 from octants.codegen.llvm.types_and_literals import identifier
-from octants.codegen.memory_ranges_of_arrays import written_ranges
 from octants.codegen.recording_facts import (
-    recorded_loops,
     records_iterations,
     reserved_pushes,
     restartable,
@@ -35,9 +33,7 @@ from octants.codegen.work_item_bounds_on_host import host_bounds
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ALL_REGISTERS, LEAST_BLOCKS, cooperates
 from octants.ir.core import Module, Operation, Task
-from octants.ir.random_draws import has_draws
 from octants.lazy_dataclass import dataclass
-from octants.target import Target
 
 _DEVICE = "device"
 _LARGEST = 1024
@@ -71,24 +67,6 @@ class WrittenKernel:
     text: ModuleText
     kernel: KernelText
     dispatches: tuple[Dispatch, ...]
-
-    def artifact(self, target: Target, code: bytes, **metadata: str) -> Artifact:
-        """Return the artifact, with the machine code of the text."""
-        module = self.kernel.module
-        return Artifact(
-            name=module.name,
-            target=target.cpu,
-            code=code,
-            entry="",
-            parameters=self.kernel.parameters,
-            messages=tuple(self.kernel.messages),
-            metadata=tuple(metadata.items()),
-            kernel=module.kernel,
-            records=tuple(recorded_loops(module)),
-            draws=has_draws(module),
-            dispatches=self.dispatches,
-            writes=written_ranges(module, self.kernel.parameters),
-        )
 
 
 def write(module: Module, machine: Gpu, *, fast_math: bool = False) -> WrittenKernel:
