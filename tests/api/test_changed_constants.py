@@ -504,3 +504,47 @@ def test_what_a_function_keeps_for_itself_compiles_nothing(monkeypatch: pytest.M
     assert look() == 3
     monkeypatch.setattr(type(look), "specialise", lambda *_: pytest.fail("compiled again"))
     assert (look(), calls) == (3, 1)
+
+
+_METHODS = """
+class World:
+    def plain(self):
+        return 1
+
+    @qd.func
+    def inlined(self, x):
+        return x + 1
+
+    @staticmethod
+    def static():
+        return 1
+
+    @classmethod
+    def of_class(cls):
+        return 1
+
+    @qd.kernel
+    def look(self) -> qd.i32:
+        return self.plain() + self.inlined(0) * 10 + self.static() * 100 + self.of_class() * 1000
+"""
+
+
+def test_methods_of_the_main_module_are_replaced() -> None:
+    """At a prompt or in a notebook a class gets another method, or an object one of its own."""
+    names: dict[str, Any] = {"__name__": "__main__", "qd": qd}
+    text = _METHODS
+    exec(text, names)
+    first, second = names["World"](), names["World"]()
+    assert first.look() == second.look() == 1111
+    names["World"].plain = lambda self: 2
+    assert first.look() == second.look() == 1112
+    names["World"].inlined = qd.func(lambda self, x: x + 2)
+    names["World"].static = staticmethod(lambda: 2)
+    names["World"].of_class = classmethod(lambda cls: 2)
+    assert first.look() == second.look() == 2222
+    first.plain = lambda: 3
+    first.inlined = qd.func(lambda x: x + 3)
+    assert first.look() == 2233
+    assert second.look() == 2222
+    del first.plain
+    assert first.look() == 2232

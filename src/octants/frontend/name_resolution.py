@@ -296,6 +296,8 @@ def _bound(base: Any, attr: str, found: Any) -> Any:
     if isinstance(found, types.MethodType):
         return bound(found)
     static = inspect.getattr_static(type(base), attr, None)
+    if getattr(base, "__dict__", {}).get(attr) is found:
+        return found
     if static is None or isinstance(static, staticmethod):
         return found
     return BoundFunction(found, base)

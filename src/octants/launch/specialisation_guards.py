@@ -59,8 +59,8 @@ def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
 
     Classes, modules, members of enums, read-only numpy arrays and everything that Octants holds
     count as constant, as do objects that a property creates each time it is read, and functions
-    that a module or a class holds, but for the main module: interactive sessions define its
-    functions again. A module that is loaded again, as notebooks do after a change, has a new spec.
+    that a module or a class holds, but for those of the main module: interactive sessions define
+    them again. A module that is loaded again, as notebooks do after a change, has a new spec.
     ``known`` maps the identities of objects to expressions for them, where these conditions follow
     others that have checked them. The conditions keep nothing alive that the reads have found.
     """
@@ -212,6 +212,8 @@ def _is_watched(read: Any) -> bool:
         return False
     if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, enum.EnumMeta)):
         return False
+    if isinstance(value, types.MethodType):
+        return read.kind == "attribute" and _is_of_main(owner)
     if isinstance(value, types.FunctionType) and not _may_be_rebound(read):
         return False
     module = _module_of(owner)
@@ -229,7 +231,14 @@ def _may_be_rebound(read: Any) -> bool:
     """
     if read.kind == "global":
         return bool(read.owner.__globals__.get("__name__") == "__main__")
-    return not isinstance(read.owner, (types.ModuleType, type))
+    if isinstance(read.owner, type):
+        return _is_of_main(read.owner)
+    return not isinstance(read.owner, types.ModuleType)
+
+
+def _is_of_main(owner: Any) -> bool:
+    """Whether a class, or that of an object, is one of the main module; sessions change it."""
+    return _module_of(owner) == "__main__"
 
 
 def _module_of(owner: Any) -> str:
@@ -241,6 +250,8 @@ def _module_of(owner: Any) -> str:
 def _is_stored(owner: Any, name: str, value: Any) -> bool:
     """Whether an object or its class holds an attribute, rather than a property creating it."""
     found = inspect.getattr_static(owner, name, ABSENT)
+    if isinstance(found, staticmethod):
+        return found.__func__ is value and _is_of_main(owner)
     return found is value or isinstance(found, types.MemberDescriptorType)
 
 
@@ -272,7 +283,11 @@ class _Writer:
             test = f"(o := {owner}()) is None or "
             expression = f"o.__closure__[{_position(read)}].cell_contents"
         assert expression is not None
-        condition = self._equal(expression, read.value)
+        if isinstance(read.value, types.MethodType):  # each read of it makes another one
+            method = f"{expression}.__func__"
+            condition = is_same(method, read.value.__func__, f"v{self.number}", self.scope)
+        else:
+            condition = self._equal(expression, read.value)
         return f"({test}{condition})" if test else condition
 
     def value(self, read: Read) -> str:
