@@ -341,12 +341,12 @@ def test_waiting_for_a_foreign_stream(fake: FakeCuda, device: CudaDevice) -> Non
     kernel = device.load(artifact("add", [Dispatch("add", 0, "(0, 1)")], 1))
     x, y = device.allocate(8), device.allocate(8)
     handle = fake.add_foreign_stream()
-    device.let_foreign_wait(handle)  # for the zeros of `x`
+    device.make_stream_wait(handle)  # for the zeros of `x`
     with device.context.active():
         device.context.call("cuMemsetD8Async", x.address, 1, 1, handle)
     device.wait_for_foreign(handle)
     launch(kernel, x.address)
-    device.let_foreign_wait(handle)
+    device.make_stream_wait(handle)
     with device.context.active():
         device.context.call("cuMemcpyDtoDAsync", y.address, x.address, 8, handle)
         device.context.wait_for_stream(handle)

@@ -168,7 +168,7 @@ def test_launches_stand_in_the_current_stream_of_torch(gpu: Gpu, torch: Any) -> 
     gpu.init()
     memory = gpu.device.allocate(16)
     handle = torch.current.cuda_stream = gpu.fake.add_foreign_stream()
-    gpu.device.let_foreign_wait(handle)  # for the zeros
+    gpu.device.make_stream_wait(handle)  # for the zeros
     context = gpu.device.context
     with context.active():
         one = np.float32(1).view(np.uint32).item()

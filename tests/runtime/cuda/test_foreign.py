@@ -48,7 +48,7 @@ def test_array_interface(fake: FakeCuda, device: CudaDevice) -> None:
 def test_the_stream_of_an_array_is_waited_for(fake: FakeCuda, device: CudaDevice) -> None:
     memory, other = device.allocate(8), device.allocate(8)
     handle = fake.add_foreign_stream()
-    device.let_foreign_wait(handle)
+    device.make_stream_wait(handle)
     with device.context.active():
         device.context.call("cuMemsetD8Async", memory.address, 1, 8, handle)
     device.foreign(Array(memory.address, (2,), stream=handle), "x")

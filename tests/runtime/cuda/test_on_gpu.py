@@ -214,7 +214,7 @@ def test_order_with_a_stream_of_others(device: CudaDevice) -> None:
             launch(add, memory.address, 0, 1000)
         device.wait_for_foreign(foreign.handle)
         launch(add, memory.address, 0, 1000)
-        device.let_foreign_wait(foreign.handle)
+        device.make_stream_wait(foreign.handle)
         with device.using(foreign):
             launch(add, memory.address, 0, 1000)
         assert read(device, memory.address, 1000) == [4] * 1000
@@ -443,7 +443,7 @@ def test_torch_in_a_stream_of_its_own(device: CudaDevice, torch: Any) -> None:
             device.wait_for_foreign(handle)
             launch(spin, 10**6)
             launch(add, x.data_ptr(), 0, 1000)
-            device.let_foreign_wait(handle)
+            device.make_stream_wait(handle)
             x *= 2
             assert x.cpu().tolist() == [12] * 1000
 

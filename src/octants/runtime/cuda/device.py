@@ -189,10 +189,6 @@ class CudaDevice(LaunchContext):
         """Make the thread's stream wait for a stream of another library."""
         self.streams.order(self.streams.foreign(handle), self.streams.current.stream)
 
-    def let_foreign_wait(self, handle: int) -> None:
-        """Make a stream of another library wait for the thread's stream."""
-        self.streams.order(self.streams.current.stream, self.streams.foreign(handle))
-
     # -- arrays of other libraries --------------------------------------------------------------
 
     def foreign(self, value: Any, what: str) -> ForeignGpuArray | None:
