@@ -162,6 +162,18 @@ def _clear(call: Call) -> None:
 STOPPABLE["octants_clear"] = _clear
 
 
+def _copy_each(call: Call) -> None:
+    for target, source, nbytes in call.slots.reshape(-1, 3).tolist():
+        if not nbytes:
+            continue
+        assert not (target | source | nbytes) % 4
+        call.cuda.bytes_at(target, nbytes)[:] = bytes(call.cuda.bytes_at(source, nbytes))
+
+
+STOPPABLE["octants_copy_each"] = _copy_each
+_WITHOUT_WORDS = "octants_clear", "octants_copy_each"
+
+
 @dataclass
 class FakeCuda:
     """The driver, its devices, and everything that happens in them."""
@@ -632,11 +644,14 @@ class FakeCuda:
         if context != self.stack[-1] or context != self._stream(configuration.stream).context:
             return cuda.INVALID_HANDLE
         assert configuration.grid > 0 and configuration.block > 0
+        words: Any = ()
+        if entry not in _WITHOUT_WORDS:
+            words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1])
         call = Call(
             self,
             entry,
             ctypes.string_at(arguments[0], size),
-            list((ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1])),
+            list(words),
             configuration.grid,
             configuration.block,
             configuration.stream or 0,
@@ -699,9 +714,8 @@ class FakeCuda:
         assert node.grid > 0
         assert node.block > 0
         assert (node.grid_y, node.grid_z, node.block_y, node.block_z) == (1, 1, 1, 1)
-        has_words = entry != "octants_clear"
         words: Any = ()
-        if has_words:
+        if entry not in _WITHOUT_WORDS:
             words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1] or 0)
         parameters = ctypes.string_at(arguments[0] or 0, size)
         return Call(self, entry, parameters, list(words), node.grid, node.block, 0)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
+from octants.runtime.cuda import repeated_copies
 from octants.runtime.cuda.graphs import clear_kernel
 from tests.runtime.cuda.whole import Gpu, gpu
 
@@ -169,6 +171,37 @@ def test_ranges_of_all_sizes_are_cleared_by_a_graph(gpu: Gpu) -> None:
             assert not array.grad.to_numpy().any()
     assert sum(gpu.fake.calls[name] for name in FILLS) == 0
     assert [call.grid for call in gpu.fake.launches] == [4, clear_kernel.MOST_RANGES]
+
+
+def test_copies_of_several_pieces_become_one_launch(gpu: Gpu) -> None:
+    """Unless they are of other than whole words, or too large."""
+    gpu.init()
+    device, most = driver.device(), repeated_copies.MOST_BYTES
+    memory = device.allocate(6 * most, "both")
+    source, target = memory.address, memory.address + 3 * most
+    device.write(source, np.arange(3 * most // 4, dtype=np.uint32).view(np.uint8))
+    words = tuple((target + 400 * k, source + 8 * k, 4 * k) for k in range(1, 12))
+    odd, large = (target, source + 1, 8), (target, source, most + 4)
+
+    def check(pieces: Any) -> list[str]:
+        device.clear(target, 3 * most)
+        device.synchronize()
+        gpu.fake.launches.clear()
+        device.copy_each(pieces)
+        for to, of, nbytes in pieces:
+            found, expected = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+            device.read(to, found)
+            device.read(of, expected)
+            assert expected.any()
+            assert (found == expected).all()
+        return [call.entry for call in gpu.fake.launches]
+
+    assert check(words) == []
+    for _ in range(repeated_copies._REPEATED):
+        device.copy_each(words)
+    assert check(words) == ["octants_copy_each"] * 2
+    assert check(words[:3]) == check(((target, source, 1 << 14),)) == ["octants_copy_each"]
+    assert check((words[8], odd)) == check((large,)) == []
 
 
 def test_ranges_are_cleared_by_fills_if_the_driver_compiles_nothing(gpu: Gpu) -> None:

@@ -29,6 +29,7 @@ from octants.runtime.cuda.kernel import CudaKernel
 from octants.runtime.cuda.launch_context import LaunchContext
 from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
+from octants.runtime.cuda.repeated_copies import Pieces, RepeatedCopies
 from octants.runtime.cuda.staging_buffer import PinnedStagingBuffer
 from octants.runtime.cuda.streams import Event, EventTimer, Stream, Using
 from octants.runtime.device import Bytes, StagingBuffer
@@ -50,6 +51,7 @@ class CudaDevice(LaunchContext):
         super().__init__(*given, **named)
         self.dlpack_device = DLPACK_GPU, self.context.ordinal
         self._clears = RepeatedClears()
+        self._copies = RepeatedCopies()
 
     @property
     def is_starting(self) -> bool:
@@ -140,6 +142,13 @@ class CudaDevice(LaunchContext):
         for value in values:
             self.fill_words(address, size, value, count)
             address += size
+
+    def _queue_copies(self, pieces: Pieces) -> None:
+        """The same; often repeated ones become launches of a kernel."""
+        streams = self.streams
+        is_usual = not (streams.is_busy or streams.is_one_of_several)
+        if not (is_usual and self._copies.queue(self, pieces)):
+            super()._queue_copies(pieces)
 
     def _queue_clears(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """The same; often repeated ones become a driver graph."""
@@ -296,5 +305,6 @@ class CudaDevice(LaunchContext):
     def give_back(self) -> None:
         """Destroy the streams, and free all dropped allocations."""
         self._clears.forget()
+        self._copies.forget()
         self.streams.close()
         self.memory.free()

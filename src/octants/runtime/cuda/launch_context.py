@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.cuda import copy_each_kernel
 from octants.runtime.cuda.context import Context, context_of
 from octants.runtime.cuda.graphs import abortable_nodes, clear_kernel
 from octants.runtime.cuda.graphs.replay_retries import Replays
@@ -91,6 +92,12 @@ class LaunchContext(GpuDevice):
         """The loaded kernel of `graphs.clear_kernel`; None if there is none for the GPU."""
         code = clear_kernel.CODE.encode()
         return Module(self.context, code, b"", self._dropped_modules).function("octants_clear")
+
+    def copy_kernel(self) -> DeviceFunction | None:
+        """The loaded kernel of `copy_each_kernel`; None if there is none for the GPU."""
+        code = copy_each_kernel.CODE.encode()
+        module = Module(self.context, code, b"", self._dropped_modules)
+        return module.function("octants_copy_each")
 
     def module(self, artifact: Artifact) -> Module:
         """Load code; kernels that were compiled together share a module."""

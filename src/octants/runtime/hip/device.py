@@ -34,5 +34,8 @@ class HipDevice(CudaDevice):
     def abortable_code(self) -> bytes:
         return self._make_abortable_code()
 
+    def copy_kernel(self) -> None:
+        """None: the driver makes copies."""
+
     def clear_kernel(self) -> None:
         """None: fills are nodes of their own."""
