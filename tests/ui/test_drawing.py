@@ -234,6 +234,10 @@ def test_images_go_to_files_and_back(tmp_path: Path) -> None:
     grey.fill(0.5)
     qd.tools.imwrite(grey, path)
     np.testing.assert_array_equal(qd.tools.imread(path), np.full((6, 3, 3), 128))
+    qd.tools.imwrite(np.eye(2, dtype=bool), path)
+    np.testing.assert_array_equal(qd.tools.imread(path)[..., 0], np.eye(2) * 255)
+    with pytest.raises(ValueError, match="uint8"):  # not black, as a part of 2**31 - 1 would be
+        qd.tools.imwrite(np.full((2, 2), 200, np.int32), path)
     with pytest.raises(ValueError, match="shape"):
         qd.tools.imwrite(np.zeros(3), path)
     with pytest.raises(ValueError, match="channels"):

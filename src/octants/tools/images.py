@@ -23,8 +23,11 @@ def imwrite(img: Any, filename: str) -> None:
 
     Args:
         img: A field, ndarray, numpy array or tensor of shape (width, height), with 1, 3 or 4
-            channels: integers of 8 bits, or floats from 0 to 1.
+            channels: floats from 0 to 1, or unsigned integers up to the largest of their type.
         filename: Where to.
+
+    Raises:
+        ValueError: `img` has another shape, or numbers of another type.
     """
     _pillow().fromarray(np.ascontiguousarray(to_rgb(img).transpose(1, 0, 2)[::-1])).save(filename)
 

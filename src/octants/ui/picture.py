@@ -45,18 +45,23 @@ def to_rgb(image: Any) -> npt.NDArray[np.uint8]:
     """An image as bytes.
 
     Args:
-        image: Of shape (width, height), (width, height, 1), (.., 3) or (.., 4): integers of 8 bits,
-            or floats from 0 to 1.
+        image: Of shape (width, height), (width, height, 1), (.., 3) or (.., 4): floats from 0 to
+            1, truth values, or unsigned integers up to the largest of their type.
 
     Returns:
         An array of shape (width, height, 3), u8.
 
     Raises:
-        ValueError: The shape is another one.
+        ValueError: The shape is another one, or the numbers are of another type.
     """
     array = to_channels(image)
     if array.dtype != np.uint8:
-        if not np.issubdtype(array.dtype, np.floating):
+        if array.dtype.kind not in "bfu":
+            raise ValueError(
+                f"an image holds floats from 0 to 1, or unsigned integers, not {array.dtype};"
+                " convert numbers from 0 to 255 with `astype(numpy.uint8)`"
+            )
+        if array.dtype.kind == "u":
             array = array / np.iinfo(array.dtype).max
         array = (np.clip(np.nan_to_num(array), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
     pixels: npt.NDArray[np.uint8] = array[..., :3]
