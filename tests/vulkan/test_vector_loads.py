@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from octants.codegen.spirv.compile import compile_module
+from octants.codegen.spirv.opcodes import Op
+from octants.codegen.structured import vector_loads
 from octants.ir.core import Module
 from octants.target import Target
 from octants.types.scalars import DType, i32, i64
@@ -23,6 +25,7 @@ from tests.codegen.test_vector_loads import (
     values_of,
 )
 from tests.vulkan import compiled, disassembly
+from tests.vulkan.test_atomic_sums import count
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +51,23 @@ class Shifted:
         return getattr(self._device, name)
 
 
+def test_loads_of_eight_iterations_begin_a_loop_that_loads_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each piece of 16 bytes is an instruction, and one for each of its four words."""
+    extracts = []
+    for nbytes in (32, 0):
+        monkeypatch.setattr(vector_loads, "_FEW_BYTES", nbytes)
+        code = compiled.OnVulkan(summing(*CASES["numbers"])).artifact.code
+        extracts.append(count(code, Op.COMPOSITE_EXTRACT))
+    assert extracts[0] - extracts[1] == 4
+
+
+@pytest.mark.parametrize("most", [32, 0])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("counter", [i32, i64], ids=str)
-def test_sums(name: str, counter: DType) -> None:
+def test_sums(name: str, counter: DType, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_loads, "_FEW_BYTES", most)
     array, places = CASES[name]
     kernel = compiled.OnVulkan(summing(array, places, counter, narrow=counter is i64))
     lines = disassembly.to_text(kernel.artifact.code).splitlines()

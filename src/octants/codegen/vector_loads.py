@@ -36,10 +36,10 @@ def load(f: ThreadFunction, op: ops.Load) -> None:
         load_one(f, op)
 
 
-def is_aligned(f: ThreadFunction, op: ops.For, rows: Rows) -> Operand:
-    """Return whether the first iteration and all arrays are aligned."""
+def is_aligned(f: ThreadFunction, op: ops.For, rows: Rows, count: int = ITERATIONS) -> Operand:
+    """Return whether the first iteration, for ``count`` at a time, and all arrays are aligned."""
     code, dtype = f.code, op.lower.type
-    low = code.apply("and", dtype, f.use(op.lower), code.constant(ITERATIONS - 1, dtype))
+    low = code.apply("and", dtype, f.use(op.lower), code.constant(count - 1, dtype))
     first = code.compare("eq", dtype, low, code.constant(0, dtype))
     return code.apply("and", u1, first, _are_aligned(f, (_array(row) for row in rows)))
 
@@ -93,28 +93,30 @@ def _further(code: ThreadCode, address: Pointer, nbytes: int) -> Pointer:
     return code.moved(address, code.constant(nbytes, i64), inside=True) if nbytes else address
 
 
-# -- loads of four iterations ----------------------------------------------------------------------
+# -- loads of several iterations -------------------------------------------------------------------
 
 
-def four_iterations(
+def several_iterations(
     f: ThreadFunction,
     rows: Rows,
     number: Operand,
     dtype: DType,
     iterate: Callable[[int], None],
+    count: int = ITERATIONS,
 ) -> None:
-    """Write the loads of four iterations, and the iterations.
+    """Write the loads of several iterations, and the iterations.
 
     Args:
         f: The function.
         rows: The loads.
         number: The counter of the first iteration.
         dtype: The type of the counter.
-        iterate: Writes the iteration of a number from 0 to 3.
+        iterate: Writes the iteration of a number from 0 on.
+        count: How many there are: four times a power of two.
     """
     wide = f.code.convert(number, dtype, i64)
-    loaded = {row: _pieces(f, row, loads, wide) for row, loads in rows.items()}
-    for iteration in range(ITERATIONS):
+    loaded = {row: _pieces(f, row, loads, wide, count) for row, loads in rows.items()}
+    for iteration in range(count):
         for row, loads in rows.items():
             for each, position in loads.items():
                 f.loaded[each] = loaded[row][iteration * row.stride + position]
@@ -123,7 +125,7 @@ def four_iterations(
 
 
 def _pieces(
-    f: ThreadFunction, row: Row, loads: dict[Operation, int], number: Operand
+    f: ThreadFunction, row: Row, loads: dict[Operation, int], number: Operand, count: int
 ) -> dict[int, Operand]:
     """Load the numbers of a row that iterations from one (i64) on need, by their offsets."""
     code, address = f.code, f.pointer(*_array(row))
@@ -131,7 +133,7 @@ def _pieces(
     for index, step in (*indices, (number, row.stride)):
         offset = code.index("mul", index, code.constant(step, i64), signed=True)
         address = code.moved(address, offset, inside=True)
-    words = [i * row.stride + position for i in range(ITERATIONS) for position in loads.values()]
+    words = [i * row.stride + position for i in range(count) for position in loads.values()]
     found: dict[int, Operand] = {}
     for start in sorted({word // PIECE * PIECE for word in words}):
         piece = _further(code, address, row.start + start)

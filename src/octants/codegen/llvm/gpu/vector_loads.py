@@ -6,7 +6,7 @@ from octants.analysis import slow_paths, speculated_iterations
 from octants.codegen.adjacent_loads import ITERATIONS, Rows, find_pieces, find_rows, is_quick
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.function_text import ThreadText
-from octants.codegen.vector_loads import four_iterations, is_aligned, write_twice
+from octants.codegen.vector_loads import is_aligned, several_iterations, write_twice
 from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Operation, Task
@@ -95,7 +95,7 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> None:
             f.bind(arg, operand)
         values[:] = control_flow.write_iteration(f, op)
 
-    four_iterations(f, rows, counter.name, op.lower.type, iterate)
+    several_iterations(f, rows, counter.name, op.lower.type, iterate)
     following = f.apply("add nsw", register, counter.name, ITERATIONS)
     again = f.label
     more = f.apply(less, register, following, end)
