@@ -32,7 +32,7 @@ from octants.launch.kernel_cache import build_environment, open_entry
 from octants.launch.kernel_device import arrays_of_arguments, arrays_of_fields, common_device
 from octants.launch.returned_values import next_value
 from octants.launch.specialisation_guards import (
-    Sight,
+    KernelReads,
     Terms,
     guard_terms,
     hidden_terms,
@@ -231,18 +231,16 @@ class Specialisation:
         leaves = zip(self.signature.leaves(), self._leaf_types, strict=True)
         templates = [leaf for leaf, give in leaves if isinstance(give(), TemplateValue)]
         values = [(leaf.value(arguments), leaf.expression) for leaf in templates]
-        sight = Sight(reads, self.kernel.function, [value for value, _ in values])
+        seen = KernelReads(reads, self.kernel.function, [value for value, _ in values])
         known = {id(value): name for value, name in values if reference_to(value) is not None}
-        self.guard = _with_hidden(
-            guard_terms(sight, known), hidden_terms(sight, self.hidden, known)
-        )
-        terms = hidden_terms(sight, self.hidden)
+        self.guard = _with_hidden(guard_terms(seen, known), hidden_terms(seen, self.hidden, known))
+        terms = hidden_terms(seen, self.hidden)
         self.evaluate = make_evaluation(terms, self.hidden)
-        self.is_valid = make_guard(_with_hidden(guard_terms(sight), terms))
-        self.held_alive += sight.fields_held_weakly()
+        self.is_valid = make_guard(_with_hidden(guard_terms(seen), terms))
+        self.held_alive += seen.fields_held_weakly()
         forget = functools.partial(_forget, weakref.ref(self))
         self._ends = [
-            weakref.ref(value, forget) for value in sight.ends() if reference_to(value) is not None
+            weakref.ref(value, forget) for value in seen.ends() if reference_to(value) is not None
         ]
 
     @property
@@ -287,7 +285,7 @@ class Specialisation:
         facts = None if entry is None or reads is None else entry.find("facts", None)
         if reads is None or facts is None:
             return None
-        fits = make_guard(hidden_terms(Sight(reads, self.kernel.function, ()), facts.hidden))
+        fits = make_guard(hidden_terms(KernelReads(reads, self.kernel.function, ()), facts.hidden))
         return (facts, reads) if fits is None or fits() else None
 
     def _build_from_source(self) -> tuple[Facts, Sequence[Read]]:

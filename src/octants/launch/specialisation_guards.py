@@ -54,7 +54,7 @@ GONE = (KeyError, ValueError, AttributeError, ArithmeticError, TypeError)
 """The exceptions of conditions where a name is gone, or a hidden argument cannot be evaluated."""
 
 
-def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
+def guard_terms(seen: KernelReads, known: Mapping[int, str] | None = None) -> Terms:
     """Generate conditions that hold while the reads would return the same values.
 
     Classes, modules, members of enums, read-only numpy arrays and everything that Octants holds
@@ -66,12 +66,12 @@ def guard_terms(sight: Sight, known: Mapping[int, str] | None = None) -> Terms:
     """
     conditions: dict[tuple[Any, ...], str] = {}
     scope: dict[str, Any] = {}
-    for read in sight.reads:
+    for read in seen.reads:
         key = key_of(read)
         if key not in conditions and not read.varies and _is_watched(read):
-            writer = _Writer(sight, known or {}, str(len(conditions)), scope)
+            writer = _Writer(seen, known or {}, str(len(conditions)), scope)
             conditions[key] = writer.condition(read)
-    values = [getattr(read.value, "__func__", read.value) for read in sight.reads]
+    values = [getattr(read.value, "__func__", read.value) for read in seen.reads]
     functions = {id(each): each for each in values if isinstance(each, types.FunctionType)}
     editable = [each for each in functions.values() if _is_editable(each.__module__)]
     modules = filter(None, map(sys.modules.get, {each.__module__ for each in editable}))
@@ -103,7 +103,7 @@ _PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def hidden_terms(
-    sight: Sight, hidden: Sequence[HiddenArgument], known: Mapping[int, str] | None = None
+    seen: KernelReads, hidden: Sequence[HiddenArgument], known: Mapping[int, str] | None = None
 ) -> Terms:
     """Generate conditions that evaluate the hidden arguments, and hold if the kernel can take them.
 
@@ -111,10 +111,10 @@ def hidden_terms(
     """
     found: dict[ReadKey, str] = {}
     scope: dict[str, Any] = {}
-    for read in sight.reads:
+    for read in seen.reads:
         key, number = key_of(read), len(found)
         if read.varies and key not in found:
-            expression = _Writer(sight, known or {}, f"r{number}", scope).value(read)
+            expression = _Writer(seen, known or {}, f"r{number}", scope).value(read)
             found[key] = f"type(r{number} := {expression}) is {type(read.value).__name__}"
     limits = [each.condition.format(f"({each.name} := {each.expression})") for each in hidden]
     return [*found.values(), *limits], scope
@@ -133,7 +133,7 @@ def make_evaluation(
     return evaluate
 
 
-class Sight:
+class KernelReads:
     """The Python values that a kernel has read, and which of them others keep alive.
 
     An object is anchored if it was passed as an argument, or found by its name, or in an anchored
@@ -259,9 +259,9 @@ class _Writer:
     """Generates the condition of one read; names in ``scope`` end with its number."""
 
     def __init__(
-        self, sight: Sight, known: Mapping[int, str], number: str, scope: dict[str, Any]
+        self, seen: KernelReads, known: Mapping[int, str], number: str, scope: dict[str, Any]
     ) -> None:
-        self.sight = sight
+        self.seen = seen
         self.known = known
         self.number = number
         self.scope = scope
@@ -308,11 +308,11 @@ class _Writer:
             reference = reference_to(read.owner)
             if reference is None:
                 return self._attribute(self._name("o", read.owner), read)
-            if self.sight.anchors(read.owner):
+            if self.seen.anchors(read.owner):
                 return self._attribute(f"{self._name('o', reference)}()", read)
             return None
         if read.kind == "closure":
-            if read.owner is not self.sight.function:
+            if read.owner is not self.seen.function:
                 return None
             cell = read.owner.__closure__[_position(read)]
             return f"{self._name('o', cell)}.cell_contents"
