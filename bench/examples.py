@@ -13,6 +13,7 @@ docs/examples.md.
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import json
 import math
@@ -78,6 +79,7 @@ def main() -> None:
     if options.worker:
         work(options.names[0], options.worker, options)
         return
+    compileall.compile_dir(HERE.parent / "src", quiet=2)  # as the others are when installed
     results = {
         device: {name: measure(name, device, options) for name in options.names}
         for device in options.on
