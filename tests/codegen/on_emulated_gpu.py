@@ -22,7 +22,7 @@ from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
 from octants.ir.verifier import verify
 from octants.options import Options
-from octants.runtime.cuda import launch_context
+from octants.runtime.cuda import launch_context, modules
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.cuda.launch_state import parameter_bytes
 from tests.codegen.on_gpu import OnGpu
@@ -124,6 +124,7 @@ def install(patch: pytest.MonkeyPatch, **facts: Any) -> AddressableCuda:
         return Making(code.adopt(compilation.compile_module(module, Warps(), **choices(chosen))))
 
     patch.setattr(launch_context, "driver_library", lambda: library)
+    patch.setattr(modules, "load_linker", lambda _: None)
     patch.setattr(CudaBackend, "begin_compile", begin_compile)
     patch.setattr(driver, "_artifacts", {})
     patch.setenv("OCTANTS_OFFLINE_CACHE", "0")

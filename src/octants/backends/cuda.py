@@ -52,7 +52,10 @@ class CudaBackend(LlvmGpuBackend):
         return launch_context.driver_library()
 
     def make_device(self, chosen: Options) -> Device:
-        return device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
+        made = device.CudaDevice(chosen.device, chosen.ad_stack_budget_bytes)
+        if configured_store.is_empty(chosen):
+            modules.load_linker(made.context)
+        return made
 
     def target(self, chosen: Options) -> Target:
         major, minor = self.context(chosen.device).capability

@@ -16,6 +16,7 @@ from octants.cache import configured_store
 from octants.codegen.llvm.gpu import compilation
 from octants.data.zeroed_device_memory import LateStorage
 from octants.runtime.cuda import modules
+from octants.runtime.cuda.modules import load_linker
 from tests.runtime.cuda.fake_cuda import Call
 from tests.runtime.cuda.whole import Gpu, gpu, numbers
 
@@ -201,6 +202,20 @@ def test_a_gradient_is_compiled_while_the_driver_links(
 
 def no_work(_: Call) -> None:
     """A kernel that does nothing."""
+
+
+def test_the_driver_loads_its_linker_while_the_first_kernel_is_compiled(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a cache may have the kernel, nothing is linked in advance."""
+    monkeypatch.setattr(modules, "load_linker", load_linker)
+    (tmp_path / "kernel").write_text("")
+    gpu.init(offline_cache=True, offline_cache_file_path=str(tmp_path))
+    assert gpu.library.find_shared_object("linker", 0) is None
+    for _ in range(2):
+        gpu.init()
+        assert gpu.library.find_shared_object("linker", 0).result()
+        assert gpu.fake.calls["cuLinkComplete"] == 1
 
 
 def test_code_that_the_driver_refuses(

@@ -124,6 +124,26 @@ class Linking:
         return self._binary
 
 
+_SMALL = b"""\
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry octants_small(.param .align 8 .b8 p[8])
+{
+  ret;
+}
+"""
+
+
+def load_linker(context: Context) -> None:
+    """Let a thread link a small kernel, once in a process.
+
+    The driver loads its compiler for that, which takes tens of milliseconds. Meanwhile the first
+    kernel is compiled to PTX.
+    """
+    context.library.shared_object("linker", 0, lambda: Linking(context, _SMALL, in_thread=True))
+
+
 class DeviceFunction:
     """A function of a module, which it keeps loaded."""
 
