@@ -49,6 +49,10 @@ else:  # what only derivatives, some machines or some options need
 Condition = Callable[[Capabilities], bool]
 
 
+def _nothing() -> None:
+    pass
+
+
 def _always(_: Capabilities) -> bool:
     return True
 
@@ -81,13 +85,14 @@ def _estimate_sums(machine: Capabilities) -> int:
 class Pass:
     """A step that changes a module in place; `reason` says why it runs at its position.
 
-    It is left out unless `when` accepts the machine.
+    It is left out unless `when` accepts the machine. `load` imports what it needs.
     """
 
     name: str
     run: Callable[[Module, Capabilities], None]
     reason: str
     when: Condition = _always
+    load: Callable[[], object] = _nothing
 
 
 def _row(
@@ -111,7 +116,7 @@ def _row(
     def run(module: Module, machine: Capabilities) -> None:
         getattr(found, name)(module, *given(module, machine))
 
-    return Pass(name, run, reason, when)
+    return Pass(name, run, reason, when, lambda: getattr(found, name))
 
 
 def _noalias(module: Module, _: Capabilities) -> tuple[Any, ...]:
@@ -313,6 +318,19 @@ FINISH = (
     ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""
+
+_USUAL = Capabilities(contracts=True, fuses=True, groups_sums=True)
+_USUAL_GPU = replace(_USUAL, fills=1, splits=True, estimate_sums=1, approximates_quotients=True)
+
+
+def import_passes(is_gpu: bool) -> None:
+    """Import the passes that most kernels run through, before one is compiled."""
+    machine = _USUAL_GPU if is_gpu else _USUAL
+    for step in (*LOWER, *FINISH):
+        if step.when(machine):
+            step.load()
+    if is_gpu:
+        _ = gather_sums.gather_sums
 
 
 def _run(passes: tuple[Pass, ...], module: Module, stage: Stage) -> None:

@@ -52,11 +52,13 @@ class Updates:
 class Backend(ABC):
     """The code generation and the devices of an arch; a process has one object of each.
 
-    `compiles` is False for the interpreter, which runs modules as they are.
+    `compiles` is False for the interpreter, which runs modules as they are; `is_gpu` is False where
+    work items run on the CPU.
     """
 
     name: str
     compiles = True
+    is_gpu = True
 
     @property
     def has_several_devices(self) -> bool:
@@ -105,7 +107,8 @@ class Backend(ABC):
 
     def import_compiler(self) -> None:
         """Import the parts of the compiler that each kernel needs."""
-        _ = frontend.build, pipeline.lower
+        _ = frontend.build
+        pipeline.import_passes(self.is_gpu)
 
     @abstractmethod
     def compile(self, module: Module, chosen: Options) -> Artifact:

@@ -35,6 +35,7 @@ class CpuBackend(Backend):
     """The host as an arch."""
 
     name = HOST.name
+    is_gpu = False
 
     @property
     def has_several_devices(self) -> bool:

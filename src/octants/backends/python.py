@@ -28,6 +28,7 @@ class PythonBackend(Backend):
     """The interpreter as an arch; it needs only memory from a device."""
 
     name = "python"
+    is_gpu = False
     compiles = False
 
     def make_device(self, chosen: Options) -> Device:
