@@ -52,6 +52,7 @@ GPU = Capabilities(
     groups_sums=True,
     exchanges_factors=True,
     allots_registers=True,
+    keeps_calls=True,
     estimate_sums=8,
     blocks=Blocks(),
 )

@@ -316,6 +316,11 @@ FINISH = (
         lambda machine: machine.unrolls or _estimate_sums(machine) > 0,
         lambda _, machine: (_estimate_sums(machine), machine.unrolls),
     ),
+    _row(
+        "share_slow_paths",
+        "after loops of sines are unrolled, whose chunks have a test of their own",
+        lambda machine: machine.keeps_calls and _estimate_sums(machine) > 0,
+    ),
 )
 """From tasks, perhaps derivatives, to what code is generated from, with cheaper updates."""
 

@@ -111,7 +111,8 @@ class Capabilities:
     Blocks of records that it `unrolls` are written by the passes, since the compiler of its driver
     does not unroll them. It estimates sines and cosines of small angles in the time of
     `estimate_sums` additions; 0 if it does not. Where it `approximates_quotients`, quotients of f32
-    may be so. Where it `allots_registers`, code says how many its threads may use.
+    may be so. Where it `allots_registers`, code says how many its threads may use. Where it
+    `keeps_calls`, its compiler does not inline functions that code generation leaves out of line.
     Vectors of a work item that are indexed at run time take up to `vector_bytes` of memory.
 
     Of the record buffer: arrays, record buffers and their copies share `memory_bytes`. `workers`
@@ -139,6 +140,7 @@ class Capabilities:
     estimate_sums: int = 0
     approximates_quotients: bool = False
     allots_registers: bool = False
+    keeps_calls: bool = False
     vector_bytes: int = 1 << 14
     memory_bytes: int = 0
     workers: int = 1

@@ -154,6 +154,40 @@ def test_computed_ones_are_right_to_six_digits() -> None:
         np.testing.assert_allclose(some, right, atol=2e-6 * size)
 
 
+def _grouped(sums: int, x: Any) -> list[Any]:
+    """Values and gradients of sines that do not depend on each other, also in a branch."""
+    with pytest.MonkeyPatch.context() as patch, emulated_gpu(total=1 << 28):
+        _started(patch, sums)
+        a, b = (qd.field(qd.f32, shape=len(x), needs_grad=True) for _ in "ab")
+        d = qd.field(qd.f64, shape=len(x), needs_grad=True)
+
+        @qd.kernel
+        def waves():
+            for i in a:
+                v = a[i]
+                total = qd.sin(v) * qd.cos(2.0 * v) + qd.sin(3.0 * v) * qd.cos(v - 1.0)
+                if v > 0.25:
+                    w = qd.sin(d[i]) + qd.cos(d[i])
+                    total += qd.sin(0.5 * v) * qd.sin(v + 0.25) * qd.cast(w, qd.f32)
+                b[i] += qd.sin(total) + qd.sin(total * v)
+
+        a.from_numpy(x)
+        d.from_numpy(x.astype(np.float64))
+        waves()
+        b.grad.fill(1.0)
+        waves.grad()
+        return [array.to_numpy() for array in (b, a.grad, d.grad)]
+
+
+def test_sines_that_share_a_slow_path() -> None:
+    x = np.random.default_rng(6).uniform(-9, 9, 100).astype(np.float32)
+    x[::3] *= 50
+    x[1:11] = np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-42, -1e-42, 0.0, 64.0, -64.0
+    for found, wanted in zip(_grouped(1, x), _grouped(0, x), strict=True):
+        assert np.array_equal(found, wanted, equal_nan=True)
+    assert not np.isnan(wanted[11:]).any()
+
+
 # -- which loops -----------------------------------------------------------------------------------
 
 
@@ -297,3 +331,25 @@ def test_what_is_computed(
         # Four of the rest are speculated on at a time, or one, which has a loop for failure, too.
         more = _instructions(_module(lambda: short(3), monkeypatch), capability)
         assert more == (16 + 1 + 4 + 1 + 1, 2 + 1 + 4 + 1 + 1)
+
+
+def test_sines_of_one_number_share_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated_gpu(total=1 << 28, capability=(9, 0)):
+        qd.init(arch=qd.cuda)
+        x, y = (qd.field(qd.f32, shape=50) for _ in "xy")
+
+        @qd.kernel
+        def waves():
+            for i in x:
+                total = 0.0
+                for k in qd.static(range(8)):
+                    total += qd.sin((k + 1.5) * x[i]) * qd.cos((k + 1.5) * y[i])
+                y[i] = total
+
+        module = _module(waves, monkeypatch)
+        # Slow paths are calls of two functions, which test their operands, too.
+        assert _instructions(module, 90) == (8 + 1, 2 + 2)
+        gpu = nvptx.Nvptx(nvptx.target(90))
+        text = compilation.optimised_llvm_text(module, gpu, fast_math=True)
+        assert len(re.findall(r"call [^@\n]*@octants\.math\.exact", text)) == 8 + 8
+        assert text.count("define internal") == 2 + 2

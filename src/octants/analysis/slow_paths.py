@@ -12,9 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octants.ir import ops
+from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Value
 from octants.ir.ops.arithmetic import SINES
+from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import f32
+
+ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
+"""The estimates of sines and cosines, for small angles."""
+
+_UNROLLED = 4
+"""The least number of iterations of an unrolled block."""
+
+TakesSlowPath = Callable[[Operation], bool]
+"""Whether an operation may take a slow path."""
+
+_AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
 def is_sine(op: Operation) -> bool:
@@ -22,10 +35,28 @@ def is_sine(op: Operation) -> bool:
     return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
 
 
-TakesSlowPath = Callable[[Operation], bool]
-"""Whether an operation may take a slow path."""
+def is_small(builder: Builder, x: Value) -> Value:
+    """Write the test whether an angle has an estimate."""
+    return builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
 
-_AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
+
+def repeats_iterations(op: ops.If) -> bool:
+    """Return whether a branch repeats iterations with all tests: see `passes.unroll_loops`."""
+    if len(op.then.ops) > 1 or not op.results:
+        return False
+    again = list(op.orelse.walk())
+    if any(isinstance(each, ops.Write) for each in again):
+        return False
+    sines = sum(map(is_sine, again))
+    return sines >= _UNROLLED or (sines > 0 and any(isinstance(o, ops.For) for o in op.orelse.ops))
+
+
+def is_shared(op: Operation) -> bool:
+    """Return whether a branch has the slow paths of a group: see `passes.share_slow_paths`."""
+    if not isinstance(op, ops.If) or len(op.then.ops) > 1 or len(op.results) < 2:
+        return False
+    *inside, _ = op.orelse.ops
+    return all(map(is_sine, inside)) and [each.result for each in inside] == op.orelse.yielded
 
 
 def can_speculate(

@@ -38,7 +38,7 @@ class CudaBackend(LlvmGpuBackend):
     has_several_devices = True
     approximates_quotients = True
     groups_sums = exchanges_factors = True
-    allots_registers = True
+    allots_registers = keeps_calls = True
 
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""

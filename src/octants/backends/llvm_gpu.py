@@ -35,7 +35,7 @@ class LlvmGpuBackend(Backend):
     driver_name: str
     approximates_quotients = False
     groups_sums = exchanges_factors = False
-    allots_registers = False
+    allots_registers = keeps_calls = False
 
     @abstractmethod
     def library(self) -> Any:
@@ -94,6 +94,7 @@ class LlvmGpuBackend(Backend):
             groups_sums=self.groups_sums,
             exchanges_factors=self.exchanges_factors,
             allots_registers=self.allots_registers,
+            keeps_calls=self.keeps_calls,
             estimate_sums=self.estimate_sums(chosen),
             blocks=Blocks(),
             memory_bytes=own.total_memory,

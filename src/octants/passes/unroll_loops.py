@@ -103,8 +103,6 @@ MOST_WAITS = 10
 _EXACT = 1 << 24
 """The integers below are exact floats."""
 
-_ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
-
 
 @staged("unroll_loops")
 def unroll_loops(module: Module, estimate_sums: int = 0, unrolls: bool = True) -> None:
@@ -185,7 +183,7 @@ class _Unroller:
             small_later = self._angles_small_later(op)
             for arg, init in zip(op.body.args[1:], op.inits, strict=True):
                 if arg in small_later:
-                    are_small = builder.binary("and", are_small, _is_small(builder, init))
+                    are_small = builder.binary("and", are_small, slow_paths.is_small(builder, init))
 
             def chunk(first: Value, inits: list[Value]) -> list[Value]:
                 return self._speculated(op, first, inits, length, small_later)
@@ -334,24 +332,20 @@ class _Estimates:
 
     def _function(self, builder: Builder, op: ops.Unary, x: Value, number: int) -> Value:
         """Write a function of ``x``, and its guard."""
-        builder.location, fn = op.location, _ESTIMATES[op.fn]
+        builder.location, fn = op.location, slow_paths.ESTIMATES[op.fn]
         chosen = self._polynomials.get(number)
         if chosen is None:
             found = builder.append(ops.Unary(fn, x, results=[Value(f32)])).result
         else:
             found = polynomial(fn.removesuffix("_estimate"), Number(builder, x), chosen).value
         if number not in self._certain[op]:
-            self._guards.append(_is_small(builder, x))
+            self._guards.append(slow_paths.is_small(builder, x))
         return found
 
     def are_small(self, builder: Builder, so_far: Value | None = None) -> Value:
         """Write the conjunction of all guards, and of another one."""
         first = builder.constant(True, u1) if so_far is None else so_far
         return functools.reduce(functools.partial(builder.binary, "and"), self._guards, first)
-
-
-def _is_small(builder: Builder, x: Value) -> Value:
-    return builder.compare("lt", builder.unary("abs", x), builder.constant(FAR, f32))
 
 
 def _can_speculate(op: ops.For) -> bool:

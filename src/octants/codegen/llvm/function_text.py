@@ -129,6 +129,7 @@ class FunctionText:
         self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`
         self.parts: dict[ArrayRef, str] = {}  # the private copies of arrays; see `local_arrays`
         self.shared = "true"  # whether it must add atomically after all
+        self.in_slow_path = False  # whether what is being written is seldom run
         self.in_unrolled_loop = False  # whether the loop being written will be unrolled
         self.outside_loops: Collection[Block] = ()  # see `work_item_loop.outside_loops`
         self.is_outside_loops = False  # whether one of these blocks is being written

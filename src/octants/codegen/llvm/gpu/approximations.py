@@ -7,9 +7,11 @@ and for quotients are within two ulp.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from octants.codegen import arithmetic
+from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.llvm.math_functions import MathCall
@@ -32,17 +34,36 @@ def _sine_or_cosine(name: str) -> Callable[[FunctionText, str], str]:
     """Return the writer of a sine or cosine: an instruction for small operands, else a call."""
 
     def write(f: FunctionText, x: str) -> str:
+        if f.in_slow_path:
+            exact = _out_of_line(f, name, functools.partial(guarded, attribute=" alwaysinline"))
+            return f.call(exact, "float", [("float", x)], " noinline")
+        return guarded(f, x, " noinline")
+
+    def guarded(f: FunctionText, x: str, attribute: str) -> str:
         near = _instruction(f, name, x)
         size = f.intrinsic("fabs", "float", [("float", x)])
         is_near = f.apply("fcmp olt", "float", size, float_literal(FAR))
 
         def far() -> str:
-            found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], " noinline"))
+            found: str = f.table[MathCall](f, MathCall(function(name, f32, True), [x], attribute))
             return found
 
         return unless_slow(f, near, is_near, far)
 
     return write
+
+
+def _out_of_line(f: FunctionText, name: str, write: Callable[[FunctionText, str], str]) -> str:
+    """Return the name of a function that computes a sine or cosine, its test included."""
+
+    def make(_: object, name: str) -> str:
+        inner = FunctionText(f.kernel, f.machine, f.scalar_table, 0)
+        inner.start("start")
+        found = write(inner, "%x0")
+        head = f"define internal float {name}(float %x0) {math_functions.ATTRIBUTES}"
+        return math_functions.finished(inner, head, f"ret float {found}")
+
+    return f.text.helper(f"@octants.math.exact.{name}", make)
 
 
 def _in_line(name: str) -> Callable[[FunctionText, str], str]:

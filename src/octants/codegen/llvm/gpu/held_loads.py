@@ -14,23 +14,19 @@ from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.ir import ops
 from octants.ir.core import Operation, Task
 
-_UNROLLED = 4
-"""The least number of iterations of an unrolled block."""
-
 
 def if_(f: FunctionText, op: ops.If) -> None:
     """Write two branches, behind the loads that are held before them."""
     if isinstance(f, ThreadText) and op in f.holding:
         f.emit('call void asm sideeffect "", "~{memory}"()')
-    control_flow.if_(f, op, likely=bool(f.machine.estimates) and _has_slow_path(op))
-
-
-def _has_slow_path(op: ops.If) -> bool:
-    """Return whether a branch repeats iterations with all tests: see `passes.unroll_loops`."""
-    if len(op.then.ops) > 1:
-        return False
-    sines = sum(map(slow_paths.is_sine, op.orelse.walk()))
-    return sines >= _UNROLLED or (sines > 0 and any(isinstance(o, ops.For) for o in op.orelse.ops))
+    if not f.machine.estimates:
+        control_flow.if_(f, op)
+    elif slow_paths.is_shared(op):
+        outer, f.in_slow_path = f.in_slow_path, True
+        control_flow.if_(f, op, likely=True)
+        f.in_slow_path = outer
+    else:
+        control_flow.if_(f, op, likely=slow_paths.repeats_iterations(op))
 
 
 def find_holding(task: Task) -> set[Operation]:

@@ -43,6 +43,8 @@ def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
     Chunks and slow paths are not unrolled; of the iterations behind chunks, four run at a time.
     """
     if f.machine.estimates and f.text.fast_math:
+        if any(map(slow_paths.is_shared, op.body.ops)):
+            return ""
         estimates = sum(isinstance(o, ops.Unary) and o.fn in ESTIMATES for o in op.body.ops)
         is_chunk = estimates >= speculated_iterations.ITERATIONS // 2  # others are polynomials
         if is_chunk or slow_paths.can_speculate(
