@@ -241,11 +241,13 @@ def test_a_row_that_is_needed_and_overwritten(
 def test_a_needed_array_that_is_overwritten(xy: Any, loss: Any, ways: list[str]) -> None:
     x, y = xy
     for _ in range(2):
+        before = len(ways)
         x.from_numpy(np.array([1.0, 2.0, 3.0]))
         record(xy, loss, lambda: double(x))
         assert x.grad.to_numpy().tolist() == [2.0, 4.0, 6.0]
         assert x.to_numpy().tolist() == [2.0, 4.0, 6.0]
-    assert ways[-3:] == ["quick", "care", "quick"]
+    assert "care" in ways
+    assert len(ways) == before  # the second tape follows the first one
 
 
 def test_an_overwritten_array_is_saved_once(xy: Any, loss: Any) -> None:
