@@ -39,8 +39,10 @@ class Deferred:
         setattr(self._module or self._load(), attribute, value)
 
     def _load(self) -> Any:
-        object.__setattr__(self, "_module", importlib.import_module(self._module_name))
-        return self._module
+        module = importlib.import_module(self._module_name)
+        if not getattr(module.__spec__, "_initializing", False):  # else its import may still fail
+            object.__setattr__(self, "_module", module)
+        return module
 
     def __repr__(self) -> str:
         return f"<deferred module {self._module_name}>"
