@@ -17,7 +17,9 @@ from octants.fuzz.compare import Status
 from octants.fuzz.metamorphic_checks import CHECKS, Checker
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
+from octants.interpreter import Interpreter
 from octants.launch import specialisation_guards
+from octants.passes import hoist_loads
 from tests.devices import ARCH
 from tests.fuzz.helpers import make
 
@@ -255,6 +257,27 @@ def test_records_of_gpus_are_checked(is_faulty: bool, monkeypatch: pytest.Monkey
     found = checker.check(make(SUMS_OF_SUMS, inputs, [("k", ())]), BACKENDS["interpreter"]())  # type: ignore[arg-type]
     checker.close()
     assert found.status is (Status.DISAGREES if is_faulty else Status.AGREES), found.problems
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_other_thresholds_are_checked(is_faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that is wrong where a usual program has too little work for it."""
+    usual, original = hoist_loads.MOST_LOADS, Interpreter.run
+
+    def wrong_beyond(self: Any, *given: Any) -> Any:
+        if is_faulty and usual != hoist_loads.MOST_LOADS:
+            raise ZeroDivisionError
+        return original(self, *given)
+
+    monkeypatch.setattr(Interpreter, "run", wrong_beyond)
+    statuses = set()
+    for seed in range(6):
+        checker = Checker("python", ["thresholds"], 1)
+        found = checker.check(replace(program(), seed=seed), BACKENDS["interpreter"]())  # type: ignore[arg-type]
+        checker.close()
+        statuses.add(found.status)
+    assert usual == hoist_loads.MOST_LOADS
+    assert Status.AGREES in statuses and (len(statuses) > 1) == is_faulty
 
 
 @pytest.mark.parametrize("shape", [(3,), (4,), (5,), (2, 2), (2, 3), (1, 5)])

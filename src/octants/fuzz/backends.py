@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.cached_property import cached_property
+from octants.fuzz import profit_thresholds
 from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
@@ -94,6 +95,7 @@ class RunConfiguration:
     rebinds: bool = False  # whether other functions and constants have the names at first
     beside: bool = False  # whether another thread runs the program too; then without tapes
     machine: dict[str, Any] = field(default_factory=dict)  # capabilities other than the arch's
+    thresholds: int = 0  # the seed of other thresholds of the compiler; 0: none
 
 
 class Backend(Protocol):
@@ -205,12 +207,13 @@ class PackageBackend:
 
     @contextlib.contextmanager
     def _pretending(self) -> Iterator[None]:
-        """Let passes and autodiff see the capabilities of the configuration meanwhile."""
+        """Let the compiler see capabilities and thresholds of the configuration meanwhile."""
         backend = self.driver.backend_of(getattr(self.qd, self.arch).name)
         given, facts = backend.machine, self.configuration.machine
         backend.machine = lambda *of: replace(given(*of), **facts)
         try:
-            yield
+            with profit_thresholds.changed(self.qd.__name__, self.configuration.thresholds):
+                yield
         finally:
             del backend.machine
 

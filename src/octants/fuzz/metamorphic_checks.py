@@ -71,6 +71,7 @@ class Check:
     rebinds: bool = False  # whether the other run begins with other functions and constants
     beside: bool = False  # whether two threads run the other run at the same time
     machines: Sequence[Options] = ({},)  # capabilities that the other run pretends, by the seed
+    thresholds: bool = False  # whether the other run has other thresholds, by the seed
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -85,6 +86,9 @@ def _runs_alone(program: Program) -> Program | None:
     """The program, unless it depends on what other threads do: on numbers of launches, on trees."""
     return None if program.sparse or "random" in program.source else program
 
+
+_LIKE_A_GPU: Options = {"fills": 1 << 16, "vectors": None}
+"""The capabilities of a GPU that determine how its kernels are derived."""
 
 CHECKS: dict[str, Check] = {
     "lanes": Check(
@@ -137,9 +141,23 @@ CHECKS: dict[str, Check] = {
         "derivatives as for GPUs, whose records are near work items: up to 1 to 4096 bytes",
         [{"simd": "never"}],
         machines=[
-            {"fills": 1 << 16, "vectors": None, "local_record_bytes": size, "unrolls": size == 16}
+            {**_LIKE_A_GPU, "local_record_bytes": size, "unrolls": size == 16}
             for size in (256, 1, 16, 64, 256, 4096)
         ],
+        forward=False,
+        only=("cpu", "python"),
+    ),
+    "thresholds": Check(
+        "other thresholds for what a rewrite is worth",
+        thresholds=True,
+        forward=False,
+        only=("cpu", "python"),
+    ),
+    "gpu-thresholds": Check(
+        "the same, with derivatives as for GPUs",
+        [{"simd": "never"}],
+        machines=[{**_LIKE_A_GPU, "local_record_bytes": size} for size in (64, 256, 4096)],
+        thresholds=True,
         forward=False,
         only=("cpu", "python"),
     ),
@@ -276,6 +294,7 @@ class Checker:
             rebinds=check.rebinds,
             beside=check.beside,
             machine=check.machines[program.seed // len(CHECKS) % len(check.machines)],
+            thresholds=1 + program.seed if check.thresholds else 0,
         )
         backend.forget()  # so that the run compiles its kernels, or loads them from the cache
         actual = _run(changed, backend, configuration)
