@@ -14,16 +14,23 @@ from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Array, Block, Companion, Module, Space, Value
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, f32, f64, i32, i64, u32
-from tests.codegen.compiled import ndarray, parallel
+from tests.codegen.compiled import ndarray, parallel, serial
 from tests.codegen.threads import Threads
 
 ITEMS, LONGEST = 5, 23
 
 
 def summing(
-    array: Array, places: list[tuple[int | None, ...]], counter: DType = i32, narrow: bool = False
+    array: Array,
+    places: list[tuple[int | None, ...]],
+    counter: DType = i32,
+    narrow: bool = False,
+    items: int = ITEMS,
 ) -> Module:
-    """``y[i]`` is the sum, times 1, 2, ..., of what stands at places; None is the counter there."""
+    """``y[i]`` is the sum, times 1, 2, ..., of what stands at places; None is the counter there.
+
+    If there is one item, the task is serial.
+    """
     y, ends = ndarray("y", array.dtype), ndarray("ends", counter)
 
     def body(build: Builder, item: Value) -> None:
@@ -41,7 +48,12 @@ def summing(
         start = build.cast(item, array.dtype)
         build.store(y, [item], build.for_(first, last, [start], inner).results[0])
 
-    task = parallel("t", lambda build: (build.constant(0, i32), build.constant(ITEMS, i32)), body)
+    if items == 1:
+        task = serial("t", lambda build: body(build, build.constant(0, i32)))
+    else:
+        task = parallel(
+            "t", lambda build: (build.constant(0, i32), build.constant(items, i32)), body
+        )
     task.options = {SHARED_LOOPS: True}
     return Module("k", [array, y, ends], None, [task])
 

@@ -51,15 +51,20 @@ class Shifted:
         return getattr(self._device, name)
 
 
+@pytest.mark.parametrize("items", [ITEMS, 1], ids=["parallel", "serial"])
 def test_loads_of_eight_iterations_begin_a_loop_that_loads_few(
-    monkeypatch: pytest.MonkeyPatch,
+    items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each piece of 16 bytes is an instruction, and one for each of its four words."""
     extracts = []
+    array, places = CASES["numbers"]
     for nbytes in (32, 0):
         monkeypatch.setattr(vector_loads, "_FEW_BYTES", nbytes)
-        code = compiled.OnVulkan(summing(*CASES["numbers"])).artifact.code
-        extracts.append(count(code, Op.COMPOSITE_EXTRACT))
+        kernel = compiled.OnVulkan(summing(array, places, items=items))
+        extracts.append(count(kernel.artifact.code, Op.COMPOSITE_EXTRACT))
+        x, y = values_of(array, 0), np.zeros(ITEMS, np.float32)
+        kernel.run({"x": x, "y": y, "ends": np.array([1, 22], np.int32)})
+        assert y[0] == expected(x, places, 1, 22)[0]
     assert extracts[0] - extracts[1] == 4
 
 

@@ -30,7 +30,7 @@ def _needs_strips(f: FunctionText, op: ops.For) -> bool:
     costs, task = f.kernel.costs, f.kernel.module.tasks[f.task]
     return (
         f.is_outside_loops
-        and (task.domain is None or (ops.known_work_items(task) or _FEW) < _FEW)
+        and (ops.known_work_items(task) or _FEW) < _FEW
         and op.lower.type.bits >= 32
         and costs.of_operation(op) > UNINTERRUPTED
         and not costs.polls_each_iteration(op.body)

@@ -90,15 +90,16 @@ def constants_in(code: Block | Module) -> dict[Value, Any]:
 
 
 def known_work_items(task: Task) -> int | None:
-    """The number of work items of a parallel task, if both ends are constants of its domain."""
-    assert task.domain is not None
+    """The number of work items, if both ends of a domain are constants; a serial task has one."""
+    if task.domain is None:
+        return 1
     numbers = constants_in(task.domain)
     lower, upper = (numbers.get(value) for value in task.domain.yielded[:2])
     return None if lower is None or upper is None else max(0, int(upper - lower))
 
 
 def has_few_items(task: Task, most: int) -> bool:
-    """Whether a parallel task is known to have work items, and at most so many."""
+    """Whether a task is known to have work items, and at most so many."""
     return 0 < (known_work_items(task) or 0) <= most
 
 
