@@ -237,7 +237,7 @@ def joined_string(context: Context, node: ast.JoinedStr) -> Any:
     parts: list[Any] = []
     for piece in node.values:
         if isinstance(piece, ast.FormattedValue):
-            parts.append(_formatted(context, piece))
+            parts.append(_formatted(context, node, piece))
         else:
             parts.append(context.evaluate(piece))
     if all(isinstance(part, str) for part in parts):
@@ -245,10 +245,11 @@ def joined_string(context: Context, node: ast.JoinedStr) -> Any:
     return FormattedString(tuple(parts))
 
 
-def _formatted(context: Context, piece: ast.FormattedValue) -> Any:
+def _formatted(context: Context, node: ast.JoinedStr, piece: ast.FormattedValue) -> Any:
     spec = context.evaluate(piece.format_spec) if piece.format_spec is not None else ""
     if isinstance(spec, FormattedString):
-        context.fail(WrongFormat("a format cannot depend on run-time values"), piece)
+        # Before Python 3.12 no piece has a position of its own.
+        context.fail(WrongFormat("a format cannot depend on run-time values"), node)
     value = context.evaluate(piece.value)
     conversions: dict[int, Callable[[Any], str]] = {114: repr, 115: str, 97: ascii}
     conversion = conversions.get(piece.conversion)
