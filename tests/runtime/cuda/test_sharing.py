@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -128,9 +129,62 @@ def test_memory_of_others_is_borrowed(gpu: Gpu) -> None:
     qd.sync()
     assert gpu.fake.view(memory.address, 3, np.float64).tolist() == [14, 14, 14]
     before = dlpack.export_count()
+    double(x)
     del x
     gc.collect()
+    assert dlpack.export_count() == before  # the launch may still run
+    qd.sync()
     assert dlpack.export_count() == before - 1
+
+
+class Computed:
+    """An array like those of JAX: it names no stream, and may still be computed."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self.memory = gpu.device.allocate(24)
+        self.handle = gpu.fake.add_foreign_stream()
+        self.is_ready = False
+
+    def compute(self) -> None:
+        device = self._gpu.device
+        device.make_stream_wait(self.handle)
+        with device.context.active():
+            device.context.call("cuMemsetD8Async", self.memory.address, 0x3F, 24, self.handle)
+
+    def block_until_ready(self) -> None:
+        with self._gpu.device.context.active():
+            self._gpu.device.context.wait_for_stream(self.handle)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        data = self.memory.address, False
+        return {"version": 2, "shape": (3,), "typestr": "<f8", "data": data}
+
+
+def test_arrays_without_a_stream_are_complete_when_kernels_use_them(gpu: Gpu) -> None:
+    given = Computed(gpu)
+    given.compute()
+    double(given)
+    qd.sync()
+    found = gpu.fake.view(given.memory.address, 3, np.uint64)
+    once = np.full(24, 0x3F, np.uint8).view(np.float64)
+    assert found.view(np.float64).tolist() == (2 * once).tolist()
+
+
+def test_arrays_without_a_stream_live_until_kernels_have_used_them(gpu: Gpu) -> None:
+    """Their library may give their memory to other arrays as soon as they are dropped."""
+    for _ in range(3):
+        given = Computed(gpu)
+        alive = weakref.ref(given)
+        double(given)
+        del given
+        gc.collect()
+        assert alive() is not None
+    qd.sync()
+    gc.collect()
+    assert alive() is None
+    assert gpu.device.streams.is_busy == 0
 
 
 def test_memory_that_is_read_only(gpu: Gpu) -> None:

@@ -194,6 +194,13 @@ class Context:
         """Wait until an event has happened. Ctrl-C ends the wait, not the work."""
         self._wait("cuEventQuery", event)
 
+    def has_happened(self, event: int) -> bool:
+        """Whether an event has happened."""
+        status = self.library.cuEventQuery(event)
+        if status not in (cuda.SUCCESS, cuda.NOT_READY):
+            raise self.error("cuEventQuery", status)
+        return bool(status == cuda.SUCCESS)
+
     def _wait(self, name: str, handle: int) -> None:
         if self.lost is not None:
             raise self.lost.at()

@@ -35,7 +35,8 @@ class ForeignGpuArray:
 
     `strides` are in bytes. `dtype` is None where numpy has no such type of numbers. `stream` is the
     stream in which the library may still write to the array; None if it is complete or ordered
-    already. `owner` keeps it alive.
+    already. `owner` keeps it alive. If `has_no_stream`, the library names none that could wait for
+    the uses of the array, so that its memory must not be freed before they have ended.
     """
 
     address: int
@@ -46,6 +47,7 @@ class ForeignGpuArray:
     stream: int | None
     is_read_only: bool
     owner: Any
+    has_no_stream: bool = False
 
 
 def foreign_array(value: Any, stream: int = 0) -> ForeignGpuArray | None:
@@ -113,6 +115,8 @@ def _tensor(tensor: Any) -> ForeignGpuArray:
 
 def _interface(value: Any, given: Mapping[str, Any]) -> ForeignGpuArray:
     address, is_read_only = given["data"]
+    if "stream" not in given and hasattr(value, "block_until_ready"):
+        value.block_until_ready()  # JAX may still compute the array
     return ForeignGpuArray(
         address,
         tuple(given["shape"]),
@@ -122,6 +126,7 @@ def _interface(value: Any, given: Mapping[str, Any]) -> ForeignGpuArray:
         given.get("stream"),
         is_read_only,
         owner=value,
+        has_no_stream="stream" not in given,
     )
 
 
@@ -136,4 +141,5 @@ def _dlpack(value: Any, stream: int) -> ForeignGpuArray:
         None,
         part.is_read_only,
         part.owner,
+        has_no_stream=True,
     )

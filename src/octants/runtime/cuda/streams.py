@@ -151,6 +151,11 @@ class Event:
         with self._streams.context.active():
             self._streams.context.wait_for_event(self.handle)
 
+    def has_happened(self) -> bool:
+        """Whether the work before it has ended."""
+        with self._streams.context.active():
+            return self._streams.context.has_happened(self.handle)
+
     def milliseconds_since(self, earlier: Event) -> float:
         """The time between two timed events, once both have happened."""
         found = c_float()
@@ -172,6 +177,18 @@ class Event:
     def __del__(self) -> None:
         if not self._is_destroyed:
             self._streams.dropped_events.append(self._handle)
+
+
+class BorrowedMemory:
+    """Keeps memory of another library alive until the launches have ended that are queued when this
+    is dropped.
+    """
+
+    def __init__(self, owner: Any, streams: Streams) -> None:
+        self._owner, self._streams = owner, streams
+
+    def __del__(self) -> None:
+        self._streams.unused.append(self._owner)
 
 
 class EventTimer:
@@ -204,12 +221,14 @@ class Current(threading.local):
     """A thread's current stream.
 
     The streams of other libraries in `expecting` must wait for what the thread launches next.
-    `event` is the thread's own event for ordering two streams.
+    `borrowed` keeps alive what that launch uses and no such stream waits for. `event` is the
+    thread's own event for ordering two streams.
     """
 
     def __init__(self, default: Stream) -> None:
         self.stream = default
         self.expecting: list[Stream] = []
+        self.borrowed: list[Any] = []
         self.event: Event | None = None
 
 
@@ -236,6 +255,9 @@ class Streams:
         in its context.
         """
         self._settle: Callable[[], None] | None = None
+        self.unused: deque[Any] = deque()
+        """Owners of memory that no later launch uses; those before may still run."""
+        self._freed_after: deque[tuple[Event, list[Any]]] = deque()
         self._lock = threading.Lock()
         self._others: set[weakref.ref[Stream]] = set()
 
@@ -329,11 +351,15 @@ class Streams:
             stream.done.wait(self.default)
 
     def release(self) -> None:
-        """Make the streams that expect the last launch wait for it."""
+        """Make the streams that expect the last launch wait for it, and return what it borrowed."""
         current = self.current
         while current.expecting:
             self.become_busy(-1)
             self.order(current.stream, current.expecting.pop())
+        if current.borrowed:
+            self.become_busy(-1)
+            self.unused.extend(current.borrowed)
+            current.borrowed.clear()
 
     def expect(self, stream: Stream) -> None:
         """Make a stream wait for the next launch."""
@@ -341,6 +367,29 @@ class Streams:
         if all(stream.handle != other.handle for other in expecting):
             expecting.append(stream)
             self.become_busy(1)
+
+    def borrow(self, owner: Any) -> None:
+        """Keep memory of another library alive until the next launch has ended."""
+        self.free_unused()
+        if not self.current.borrowed:
+            self.become_busy(1)
+        self.current.borrowed.append(owner)
+
+    def free_unused(self) -> None:
+        """Drop the unused owners whose last launches have ended."""
+        with self._lock:
+            owners = [self.unused.popleft() for _ in range(len(self.unused))]
+        if owners:
+            self.leave(self.current.stream)
+            self.settle()
+            event = Event(self)
+            event.record(self.default)
+            self._freed_after.append((event, owners))
+        while self._freed_after:
+            first = self._freed_after.popleft()
+            if not first[0].has_happened():
+                self._freed_after.appendleft(first)
+                break
 
     def become_busy(self, count: int) -> None:
         """Count a state that launches must check."""
@@ -419,6 +468,8 @@ class Streams:
                 self._wait_for_each()
         else:
             context.wait_for_stream(DEFAULT_STREAM)
+        if self.unused or self._freed_after:
+            self.free_unused()
 
     def _wait_for_each(self) -> None:
         for stream in self.all():
@@ -431,6 +482,8 @@ class Streams:
         """Destroy all streams of Octants."""
         for stream in self._live_others():
             stream.destroy()
+        self.unused.clear()
+        self._freed_after.clear()
         with self.context.active():
             self._destroy_dropped()
 
