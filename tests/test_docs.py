@@ -3,7 +3,7 @@
 The ``python`` blocks of a page run in order in one namespace, in a process of its own. A ``text``
 block right after one of them is what it prints; ``...`` in it stands for anything. A block that
 begins with ```` ```python needs=torch ```` is left out where that is not installed, and one with
-``needs=vulkan`` where there is no such device. Those with ``needs=two_gpus`` run in
+``needs=vulkan`` where there is no such device. Those with ``needs=several_gpus`` run in
 ``tests/api/test_several_devices.py``.
 """
 

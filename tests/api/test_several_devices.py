@@ -866,7 +866,7 @@ def test_the_programs_of_the_documentation(
     programs = [
         (fence[3], output[3])
         for fence, output in itertools.pairwise(fences)
-        if fence[2] == "two_gpus"
+        if fence[2] == "several_gpus"
     ]
     assert programs
     for number, (code, printed) in enumerate(programs):
