@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import linecache
 import os
@@ -16,7 +17,7 @@ import pytest
 from octants.diagnostics.exceptions import OctantsCompilationError, OctantsError
 from octants.frontend import build
 from octants.frontend.source import find_source
-from octants.types.scalars import i32
+from octants.types.scalars import f32, i32
 from octants.types.specialisation_signature import ScalarType
 from tests.frontend.frontend_programs import compile_kernel, define, func, launch
 
@@ -163,6 +164,36 @@ def test_a_file_that_computes_something_else(
     file.write_text(EDITED.replace(before, after))
     with pytest.raises(OctantsCompilationError, match=f"source of `{name}` cannot be found"):
         compile_kernel(namespace["kernel"], 1)
+
+
+ALIKE = """
+def whole():
+    def kernel(n):
+        x: i32 = n
+        return x
+    return kernel
+
+def halves():
+    def kernel(n):
+        x: f32 = n
+        return x
+    return kernel
+"""
+
+
+@pytest.mark.parametrize("moved", ["", "# a comment\n"])
+def test_functions_of_a_new_file_that_differ_in_annotations_only(
+    tmp_path: Path, moved: str
+) -> None:
+    """Python makes no bytecode of the annotations of local variables."""
+    if moved and sys.version_info < (3, 11):
+        pytest.skip("codes have no qualified names")
+    file = tmp_path / "alike.py"
+    namespace = _imported(file, ALIKE) | {"i32": i32, "f32": f32}
+    file.write_text(moved + ALIKE)
+    found = [find_source(namespace[name]()) for name in ("whole", "halves")]
+    kinds = [ast.unparse(each.tree.body[0]) for each in found]
+    assert kinds == ["x: i32 = n", "x: f32 = n"]
 
 
 def _imported(file: Path, text: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Octants reads the source of a kernel when the program first calls it. If the file was edited after
 it had been imported, that is the source of another program. So the file is compiled once more, and
-a function has a source only if its code is still there, at whatever line.
+a function has a source only if its code is still there, at whatever line. Annotations of local
+variables leave no bytecode: whether these were edited cannot be seen.
 """
 
 from __future__ import annotations
@@ -29,20 +30,36 @@ def present_code(code: CodeType, lines: Sequence[str]) -> CodeType | None:
         return code
     if changed < _STARTED:
         return code
-    found = _codes("".join(lines), code.co_filename)
-    return None if found is None else found.get(_content(code))
+    found = _codes("".join(lines), code.co_filename).get(_content(code), [])
+    return code if code in found else _only_one(found, code)
+
+
+def _only_one(found: Sequence[CodeType], code: CodeType) -> CodeType | None:
+    """The function of the same qualified name, or the only one; None if there are several.
+
+    Functions with the same bytecode may differ in annotations.
+    """
+    if len(found) > 1:
+        names = [getattr(each, "co_qualname", None) for each in (code, *found)]
+        if names[0] is None:  # in Python 3.10
+            return None
+        found = [each for each, name in zip(found, names[1:], strict=True) if name == names[0]]
+    return found[0] if len(found) == 1 else None
 
 
 @functools.lru_cache(maxsize=64)
-def _codes(text: str, file: str) -> dict[Any, CodeType] | None:
-    """The functions in a text by what they do; None if it is no program."""
+def _codes(text: str, file: str) -> dict[Any, list[CodeType]]:
+    """The functions in a text by what they do; none if it is no program."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
-        return None
-    return {_content(code): code for code in _functions_in(module)}
+        return {}
+    found: dict[Any, list[CodeType]] = {}
+    for code in _functions_in(module):
+        found.setdefault(_content(code), []).append(code)
+    return found
 
 
 def _functions_in(code: CodeType) -> Iterator[CodeType]:
