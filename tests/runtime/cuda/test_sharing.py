@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.runtime.cuda.streams import Using
 from octants.runtime.interop import dlpack
 from tests.runtime.cuda.fake_cuda import Call
 from tests.runtime.cuda.test_foreign import Lender
@@ -185,6 +187,36 @@ def test_arrays_without_a_stream_live_until_kernels_have_used_them(gpu: Gpu) -> 
     gc.collect()
     assert alive() is None
     assert gpu.device.streams.is_busy == 0
+
+
+def test_memory_of_others_lives_until_a_stream_that_is_theirs_has_used_it(gpu: Gpu) -> None:
+    """Another thread may be the one that frees it, before the block of the stream has ended."""
+    given = Computed(gpu)
+    alive, memory = weakref.ref(given), given.memory
+    qd.sync()
+    gpu.fake.view(memory.address, 3, np.float64)[:] = 1
+    streams = gpu.device.streams
+    stream = streams.create(gpu.fake.add_foreign_stream())
+    with Using(streams, stream), ThreadPoolExecutor(1) as pool:
+        double(given)
+        del given
+        for _ in range(100):
+            if alive() is not None:
+                pool.submit(streams.free_unused).result()
+        assert alive() is None
+        assert gpu.fake.view(memory.address, 3, np.float64).tolist() == [2, 2, 2]
+    assert streams.is_busy == 1  # the default stream does not wait yet for the other one
+    qd.sync()
+    assert streams.is_busy == 0
+
+
+def test_launches_with_memory_of_others_leave_no_events(gpu: Gpu) -> None:
+    """A program that reads its results by JAX never waits for launches."""
+    events = gpu.device.streams.dropped_events
+    for _ in range(3):
+        double(Computed(gpu))
+        gpu.device.context.wait_for_stream(0)
+    assert not events
 
 
 def test_memory_that_is_read_only(gpu: Gpu) -> None:

@@ -31,7 +31,7 @@ from octants.runtime.cuda.library import MOST_PITCH
 from octants.runtime.cuda.memory import DeviceAllocation, ExportedMemory
 from octants.runtime.cuda.repeated_copies import Pieces, RepeatedCopies
 from octants.runtime.cuda.staging_buffer import PinnedStagingBuffer
-from octants.runtime.cuda.streams import BorrowedMemory, Event, EventTimer, Stream, Using
+from octants.runtime.cuda.streams import Event, EventTimer, RetainedMemory, Stream, Using
 from octants.runtime.device import Bytes, StagingBuffer
 from octants.runtime.gpu.device import POOL, STAGING
 from octants.runtime.memory.strided_copy import copy_rows
@@ -242,7 +242,7 @@ class CudaDevice(LaunchContext):
             if stream is not self.streams.current.stream:
                 self.streams.expect(stream)
         elif found.has_no_stream:
-            self.streams.borrow(found.owner)
+            self.streams.retain(found.owner)
         return found.address
 
     def number_of(self, value: Any) -> int | None:
@@ -277,7 +277,7 @@ class CudaDevice(LaunchContext):
         owner = value, found.owner
         if found.has_no_stream:
             self.streams.free_unused()
-            owner = BorrowedMemory(owner, self.streams), found.owner
+            owner = RetainedMemory(owner, self.streams), found.owner
         return dlpack.DlpackView(*layout, self.dlpack_device, found.is_read_only, owner)
 
     def export_memory(self, owner: Any) -> Any:

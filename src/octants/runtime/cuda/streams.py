@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import byref, c_float, c_void_p
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from octants.diagnostics.launch_errors import DestroyedQueue
 from octants.runtime.cuda import library as cuda
@@ -26,6 +26,8 @@ from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 LEGACY_STREAM = 1  # another name of the default stream
 THREAD_STREAM = 2  # each thread's own default stream, of whichever GPU it works on
 _BOUNDS_BYTES = 64
+
+Item = TypeVar("Item")
 
 
 @final
@@ -179,7 +181,7 @@ class Event:
             self._streams.dropped_events.append(self._handle)
 
 
-class BorrowedMemory:
+class RetainedMemory:
     """Keeps memory of another library alive until the launches have ended that are queued when this
     is dropped.
     """
@@ -217,18 +219,28 @@ def _make_event(context: Context, is_timed: bool) -> int:
     return event.value or 0
 
 
+def _taken(queue: deque[Item]) -> Iterator[Item]:
+    """Take all items out of a queue, as other threads may do, too."""
+    while queue:
+        try:
+            item = queue.popleft()
+        except IndexError:  # taken by another thread meanwhile
+            return
+        yield item
+
+
 class Current(threading.local):
     """A thread's current stream.
 
     The streams of other libraries in `expecting` must wait for what the thread launches next.
-    `borrowed` keeps alive what that launch uses and no such stream waits for. `event` is the
+    `retained` keeps alive what that launch uses and no such stream waits for. `event` is the
     thread's own event for ordering two streams.
     """
 
     def __init__(self, default: Stream) -> None:
         self.stream = default
         self.expecting: list[Stream] = []
-        self.borrowed: list[Any] = []
+        self.retained: list[Any] = []
         self.event: Event | None = None
 
 
@@ -341,25 +353,22 @@ class Streams:
 
     def settle(self) -> None:
         """Make the default stream wait for the unordered streams of other libraries."""
-        while self.unordered:
-            try:
-                stream = self.unordered.popleft()
-            except IndexError:  # taken by another thread meanwhile
-                break
+        for stream in _taken(self.unordered):
             self.become_busy(-1)
             assert stream.done is not None
             stream.done.wait(self.default)
 
     def release(self) -> None:
-        """Make the streams that expect the last launch wait for it, and return what it borrowed."""
+        """Make the streams that expect the last launch wait for it; release what it retained."""
         current = self.current
         while current.expecting:
             self.become_busy(-1)
             self.order(current.stream, current.expecting.pop())
-        if current.borrowed:
+        if current.retained:
             self.become_busy(-1)
-            self.unused.extend(current.borrowed)
-            current.borrowed.clear()
+            self.leave(current.stream)  # so that whichever thread frees it can wait for it
+            self.unused.extend(current.retained)
+            current.retained.clear()
 
     def expect(self, stream: Stream) -> None:
         """Make a stream wait for the next launch."""
@@ -368,28 +377,27 @@ class Streams:
             expecting.append(stream)
             self.become_busy(1)
 
-    def borrow(self, owner: Any) -> None:
+    def retain(self, owner: Any) -> None:
         """Keep memory of another library alive until the next launch has ended."""
         self.free_unused()
-        if not self.current.borrowed:
+        if not self.current.retained:
             self.become_busy(1)
-        self.current.borrowed.append(owner)
+        self.current.retained.append(owner)
 
     def free_unused(self) -> None:
         """Drop the unused owners whose last launches have ended."""
-        with self._lock:
-            owners = [self.unused.popleft() for _ in range(len(self.unused))]
+        owners = list(_taken(self.unused))
         if owners:
             self.leave(self.current.stream)
             self.settle()
             event = Event(self)
             event.record(self.default)
             self._freed_after.append((event, owners))
-        while self._freed_after:
-            first = self._freed_after.popleft()
-            if not first[0].has_happened():
-                self._freed_after.appendleft(first)
+        for event, owners in _taken(self._freed_after):
+            if not event.has_happened():
+                self._freed_after.appendleft((event, owners))
                 break
+            event.destroy()
 
     def become_busy(self, count: int) -> None:
         """Count a state that launches must check."""
@@ -462,13 +470,15 @@ class Streams:
         if self.is_busy:
             self.leave(self.current.stream)
             self.settle()
+        if self.unused:
+            self.free_unused()  # after the wait below
         context = self.context
         if self._others or self.dropped or self.dropped_events or not context.is_current():
             with context.active():
                 self._wait_for_each()
         else:
             context.wait_for_stream(DEFAULT_STREAM)
-        if self.unused or self._freed_after:
+        if self._freed_after:
             self.free_unused()
 
     def _wait_for_each(self) -> None:
