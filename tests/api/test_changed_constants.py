@@ -548,3 +548,51 @@ def test_methods_of_the_main_module_are_replaced() -> None:
     assert second.look() == 2222
     del first.plain
     assert first.look() == 2232
+
+
+class Material:
+    def __init__(self, stiffness: int) -> None:
+        self.stiffness = stiffness
+
+
+class Body:
+    __slots__ = ("_force", "_material", "slot")
+    _force: Any
+    _material: Material
+    slot: Any
+
+    @property
+    def material(self) -> Material:
+        return self._material
+
+    @property
+    def force(self) -> Any:
+        return self._force
+
+    @qd.kernel
+    def look(self) -> qd.i32:
+        return self.force(1) + 10 * self.material.stiffness + 100 * self.slot(1)
+
+
+@qd.func
+def once(x):
+    return x
+
+
+@qd.func
+def twice(x):
+    return 2 * x
+
+
+def test_what_a_property_returns_is_noticed_if_it_is_stored() -> None:
+    body = Body()
+    body._force, body._material, body.slot = once, Material(1), once
+    assert body.look() == 111
+    body._material = Material(2)
+    assert body.look() == 121
+    body._material.stiffness = 3
+    assert body.look() == 131
+    body._force = twice
+    assert body.look() == 132
+    body.slot = twice
+    assert body.look() == 232

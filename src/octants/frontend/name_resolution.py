@@ -291,14 +291,18 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
     return wrap(context, found, attr)
 
 
+_UNBOUND = staticmethod, property, types.MemberDescriptorType
+"""Attributes of a class that are not bound to its objects."""
+
+
 def _bound(base: Any, attr: str, found: Any) -> Any:
-    """A function found on an object: a method, unless it was stored there or is static."""
+    """A function found on an object: a method, unless it is stored there, returned or static."""
     if isinstance(found, types.MethodType):
         return bound(found)
     static = inspect.getattr_static(type(base), attr, None)
     if getattr(base, "__dict__", {}).get(attr) is found:
         return found
-    if static is None or isinstance(static, staticmethod):
+    if static is None or isinstance(static, _UNBOUND):
         return found
     return BoundFunction(found, base)
 

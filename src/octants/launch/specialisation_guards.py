@@ -252,6 +252,8 @@ def _is_stored(owner: Any, name: str, value: Any) -> bool:
     found = inspect.getattr_static(owner, name, ABSENT)
     if isinstance(found, staticmethod):
         return found.__func__ is value and _is_of_main(owner)
+    if isinstance(found, property):  # which may return what the object holds
+        return getattr(owner, name, ABSENT) is value
     return found is value or isinstance(found, types.MemberDescriptorType)
 
 
