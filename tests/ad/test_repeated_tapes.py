@@ -17,6 +17,8 @@ import octants as qd
 from octants import driver
 from octants.ad import repeated_tapes
 from octants.ad import tape as tapes
+from octants.ad.packed_copies import CopyArena
+from octants.data import current_runtime
 from tests.devices import on_cpu, shares_memory
 from tests.seeds import pairwise, seeds
 
@@ -562,7 +564,8 @@ def test_tapes_of_new_arrays_are_forgotten(
 ) -> None:
     """The oldest first; what they remember does not grow without bound."""
     monkeypatch.setattr(repeated_tapes, "MOST_REMEMBERED", 80)
-    monkeypatch.setattr(repeated_tapes, "_trees", trees := repeated_tapes._Trees())
+    trees = repeated_tapes._Trees()
+    monkeypatch.setattr(current_runtime.runtime(), "tapes", trees)
     arrays = [Arrays(MAKERS["ndarrays"]) for _ in range(5)]
     expected = alone(arrays[0], program)
     for each in arrays:
@@ -584,6 +587,18 @@ def test_arrays_are_not_kept_alive() -> None:
         del other
         gc.collect()
         assert ends() is None
+
+
+def test_the_memory_of_copies_is_freed_by_reset() -> None:
+    gc.collect()
+    before = CopyArena._bytes_of_all
+    arrays = Arrays(MAKERS["ndarrays"])
+    for _ in range(3):
+        arrays.gradient(program)
+    assert CopyArena._bytes_of_all > before
+    qd.reset()
+    gc.collect()
+    assert CopyArena._bytes_of_all == before
 
 
 NUMPY_WEIGHTS = [0, 0, 0, 0, 0], [4, 4, 0, 0, 0], [4, 4, 2, 2, 0], [3, 3, 2, 2, 1]

@@ -18,6 +18,7 @@ from octants.ad.needed_contents import MemoryRows
 from octants.ad.packed_copies import CopyArena, PackedCopies, PackedCopy, PackedLaunch
 from octants.ad.repeated_reversals import KnownSequences, Reversals
 from octants.analysis.index_ranges import ArrayRegion
+from octants.data import current_runtime
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
 
@@ -145,7 +146,7 @@ class Prefix:
             root.longer.clear()
             root.is_full = True
             return None
-        _trees.count(root, 1)
+        _trees().count(root, 1)
         root.prefixes += 1
         if touched.copies != copies:
             touched.copies = copies
@@ -172,7 +173,7 @@ class Prefix:
     def remember(self, reversal: Reversal) -> None:
         """Keep how a tape was reversed, unless there are very many."""
         if self.root.reversed + reversal.launches <= MOST_REVERSED:
-            _trees.count(self.root, reversal.launches)
+            _trees().count(self.root, reversal.launches)
             self.root.reversed += reversal.launches
             self.reversal = reversal
 
@@ -186,7 +187,7 @@ class Prefix:
     def copies_of(self, tape: Any) -> PackedCopies:
         """The maker of a tape's copies: in the arena, if no other tape uses it."""
         root = self.root
-        root.arena = root.arena or CopyArena(_trees.free_arenas)
+        root.arena = root.arena or CopyArena(_trees().free_arenas)
         return PackedCopies(root.arena if root.arena.take(tape) else None)
 
     def note_copies(self, account: Account) -> None:
@@ -202,7 +203,7 @@ class Prefix:
 
 
 class _Trees:
-    """Bounds what all trees remember together, since each tape of a program may have new arrays."""
+    """Bounds what all trees of a runtime remember, since each tape may have new arrays."""
 
     def __init__(self) -> None:
         self._launches: dict[Prefix, int] = {}  # by root, the oldest one first
@@ -224,8 +225,21 @@ class _Trees:
                 nbytes -= root.arena.nbytes
                 root.free_arena()
 
+    def forget(self) -> None:
+        """Forget all trees, and free their arenas, as the runtime ends."""
+        for root in self._launches:
+            root.forget()
+        self._launches.clear()
+        self._total = 0
 
-_trees = _Trees()
+
+def _trees() -> _Trees:
+    """The trees of the runtime."""
+    runtime = current_runtime.runtime()
+    if runtime.tapes is None:
+        runtime.tapes = _Trees()
+    trees: _Trees = runtime.tapes
+    return trees
 
 
 def _forget_replays(prefix: Prefix | None) -> None:

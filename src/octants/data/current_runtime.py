@@ -44,6 +44,8 @@ class Runtime:
         """Counts arrays that were made, and arrays that got memory or lost it."""
         self.clears: dict[Any, tuple[tuple[int, ...], list[weakref.ref[Any]], RangesByDevice]] = {}
         """Belongs to `ad.clear_gradients`: a version, the arrays that were there, their memory."""
+        self.tapes: Any = None
+        """Belongs to `ad.repeated_tapes`: what tapes remember of earlier ones."""
         self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
             companion: weakref.WeakValueDictionary() for companion in Companion
         }
@@ -84,6 +86,8 @@ def stop() -> None:
     global _runtime
     ending, _runtime = _runtime, None
     if ending is not None:
+        if ending.tapes is not None:
+            ending.tapes.forget()
         for array in ending.arrays():
             array.retire()
 
