@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from octants.runtime.cuda.modules import table_kernel
+
 MOST_PIECES = 8
 UNIT, WORD = 16, 4
 """Bytes that a thread moves at once: the first if all numbers are multiples of it."""
 
-CODE = f"""\
-.version 6.4
-.target sm_75
-.address_size 64
-.visible .entry octants_copy_each(.param .align 8 .b8 p[{24 * MOST_PIECES}])
-{{
+
+def _loop(label: str, predicate: str, nbytes: int, kind: str, registers: str) -> str:
+    """The loop of a thread that moves so many bytes in each iteration."""
+    return f"""\
+  mul.wide.u32 %d6, %r0, {nbytes};
+  mul.wide.u32 %d7, %r3, {nbytes};
+{label}:
+  setp.ge.u64 {predicate}, %d6, %d4;
+  @{predicate} ret;
+  add.u64 %d8, %d3, %d6;
+  ld.global.{kind} {registers}, [%d8];
+  add.u64 %d9, %d2, %d6;
+  st.global.{kind} [%d9], {registers};
+  add.u64 %d6, %d6, %d7;
+  bra {label};
+"""
+
+
+NAME = "octants_copy_each"
+_BODY = f"""\
   .reg .pred %q<3>;
   .reg .b32 %r<4>, %w<4>;
   .reg .b64 %d<12>;
@@ -33,29 +49,8 @@ CODE = f"""\
   and.b64 %d5, %d5, {UNIT - 1};
   setp.ne.u64 %q0, %d5, 0;
   @%q0 bra words;
-  mul.wide.u32 %d6, %r0, {UNIT};
-  mul.wide.u32 %d7, %r3, {UNIT};
-units:
-  setp.ge.u64 %q1, %d6, %d4;
-  @%q1 ret;
-  add.u64 %d8, %d3, %d6;
-  ld.global.v4.u32 {{%w0, %w1, %w2, %w3}}, [%d8];
-  add.u64 %d9, %d2, %d6;
-  st.global.v4.u32 [%d9], {{%w0, %w1, %w2, %w3}};
-  add.u64 %d6, %d6, %d7;
-  bra units;
+{_loop("units", "%q1", UNIT, "v4.u32", "{%w0, %w1, %w2, %w3}")}\
 words:
-  mul.wide.u32 %d6, %r0, {WORD};
-  mul.wide.u32 %d7, %r3, {WORD};
-next:
-  setp.ge.u64 %q2, %d6, %d4;
-  @%q2 ret;
-  add.u64 %d8, %d3, %d6;
-  ld.global.u32 %w0, [%d8];
-  add.u64 %d9, %d2, %d6;
-  st.global.u32 [%d9], %w0;
-  add.u64 %d6, %d6, %d7;
-  bra next;
-}}
-"""
+{_loop("next", "%q2", WORD, "u32", "%w0")}"""
+CODE = table_kernel(NAME, 24 * MOST_PIECES, _BODY)
 """Its parameter is a list of targets, sources and bytes; each row of blocks copies one piece."""

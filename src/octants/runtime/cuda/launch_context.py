@@ -90,14 +90,15 @@ class LaunchContext(GpuDevice):
 
     def clear_kernel(self) -> DeviceFunction | None:
         """The loaded kernel of `graphs.clear_kernel`; None if there is none for the GPU."""
-        code = clear_kernel.CODE.encode()
-        return Module(self.context, code, b"", self._dropped_modules).function("octants_clear")
+        return self._load(clear_kernel.CODE, clear_kernel.NAME)
 
     def copy_kernel(self) -> DeviceFunction | None:
         """The loaded kernel of `copy_each_kernel`; None if there is none for the GPU."""
-        code = copy_each_kernel.CODE.encode()
-        module = Module(self.context, code, b"", self._dropped_modules)
-        return module.function("octants_copy_each")
+        return self._load(copy_each_kernel.CODE, copy_each_kernel.NAME)
+
+    def _load(self, code: str, name: str) -> DeviceFunction:
+        """Load a kernel of the runtime."""
+        return Module(self.context, code.encode(), b"", self._dropped_modules).function(name)
 
     def module(self, artifact: Artifact) -> Module:
         """Load code; kernels that were compiled together share a module."""

@@ -124,15 +124,21 @@ class Linking:
         return self._binary
 
 
-_SMALL = b"""\
+PTX_HEADER = """\
 .version 6.4
 .target sm_75
 .address_size 64
-.visible .entry octants_small(.param .align 8 .b8 p[8])
-{
-  ret;
-}
 """
+"""For kernels of the runtime, which all supported GPUs and drivers load."""
+
+
+def table_kernel(name: str, nbytes: int, body: str) -> str:
+    """The PTX of a kernel whose one parameter, ``p``, is a table of so many bytes."""
+    head = f".visible .entry {name}(.param .align 8 .b8 p[{nbytes}])"
+    return f"{PTX_HEADER}{head}\n{{\n{body}}}\n"
+
+
+_SMALL = table_kernel("octants_small", 8, "  ret;\n").encode()
 
 
 def load_linker(context: Context) -> None:

@@ -59,14 +59,8 @@ class RepeatedCopies:
             launches = self._make(machine, pieces)
         if not launches:
             return False
-        context, run = machine.context, machine.library.cuLaunchKernelEx
         for launch in launches:
-            status = run(*launch.given)
-            if status in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
-                with context.active():
-                    status = run(*launch.given)
-            if status:
-                raise context.error("cuLaunchKernelEx", status)
+            machine.context.call_quickly("cuLaunchKernelEx", *launch.given)
         return True
 
     def forget(self) -> None:

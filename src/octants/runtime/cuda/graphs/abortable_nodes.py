@@ -14,7 +14,7 @@ from octants import abi
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder, kernel_node
-from octants.runtime.cuda.modules import DeviceFunction, Module
+from octants.runtime.cuda.modules import PTX_HEADER, DeviceFunction, Module
 
 _TARGET, _TARGET_STEP, _SOURCE, _SOURCE_STEP, _UNITS, _ROWS = range(0, 48, 8)
 _THREADS = 256
@@ -28,9 +28,7 @@ _BYTES = {
 _REPEATED = {1: 0x01010101, 2: 0x00010001, 4: 1}
 
 _HEAD = f"""\
-.version 6.4
-.target sm_75
-.address_size 64
+{PTX_HEADER}\
 .visible .entry octants_begin(
   .param .align 8 .b8 p[8], .param .align 8 .b8 l[{abi.LAUNCH_GRAPH_SIZE}])
 {{

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ctypes import addressof, c_void_p
 
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder, kernel_node
-from octants.runtime.cuda.modules import DeviceFunction
+from octants.runtime.cuda.modules import DeviceFunction, table_kernel
 
 MOST_RANGES = 64
 MOST_BYTES = 1 << 16
@@ -19,12 +19,8 @@ MOST_BYTES = 1 << 16
 _THREADS = 512
 _WORD = 4
 
-CODE = f"""\
-.version 6.4
-.target sm_75
-.address_size 64
-.visible .entry octants_clear(.param .align 8 .b8 p[{16 * MOST_RANGES}])
-{{
+NAME = "octants_clear"
+_BODY = f"""\
   .reg .pred %q;
   .reg .b32 %r<3>;
   .reg .b64 %d<7>;
@@ -44,8 +40,8 @@ next:
   st.global.u32 [%d5], %r2;
   add.u64 %d4, %d4, {_WORD * _THREADS};
   bra next;
-}}
 """
+CODE = table_kernel(NAME, 16 * MOST_RANGES, _BODY)
 """Its parameter is a list of addresses and bytes."""
 
 Ranges = Sequence[tuple[int, int]]
