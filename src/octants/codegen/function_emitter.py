@@ -119,9 +119,6 @@ class FunctionEmitter(Protocol):
     def stride(self, array: Array, companion: Companion, index: int) -> Operand:
         """Return the bytes between neighbours along an axis of a strided array, i64."""
 
-    def scalar_offset(self, array: Array) -> int:
-        """Return the offset of an argument's first component in the parameter block."""
-
     def operation(self, op: Operation) -> None:
         """Write an operation."""
 

@@ -126,7 +126,7 @@ def add_indices(
     """Add the offset of an element, and return the address that the offset counts from."""
     wide = [f.index(index) for index in indices[array.rank :]]
     if array.space is Space.ARGUMENT and companion is Companion.PRIMAL:
-        offset.add(f.code.constant(f.scalar_offset(array), i64), 1)
+        offset.add(f.code.constant(f.kernel.scalar_offset(array), i64), 1)
         extents = [f.code.constant(extent, i64) for extent in array.element_shape]
         _add_row_major(f, offset, extents, wide, 8)
         return f.code.parameters()
@@ -263,7 +263,7 @@ def _pushed_argument(f: FunctionEmitter, op: ops.Load) -> Operand | None:
         if known is None:
             return None
         position = position * extent + known
-    return f.code.pushed_parameter(f.scalar_offset(array) + 8 * position)
+    return f.code.pushed_parameter(f.kernel.scalar_offset(array) + 8 * position)
 
 
 def _number(code: Code, word: Operand, dtype: DType) -> Operand:

@@ -381,10 +381,6 @@ class FunctionText:
             return part
         return self.parameter(self.kernel.pointer_offset(array, companion), "ptr")
 
-    def scalar_offset(self, array: Array) -> int:
-        """Return the offset of an argument's first component in the parameter block."""
-        return self.kernel.scalar_offset(array)
-
     def extent(self, array: Array, axis: int) -> str:
         """Return the extent of an axis of an ndarray, i64."""
         return self.parameter(self.kernel.shape_offset(array, axis), "i64")

@@ -244,7 +244,3 @@ class StructuredFunction:
     def stride(self, array: Array, companion: Companion, index: int) -> Operand:
         """Return the bytes between neighbours along an axis of a strided array, i64."""
         return self.parameter(self.kernel.stride_offset(array, companion, index), i64)
-
-    def scalar_offset(self, array: Array) -> int:
-        """Return the offset of an argument's first component; the others follow, 8 bytes each."""
-        return self.kernel.scalar_offset(array)
