@@ -10,6 +10,7 @@ value is an index or a loop bound.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeGuard
 
 from octants.ir import ops
 from octants.ir.builder import Builder
@@ -30,7 +31,7 @@ TakesSlowPath = Callable[[Operation], bool]
 _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
 
-def is_sine(op: Operation) -> bool:
+def is_sine(op: Operation) -> TypeGuard[ops.Unary]:
     """Whether an operation is a sine or a cosine, which machines estimate for small angles."""
     return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
 

@@ -65,7 +65,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from octants.analysis import slow_paths
 from octants.compile_profile import staged
@@ -187,11 +186,11 @@ class _Group:
 
     def precedes(self, op: Operation) -> bool:
         """Whether an operation is a function whose angle is known only behind the group."""
-        return _is_sine(op) and op.x in self._late
+        return slow_paths.is_sine(op) and op.x in self._late
 
     def add(self, op: Operation) -> None:
         """Take the next operation."""
-        if _is_sine(op):
+        if slow_paths.is_sine(op):
             for needed in backward_slice([op.x], self._movable):
                 del self.behind[needed], self._movable[needed.results[0]]
                 self.before.append(needed)
@@ -213,7 +212,3 @@ class _Group:
         if op.regions or not self._late.isdisjoint(op.operands) or len(op.results) != 1:
             return False
         return op.is_pure or (isinstance(op, ops.Load) and self._may_move_loads)
-
-
-def _is_sine(op: Operation) -> TypeGuard[ops.Unary]:
-    return slow_paths.is_sine(op)

@@ -271,7 +271,7 @@ class _Unroller:
     def _plan(self, op: ops.For, trips: int, small: Collection[Value]) -> _Estimates:
         """Choose the guards and polynomials of so many iterations."""
         magnitudes = Magnitudes(op, self._constants)
-        certain = {
+        certain: dict[Operation, range] = {
             each: range(trips) if x in small else surely_small(magnitudes, x, FAR, trips)
             for each in op.body.ops
             if slow_paths.is_sine(each)
