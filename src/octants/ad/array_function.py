@@ -415,10 +415,10 @@ def _with_outputs(
     found = dict(bound)
     for name, what in zip(function.outputs, function.output_shapes(bound), strict=False):
         is_copy = name in function.inout
-        place = memory.get(name)
-        if place is not None and place.dtype == what.dtype:
-            found[name] = place
-            library.assign(place, bound[name] if is_copy else 0)
+        target = memory.get(name)
+        if target is not None and target.dtype == what.dtype:
+            found[name] = target
+            library.assign(target, bound[name] if is_copy else 0)
         else:
             found[name] = library.copy(bound[name]) if is_copy else library.zeros(what, given)
     return {name: found[name] for name in function.parameters}
