@@ -22,7 +22,7 @@ import octants as qd
 import problems
 from machine import describe_machine
 from octants import driver
-from octants.autodiff import recording_plan as planning
+from octants.autodiff.plan import recording_plan as planning
 from systems import fields
 
 RESULTS = Path(__file__).parent / "results"

@@ -117,8 +117,8 @@ def test_names_in_files_that_patch_exist() -> None:
 
 def test_a_wrong_name_is_found() -> None:
     text = """\
-from octants.autodiff import backward_sweep
-from octants.autodiff.backward_sweep import Backward
+from octants.autodiff.emit import backward_sweep
+from octants.autodiff.emit.backward_sweep import Backward
 from octants.ir import ops
 
 def stale(patch):

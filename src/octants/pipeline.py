@@ -27,9 +27,10 @@ from octants.simplify import simplify
 from octants.target import Blocks, Capabilities, Vectors
 
 if TYPE_CHECKING:
-    from octants.autodiff import batched_adjoints, forward, reverse
-    from octants.autodiff.batched_adjoints import BatchedReverse
+    from octants.autodiff import forward, reverse
     from octants.autodiff.reverse import Reversed
+    from octants.autodiff.variants import batched_adjoints
+    from octants.autodiff.variants.batched_adjoints import BatchedReverse
     from octants.passes import (
         fuse_product_sums,
         gather_sums,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         unroll_shared_sums,
     )
 else:  # what only derivatives, some machines or some options need
-    batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
+    batched_adjoints = Deferred("octants.autodiff.variants.batched_adjoints")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
     fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
     gather_sums = Deferred("octants.passes.gather_sums")

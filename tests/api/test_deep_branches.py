@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import octants as qd
-from octants.autodiff import deeply_nested_ifs
+from octants.autodiff.facts import deeply_nested_ifs
 from tests.api.test_deep_programs import define
 from tests.devices import beyond_llvmpipe, on_cpu
 

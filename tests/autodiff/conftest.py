@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from octants.autodiff import reverse
-from octants.autodiff.recording_plan import RecordingPlan
+from octants.autodiff.plan.recording_plan import RecordingPlan
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from octants.autodiff import batched_adjoints
-from octants.autodiff.batched_adjoints import CannotBatch, batch_adjoints
 from octants.autodiff.reverse import reverse
+from octants.autodiff.variants import batched_adjoints
+from octants.autodiff.variants.batched_adjoints import CannotBatch, batch_adjoints
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify

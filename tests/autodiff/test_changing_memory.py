@@ -13,8 +13,8 @@ import pytest
 
 from octants import interpreter
 from octants.abi import MAXIMUM_RECORD_BUFFER
-from octants.autodiff.deeply_nested_ifs import MAX_DEPTH
-from octants.autodiff.recording_plan import RecordingPlan
+from octants.autodiff.facts.deeply_nested_ifs import MAX_DEPTH
+from octants.autodiff.plan.recording_plan import RecordingPlan
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Space, Value

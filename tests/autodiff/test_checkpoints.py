@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
-from octants.autodiff import checkpoints
+from octants.autodiff.emit import checkpoints
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.builder import Builder

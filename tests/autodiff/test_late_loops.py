@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from octants.autodiff import loop_recording, recording_plan
-from octants.autodiff.recording_plan import RecordingPlan
-from octants.autodiff.reverse_task import Emitted
-from octants.autodiff.stored_nests import LoopUses
+from octants.autodiff.emit import loop_recording
+from octants.autodiff.emit.reverse_task import Emitted
+from octants.autodiff.plan import recording_plan
+from octants.autodiff.plan.recording_plan import RecordingPlan
+from octants.autodiff.plan.stored_nests import LoopUses
 from octants.ir import ops
 from octants.ir.core import Block, Value
 from octants.types.scalars import f64, i32

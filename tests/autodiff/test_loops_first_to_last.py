@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.autodiff.narrow_counters import narrow_counters
+from octants.autodiff.improve.narrow_counters import narrow_counters
 from octants.autodiff.reverse import reverse
 from octants.ir.parser import parse
 from octants.ir.printer import to_text

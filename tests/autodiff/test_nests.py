@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff.recording_plan import RecordingPlan
-from octants.autodiff.stored_loops import Cursor, IterationFrame, StoredLoops
+from octants.autodiff.emit.stored_loops import Cursor, IterationFrame, StoredLoops
+from octants.autodiff.plan.recording_plan import RecordingPlan
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from octants.autodiff import deeply_nested_ifs
+from octants.autodiff.facts import deeply_nested_ifs
 from tests.autodiff.random_ir import VectorGenerator, check
 from tests.seeds import counts
 

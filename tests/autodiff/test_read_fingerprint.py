@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff import read_fingerprint as picture
-from octants.autodiff.read_fingerprint import add_fingerprint
+from octants.autodiff.variants import read_fingerprint as picture
+from octants.autodiff.variants.read_fingerprint import add_fingerprint
 from octants.interpreter import run
 from octants.ir.core import Module
 from octants.ir.ops import Load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.autodiff import recording_plan
+from octants.autodiff.plan import recording_plan
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.seeds import each_once
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
-from octants.autodiff import recording_plan, records_in_registers
+from octants.autodiff.plan import recording_plan, records_in_registers
 from octants.interpreter import Interpreter, run
 from octants.ir import ops
 from octants.ir.builder import Builder

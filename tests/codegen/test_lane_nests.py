@@ -9,7 +9,7 @@ import pytest
 
 from octants.analysis.lanes.choose_loops import choose
 from octants.autodiff import reverse
-from octants.autodiff.recording_plan import RecordingPlan
+from octants.autodiff.plan.recording_plan import RecordingPlan
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.ir.cloning import copy_module
 from octants.ir.core import Array, Companion, Module, Value

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octants.autodiff import recording_plan, records_in_registers
+from octants.autodiff.plan import recording_plan, records_in_registers
 from octants.codegen.llvm import llvmlite_driver, nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.atomics_without_results import without_results

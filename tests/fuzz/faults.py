@@ -11,10 +11,10 @@ from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import OverwriteLedger
 from octants.ad.repeated_reversals import LaunchSequence
 from octants.analysis.access_aliasing import ElementAliasing
-from octants.autodiff import backward_sweep
-from octants.autodiff.backward_sweep import Backward, LoopIterations
-from octants.autodiff.loop_recording import Checkpoints
-from octants.autodiff.primal_operations import PrimalMemory
+from octants.autodiff.emit import backward_sweep
+from octants.autodiff.emit.backward_sweep import Backward, LoopIterations
+from octants.autodiff.emit.loop_recording import Checkpoints
+from octants.autodiff.emit.primal_operations import PrimalMemory
 from octants.interpreter import HANDLERS, Interpreter
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.autodiff import recording_plan
+from octants.autodiff.plan import recording_plan
 from octants.fuzz import backends, field_ndarray_conversion
 from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status

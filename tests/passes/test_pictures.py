@@ -8,13 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from octants.autodiff import (
-    forward,
-    loop_unswitching,
-    narrow_counters,
-    recorded_results,
-    reverse,
-)
+from octants.autodiff import forward, reverse
+from octants.autodiff.improve import loop_unswitching, narrow_counters, recorded_results
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify

@@ -2,8 +2,9 @@
 
 A launch that propagates k tangents computes the values once and the tangents beside them
 (`autodiff.forward.with_tangent_arrays`). A reverse launch that propagates k adjoints reads records
-and repeats values once (`autodiff.batched_adjoints`), after one forward launch for all. Code grows
-with k, and so does the time to compile it. So a launch takes at most `AT_ONCE` directions.
+and repeats values once (`autodiff.variants.batched_adjoints`), after one forward launch for all.
+Code grows with k, and so does the time to compile it. So a launch takes at most `AT_ONCE`
+directions.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from octants.launch.derivative_variants import TapePlan
 from octants.launch.specialisation import Specialisation
 
 if TYPE_CHECKING:
-    from octants.autodiff import batched_adjoints
+    from octants.autodiff.variants import batched_adjoints
 else:
-    batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
+    batched_adjoints = Deferred("octants.autodiff.variants.batched_adjoints")
 
 
 class BatchedTape(Tape):

@@ -1,22 +1,21 @@
 """Derivatives of one kernel, as transformations of its module: no launches, no memory, no devices.
 
-`reverse` makes the kernel that propagates adjoints, `forward` the one that computes tangents.
 Derivatives of several launches (tapes, snapshots, custom gradients) are in `octants.ad`, which
-calls this package through `octants.launch`. The files, in the order in which a kernel passes
-through them:
+calls this package through `octants.launch`. Read the files in this order:
 
-* Analyse: `analyse` (a kernel), `task_facts` (a task), `activity`, `hazardous_reads`,
-  `idempotent_tasks`, `order_dependent_updates`, `induction_variables`, `deeply_nested_ifs`; `races`
-  and `lost_gradients` refuse kernels, or warn of them.
-* Plan: `recording_plan` decides how each loop is recorded, with `stored_nests` and
-  `records_in_registers`.
-* Emit: `reverse_task` runs `replay` (the primal again, with records) and `backward_sweep` (the
-  adjoints). The replay consists of `primal_sweep`, `branches`, `loop_recording`,
-  `fixed_length_blocks` and `stored_loops`; the record buffer of `records`, `checkpoints`,
-  `local_record_blocks` and `record_high_water`; the backward sweep of `adjoint_values`, `atomics`,
-  `subgroup_adjoints` and `derivative_rules`.
-* Improve: `recorded_results` and `loop_unswitching` rewrite the reverse kernel; `primal_reads`
-  finds what it reads.
-* Variants of a kernel: `atomic_logs`, `record_counts_for_explain` (with `count_records_below`),
-  `read_fingerprint`.
+1. `derivative_rules`: the derivatives of scalar operations, one table for both modes.
+2. `forward`: forward mode, in one pass over a module.
+3. `reverse`: reverse mode. It runs the three steps that have folders, and then improves the result.
+4. `facts` **analyses** a kernel and its tasks; nothing there depends on how loops are recorded.
+   Begin with `facts.task_facts` and `facts.activity`.
+5. `emit` **emits** the reverse of a task: a sweep forward, which records what each iteration of a
+   loop begins with, and one backward, which replays iterations from their records. Begin with
+   `emit.reverse_task`, `emit.primal_sweep`, `emit.backward_sweep`, `emit.loop_recording`.
+6. `plan` **plans** how each loop is recorded: whole, in blocks between checkpoints, or with the
+   loop around it. It reads a first draft of the task, with all loops recorded whole.
+7. `improve` rewrites the reverse kernel: smaller records, loops without conditions about records.
+8. `variants` makes other kernels of a primal or reverse kernel: with logs, counts, fingerprints, or
+   several adjoints.
+
+The rules of the algorithm, and the files that follow each, are in docs/inside_gradients.md.
 """

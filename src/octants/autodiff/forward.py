@@ -42,12 +42,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from octants.autodiff.activity import ActivityFlow
-from octants.autodiff.cooperative_tasks import LINEAR, REMEDY
-from octants.autodiff.custom_derivatives import tangents_of
 from octants.autodiff.derivative_rules import Point, adjoint_type, rules_of
+from octants.autodiff.emit.custom_derivatives import tangents_of
 from octants.autodiff.errors import no_rule, no_rule_of_exchange
-from octants.autodiff.order_dependent_updates import ordering_of
+from octants.autodiff.facts.activity import ActivityFlow
+from octants.autodiff.facts.cooperative_tasks import LINEAR, REMEDY
+from octants.autodiff.facts.order_dependent_updates import ordering_of
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_arrays, copy_domain, serialise

@@ -45,17 +45,17 @@ from octants.analysis.replay_strictness import (
     sines_and_cosines,
 )
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
-from octants.autodiff.analyse import Analysis
-from octants.autodiff.cooperative_tasks import has_no_reverse, refuse_order, refuse_records
+from octants.autodiff.emit.primal_reads import RECOMPUTED, PrimalReads
+from octants.autodiff.emit.reverse_task import Emitted, emit
 from octants.autodiff.errors import Hazard
-from octants.autodiff.loop_unswitching import make_versions
-from octants.autodiff.loops_first_to_last import LastFirst, run_first_to_last
-from octants.autodiff.narrow_counters import narrow_counters
-from octants.autodiff.primal_reads import RECOMPUTED, PrimalReads
-from octants.autodiff.recorded_results import record_results
-from octants.autodiff.recording_plan import RecordingPlan, loops_with_frames, plan
-from octants.autodiff.reverse_task import Emitted, emit
-from octants.autodiff.task_facts import TaskFacts
+from octants.autodiff.facts.cooperative_tasks import has_no_reverse, refuse_order, refuse_records
+from octants.autodiff.facts.kernel_facts import Analysis
+from octants.autodiff.facts.task_facts import TaskFacts
+from octants.autodiff.improve.loop_unswitching import make_versions
+from octants.autodiff.improve.loops_first_to_last import LastFirst, run_first_to_last
+from octants.autodiff.improve.narrow_counters import narrow_counters
+from octants.autodiff.improve.recorded_results import record_results
+from octants.autodiff.plan.recording_plan import RecordingPlan, loops_with_frames, plan
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task
 from octants.lazy_dataclass import dataclass

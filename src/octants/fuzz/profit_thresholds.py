@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LEAST_COSTS = {
-    "autodiff.stored_nests": ("_WORTH_STORING", "_WORTH_A_BYTE", "_TRIPS"),
-    "autodiff.records_in_registers": ("ENOUGH_WORK",),
+    "autodiff.plan.stored_nests": ("_WORTH_STORING", "_WORTH_A_BYTE", "_TRIPS"),
+    "autodiff.plan.records_in_registers": ("ENOUGH_WORK",),
     "passes.gather_sums": ("_SHORTEST", "_SCATTERING"),
     "passes.localise_rows": ("_FEWEST",),
     "analysis.gatherable_sums": ("FEW",),
@@ -22,9 +22,9 @@ _LEAST_COSTS = {
 """Least costs that make a rewrite worth it, and estimates of times, by module."""
 
 _LIMITS = {
-    "autodiff.component_access": ("_RECENT",),
-    "autodiff.loop_unswitching": ("_SMALL",),
-    "autodiff.recording_plan": ("AROUND_LOOPS", "AROUND_RESULTS", "MAX_SINGLE", "NESTED"),
+    "autodiff.emit.component_access": ("_RECENT",),
+    "autodiff.improve.loop_unswitching": ("_SMALL",),
+    "autodiff.plan.recording_plan": ("AROUND_LOOPS", "AROUND_RESULTS", "MAX_SINGLE", "NESTED"),
     "passes.fuse_product_sums": ("_MOST",),
     "passes.gather_sums": ("_LONGEST",),
     "passes.hoist_from_branches": ("MOST_WORK",),

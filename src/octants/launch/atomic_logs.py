@@ -18,7 +18,7 @@ from octants.runtime.capture import refuse
 from octants.runtime.device import Device
 
 if TYPE_CHECKING:
-    from octants.autodiff.atomic_logs import Logged
+    from octants.autodiff.variants.atomic_logs import Logged
 
 Logs = tuple[Any, ...]
 """The arrays of a log: of numpy, or `DeviceArray`s on a device with discrete memory."""
@@ -28,7 +28,7 @@ Launch = Callable[[BoundKernelCode, Logs], object]
 
 @dataclass(frozen=True)
 class LogPlan:
-    """Finds the size of the log of a launch; see `autodiff.atomic_logs.Logged`."""
+    """Finds the size of the log of a launch; see `autodiff.variants.atomic_logs.Logged`."""
 
     measure: BoundKernelCode
     count: BoundKernelCode | None

@@ -34,18 +34,20 @@ from octants.slow_compiles import compiling
 
 if TYPE_CHECKING:
     from octants import pipeline
-    from octants.autodiff import atomic_logs, batched_adjoints, errors, races, reverse
+    from octants.autodiff import errors, reverse
+    from octants.autodiff.facts import races
     from octants.autodiff.reverse import Reversed
+    from octants.autodiff.variants import atomic_logs, batched_adjoints
     from octants.ir import cloning, ops
 else:
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
     cloning = Deferred("octants.ir.cloning")
     errors, atomic_logs = (
         Deferred("octants.autodiff.errors"),
-        Deferred("octants.autodiff.atomic_logs"),
+        Deferred("octants.autodiff.variants.atomic_logs"),
     )
-    races, reverse = Deferred("octants.autodiff.races"), Deferred("octants.autodiff.reverse")
-    batched_adjoints = Deferred("octants.autodiff.batched_adjoints")
+    races, reverse = Deferred("octants.autodiff.facts.races"), Deferred("octants.autodiff.reverse")
+    batched_adjoints = Deferred("octants.autodiff.variants.batched_adjoints")
 
 PRIMAL, ADJOINT, TANGENT = Companion.PRIMAL, Companion.ADJOINT, Companion.TANGENT
 
@@ -190,7 +192,7 @@ def tape_plan(
     Raises:
         OctantsCompilationError: the kernel cannot be differentiated.
         CannotBatch: it has no reverse kernel for several adjoints (see
-            `autodiff.batched_adjoints`).
+            `autodiff.variants.batched_adjoints`).
     """
 
     def make() -> TapePlan:

@@ -21,7 +21,7 @@ import numpy as np
 
 from octants import abi, driver, options, pipeline
 from octants.analysis.privatisation import PrivatisedSums
-from octants.autodiff.record_counts_for_explain import PER_RECORD, Counting, count_records
+from octants.autodiff.variants.record_counts_for_explain import PER_RECORD, Counting, count_records
 from octants.backends.base import Updates
 from octants.backends.table import backend_of
 from octants.diagnostics.span import Span

@@ -22,10 +22,13 @@ from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.parameters import is_torch
 
 if TYPE_CHECKING:
-    from octants.autodiff import lost_gradients
+    from octants.autodiff.facts import lost_gradients
     from octants.ir import ops
 else:
-    lost_gradients, ops = Deferred("octants.autodiff.lost_gradients"), Deferred("octants.ir.ops")
+    lost_gradients, ops = (
+        Deferred("octants.autodiff.facts.lost_gradients"),
+        Deferred("octants.ir.ops"),
+    )
 
 ADJOINT, TANGENT = Companion.ADJOINT, Companion.TANGENT
 

@@ -30,10 +30,10 @@ from octants.runtime.capture import uncaptured
 from octants.runtime.device import Device
 
 if TYPE_CHECKING:
-    from octants.autodiff import races as gradients
+    from octants.autodiff.facts import races as gradients
     from octants.passes import watch_races as watching
 else:
-    gradients = Deferred("octants.autodiff.races")
+    gradients = Deferred("octants.autodiff.facts.races")
     watching = Deferred("octants.passes.watch_races")
 
 _MOST_KEYS = 64

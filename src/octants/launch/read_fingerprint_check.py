@@ -1,4 +1,4 @@
-"""Checks that a reverse run reads what the launch read; see `autodiff.read_fingerprint`."""
+"""Checks that a reverse run reads what the launch read, by `autodiff.variants.read_fingerprint`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from octants.autodiff import read_fingerprint
+    from octants.autodiff.variants import read_fingerprint
 else:
-    read_fingerprint = Deferred("octants.autodiff.read_fingerprint")
+    read_fingerprint = Deferred("octants.autodiff.variants.read_fingerprint")
 
 PRIMAL = Companion.PRIMAL
 

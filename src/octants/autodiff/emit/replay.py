@@ -1,0 +1,80 @@
+"""Runs a task again so that it can be reversed: selects the emitter of each loop and if."""
+
+from __future__ import annotations
+
+from octants.autodiff.emit.branches import Branches
+from octants.autodiff.emit.checkpoints import Capacity
+from octants.autodiff.emit.fixed_length_blocks import LoopInFixedLengthBlocks
+from octants.autodiff.emit.loop_recording import LoopInBlocks, WholeLoop
+from octants.autodiff.emit.primal_sweep import Sweep
+from octants.autodiff.emit.recording_strategy import Strategy
+from octants.autodiff.emit.records import RecordStack
+from octants.autodiff.emit.stored_loops import StoredLoops
+from octants.autodiff.plan.stored_nests import ForOrWhile
+from octants.ir import ops
+from octants.ir.core import Block, Operation
+
+
+class Replay:
+    """Emits blocks with the records that their reverse needs, as a plan says."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.stores = StoredLoops(sweep)
+        self.branches = Branches(sweep, self.stores, self.record)
+
+    def query_capacity(self, stack: RecordStack) -> None:
+        """Emit the queries of record-buffer capacity, for loops in blocks and for stored loops."""
+        sweep = self.sweep
+        for op in sweep.facts.body.walk():
+            if isinstance(op, (ops.For, ops.While)):
+                sweep.loops[op] = self._strategy(op, stack)
+        self.stores.query_capacity(stack)
+
+    def _strategy(self, op: ForOrWhile, stack: RecordStack) -> Strategy:
+        sweep, plan = self.sweep, self.sweep.plan
+        if op not in plan.in_blocks:
+            return WholeLoop(sweep, self.stores, op)
+        records = sweep.records.of(op), sweep.records.checkpoints_of(op)
+        single = plan.single.get(op, 0)
+        capacity = Capacity.of(sweep.builder, *records, plan, stack.position, single)
+        in_blocks = LoopInFixedLengthBlocks if op in plan.fixed_length else LoopInBlocks
+        return in_blocks(sweep, self.stores, op, capacity)
+
+    def record(self, block: Block, stack: RecordStack) -> None:
+        """Emit the operations of a block with the records that its reverse needs."""
+        sweep = self.sweep
+        for op in block.ops[:-1]:
+            if not (op.REGIONS and sweep.facts.is_reversed(op)):
+                sweep.emit(op)
+                continue
+            sweep.builder.location = op.location
+            if isinstance(op, ops.If):
+                self.branches.record(op, stack)
+            elif sweep.plan.has_recorded_results(op):
+                self._pass_recorded(op, stack)
+            elif op in sweep.plan.nests.around:
+                assert isinstance(op, (ops.For, ops.While))
+                self.stores.record_unless_stored(op, sweep.loops[op], stack)
+            else:
+                self._record_loop(op, stack)
+
+    def _record_loop(self, op: Operation, stack: RecordStack) -> None:
+        high_water = self.sweep.high_water
+        if stack.is_first:
+            high_water.begin()
+        self.sweep.loops[op].record(stack)
+        if not stack.is_first:
+            results = self.sweep.values.mapped(op.results)
+            self.sweep.replays.setdefault(op, []).extend(results)
+        if stack.is_first:
+            high_water.reserve(op, self.sweep.values, self.sweep.records)
+
+    def _pass_recorded(self, op: Operation, stack: RecordStack) -> None:
+        """Note the facts of a loop whose results have been read back: it has no record."""
+        assert isinstance(op, ops.For)
+        values = self.sweep.values
+        count = self.sweep.builder.trips(*values.mapped(op.operands[:2]))
+        values.note(op, base=stack.position, count=count, end=stack.position)
+        if op in self.sweep.plan.nested:
+            values.note(op, first=self.stores.first_of_nested(op))
