@@ -431,7 +431,7 @@ class _Forward:
 
     # -- control -----------------------------------------------------------------------------------
 
-    def _loop(self, op: ops.For | ops.While) -> None:
+    def _loop(self, op: ops.Loop) -> None:
         carried = op.carried
         varied = [
             k

@@ -25,7 +25,6 @@ from octants.autodiff.emit.custom_derivatives import reverse_custom
 from octants.autodiff.emit.loop_recording import at_iteration, counter
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.replay import Replay
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.cooperative_tasks import has_barriers
 from octants.ir.core import Block, Companion, Operation, Record, Value
@@ -141,7 +140,7 @@ class Backward:
         new = self.builder.if_(condition, *blocks)
         adjoints.put(zip(touched, new.results, strict=True))
 
-    def _reverse_loop(self, op: ForOrWhile) -> None:
+    def _reverse_loop(self, op: ops.Loop) -> None:
         """Emit the reverse of a recorded loop, and add the adjoints of its initial values."""
         stores = self.replay.stores
         if op in self.replay.sweep.plan.nests.around:
@@ -164,7 +163,7 @@ class LoopIterations:
     outside the loop that have.
     """
 
-    def __init__(self, backward: Backward, op: ForOrWhile) -> None:
+    def __init__(self, backward: Backward, op: ops.Loop) -> None:
         active = backward.facts.active
         self.carried = [
             k

@@ -35,7 +35,6 @@ from octants.autodiff.emit.primal_sweep import Sweep
 from octants.autodiff.emit.recording_strategy import Iterations, Strategy
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Block, Record, Value
 from octants.types.scalars import i64
@@ -44,9 +43,7 @@ from octants.types.scalars import i64
 class LoopInFixedLengthBlocks(Strategy):
     """A loop in blocks of one length, and iterations behind the last block."""
 
-    def __init__(
-        self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
-    ) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ops.Loop, capacity: Capacity) -> None:
         self._sweep = sweep
         self._op = op
         self._capacity = capacity
@@ -61,6 +58,7 @@ class LoopInFixedLengthBlocks(Strategy):
             lower, upper, *inits = sweep.values.mapped(op.operands)
             self._record_for(op, sweep.count(op, lower, upper), inits, stack)
             return
+        assert isinstance(op, ops.While)
         base, remainder = stack.position, sweep.records.remainder_of(op)
 
         def iteration(number: Value, carried: list[Value], _: list[Value]) -> list[Value]:

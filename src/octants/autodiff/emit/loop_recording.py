@@ -33,7 +33,6 @@ from octants.autodiff.emit.recording_strategy import Iterations, Strategy
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
 from octants.autodiff.facts.induction_variables import advanced
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record, Value
 from octants.types.scalars import i64
@@ -44,7 +43,7 @@ class WholeLoop(Strategy):
 
     in_blocks = False
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ops.Loop) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
@@ -58,6 +57,7 @@ class WholeLoop(Strategy):
             sweep.values.bind_all(op.results, results)
             frames = results[len(inits) :]
         else:
+            assert isinstance(op, ops.While)
             frames = self._stores.begin_frames(op, base)
             iteration = recorded_iteration(self._stores, op, base)
             count, frames = sweep.counted_while(op, iteration, more=frames)
@@ -94,9 +94,7 @@ class WholeLoop(Strategy):
 class LoopInBlocks(Strategy):
     """A loop that leaves its last block in the record buffer, and checkpoints of the others."""
 
-    def __init__(
-        self, sweep: Sweep, stores: StoredLoops, op: ForOrWhile, capacity: Capacity
-    ) -> None:
+    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ops.Loop, capacity: Capacity) -> None:
         self._sweep = sweep
         self._stores = stores
         self._op = op
@@ -111,6 +109,7 @@ class LoopInBlocks(Strategy):
             lower, upper, *inits = self._sweep.values.mapped(op.operands)
             self._record_for(op, self._sweep.count(op, lower, upper), inits, stack)
         else:
+            assert isinstance(op, ops.While)
             self.record_while(op, recorded_iteration(self._stores, op, stack.position), stack)
 
     def _record_for(
@@ -324,7 +323,7 @@ class LoopInBlocks(Strategy):
 class Checkpoints:
     """The checkpoints of a loop in blocks: the carried values at the start of some blocks."""
 
-    def __init__(self, sweep: Sweep, op: ForOrWhile, capacity: Capacity) -> None:
+    def __init__(self, sweep: Sweep, op: ops.Loop, capacity: Capacity) -> None:
         self._sweep = sweep
         self._op = op
         self._capacity = capacity
@@ -414,15 +413,13 @@ def recorded_iteration(stores: StoredLoops, op: ops.While, base: Value) -> Itera
     )
 
 
-def agree_on_blocks(sweep: Sweep, op: ForOrWhile) -> None:
+def agree_on_blocks(sweep: Sweep, op: ops.Loop) -> None:
     """Make the facts about the blocks of a loop uniform among work items that run in step."""
     for fact in ("length", "blocks", "width"):
         sweep.values.note(op, **{fact: sweep.builder.longest(sweep.values[op, fact])})
 
 
-def at_iteration(
-    sweep: Sweep, op: ForOrWhile, iteration: Value, carried: list[Value]
-) -> list[Value]:
+def at_iteration(sweep: Sweep, op: ops.Loop, iteration: Value, carried: list[Value]) -> list[Value]:
     """The values that a loop carries into an iteration.
 
     Args:

@@ -30,7 +30,7 @@ from octants.autodiff.emit.primal_values import PrimalValues
 from octants.autodiff.emit.recording_strategy import Strategy
 from octants.autodiff.emit.records import Records
 from octants.autodiff.emit.reverse_task_builder import EntryBuilder
-from octants.autodiff.plan.stored_nests import ForOrWhile, StoredNests
+from octants.autodiff.plan.stored_nests import StoredNests
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value
 from octants.lazy_dataclass import dataclass
@@ -135,7 +135,7 @@ class HighWaterMarks:
         self,
         around: HighWaterMark | None,
         carried: Sequence[Value],
-        op: ForOrWhile | None = None,
+        op: ops.Loop | None = None,
         count: Value | None = None,
     ) -> None:
         """End what `enter` began.

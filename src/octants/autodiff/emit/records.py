@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from octants.autodiff.emit.reverse_task_builder import EntryBuilder
 from octants.autodiff.plan.recording_plan import RecordingPlan
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, LOG, REST, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
@@ -43,7 +42,7 @@ class Records:
         """The records of the iterations of loops, by loop."""
         return self._loops
 
-    def of(self, op: ForOrWhile) -> Record:
+    def of(self, op: ops.Loop) -> Record:
         """The record of the iterations of a loop."""
         if op not in self._loops:
             local, is_unrolled = self._plan.local.get(op, 0), op in self._plan.unrolled
@@ -52,21 +51,21 @@ class Records:
             )
         return self._loops[op]
 
-    def checkpoints_of(self, op: ForOrWhile) -> Record:
+    def checkpoints_of(self, op: ops.Loop) -> Record:
         """The record of the checkpoints of a loop."""
         if op not in self._checkpoints:
             types = [value.type for value in op.inits]
             self._checkpoints[op] = Record(CHECKPOINT, types, op.location)
         return self._checkpoints[op]
 
-    def remainder_of(self, op: ForOrWhile) -> Record:
+    def remainder_of(self, op: ops.Loop) -> Record:
         """The record of the iterations behind the last fixed-length block of a loop."""
         if op not in self._remainders:
             local = self._plan.single[op] if isinstance(op, ops.For) else self._plan.local[op]
             self._remainders[op] = Record(REST, self._slots(op), op.location, 0, local)
         return self._remainders[op]
 
-    def _slots(self, op: ForOrWhile) -> list[DType]:
+    def _slots(self, op: ops.Loop) -> list[DType]:
         """The types of the slots in the record of an iteration."""
         slots = [value.type for value in op.inits]
         slots += [value.type for value in self._plan.recorded_results(op)]
@@ -74,7 +73,7 @@ class Records:
             slots += self._plan.nests.exports(op.body).values()
         return slots
 
-    def check(self, op: ForOrWhile, count: Value) -> None:
+    def check(self, op: ops.Loop, count: Value) -> None:
         """End the work item unless a record of forced capacity holds so many iterations.
 
         The check is emitted where a loop is recorded, and in the first sweep also for the loops

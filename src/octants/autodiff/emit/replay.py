@@ -10,7 +10,6 @@ from octants.autodiff.emit.primal_sweep import Sweep
 from octants.autodiff.emit.recording_strategy import Strategy
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Block, Operation
 
@@ -27,11 +26,11 @@ class Replay:
         """Emit the queries of record-buffer capacity, for loops in blocks and for stored loops."""
         sweep = self.sweep
         for op in sweep.facts.body.walk():
-            if isinstance(op, (ops.For, ops.While)):
+            if isinstance(op, ops.Loop):
                 sweep.loops[op] = self._strategy(op, stack)
         self.stores.query_capacity(stack)
 
-    def _strategy(self, op: ForOrWhile, stack: RecordStack) -> Strategy:
+    def _strategy(self, op: ops.Loop, stack: RecordStack) -> Strategy:
         sweep, plan = self.sweep, self.sweep.plan
         if op not in plan.in_blocks:
             return WholeLoop(sweep, self.stores, op)
@@ -54,7 +53,7 @@ class Replay:
             elif sweep.plan.has_recorded_results(op):
                 self._pass_recorded(op, stack)
             elif op in sweep.plan.nests.around:
-                assert isinstance(op, (ops.For, ops.While))
+                assert isinstance(op, ops.Loop)
                 self.stores.record_unless_stored(op, sweep.loops[op], stack)
             else:
                 self._record_loop(op, stack)

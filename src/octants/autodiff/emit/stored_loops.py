@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from octants.autodiff.emit.primal_sweep import Sweep
 from octants.autodiff.emit.recording_strategy import Strategy
 from octants.autodiff.emit.records import RecordStack
-from octants.autodiff.plan.stored_nests import ForOrWhile, trips_type
+from octants.autodiff.plan.stored_nests import trips_type
 from octants.ir import ops
 from octants.ir.core import BYTES, Block, Operation, Record, Value
 from octants.lazy_dataclass import dataclass
@@ -101,7 +101,7 @@ class StoredLoops:
         self._sweep.values.note(op, **dict(zip(("top", "stored_end"), ends, strict=False)))
 
     def record_iteration(
-        self, op: ForOrWhile, base: Value, number: Value, args: list[Value], frames: list[Value]
+        self, op: ops.Loop, base: Value, number: Value, args: list[Value], frames: list[Value]
     ) -> list[Value]:
         """Emit an iteration with its record, and those of the loops that are stored with it.
 
@@ -172,9 +172,7 @@ class StoredLoops:
         trips = builder.constant(plan.local[op] // plan.local[outer], i64)
         return builder.binary("mul", self._sweep.values[outer, "number"], trips)
 
-    def _push_frame(
-        self, op: ForOrWhile, position: Value, number: Value, args: list[Value]
-    ) -> None:
+    def _push_frame(self, op: ops.Loop, position: Value, number: Value, args: list[Value]) -> None:
         sweep, record = self._sweep, self._sweep.records.of(op)
         values = [*args, *(sweep.values[key] for key in self._nests.exports(op.body))]
         base = sweep.records.base_for(record, position, number)
@@ -259,7 +257,7 @@ class StoredLoops:
 
     def _store_iteration(
         self,
-        op: ForOrWhile,
+        op: ops.Loop,
         base: Value,
         number: Value,
         fits: Value | None,
@@ -310,7 +308,7 @@ class StoredLoops:
 
     # -- loops that may have been stored -----------------------------------------------------------
 
-    def record_unless_stored(self, op: ForOrWhile, loop: Strategy, stack: RecordStack) -> None:
+    def record_unless_stored(self, op: ops.Loop, loop: Strategy, stack: RecordStack) -> None:
         """Record a loop, or use what it exported if its records are stored."""
         frame, sweep = self._frame, self._sweep
         assert frame is not None
@@ -364,7 +362,7 @@ class StoredLoops:
         assert self._frame is not None
         self._frame.size = size
 
-    def _pass_stored(self, op: ForOrWhile, frame: IterationFrame) -> None:
+    def _pass_stored(self, op: ops.Loop, frame: IterationFrame) -> None:
         """Note the offset of the records of a loop in the frame, in case they are stored."""
         sweep = self._sweep
         sweep.values.note(op, offset=frame.size)
@@ -392,7 +390,7 @@ class StoredLoops:
         self._frame = around
 
     def pop_frame(
-        self, op: ForOrWhile, number: Value, carried: list[Value], ends: list[Value]
+        self, op: ops.Loop, number: Value, carried: list[Value], ends: list[Value]
     ) -> None:
         """Read the frame of an iteration back.
 
@@ -421,7 +419,7 @@ class StoredLoops:
         frame.start = builder.select(frame.is_stored, start, frame.start)
         return frame.start
 
-    def select_stored(self, op: ForOrWhile) -> None:
+    def select_stored(self, op: ops.Loop) -> None:
         """Let the facts of a loop refer to its stored records if there are any."""
         assert self._frame is not None
         sweep, builder, frame = self._sweep, self._sweep.builder, self._frame

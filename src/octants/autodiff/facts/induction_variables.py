@@ -15,7 +15,7 @@ Steps = list[tuple[str, Value]]
 """The step of each iteration: ("add" or "sub", a loop-invariant value)."""
 
 
-def inductions(op: ops.For | ops.While) -> dict[int, Steps]:
+def inductions(op: ops.Loop) -> dict[int, Steps]:
     """The steps of each carried integer that changes by loop-invariant values only, by position."""
     updates = {result: inner for inner in op.body.ops for result in inner.results}
     changing = {*op.body.args, *(v for v, o in updates.items() if not isinstance(o, ops.Constant))}

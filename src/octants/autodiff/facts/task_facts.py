@@ -9,7 +9,6 @@ from octants.autodiff.facts.deeply_nested_ifs import DeepIfs, deep_ifs
 from octants.autodiff.facts.hazardous_reads import ReadLog
 from octants.autodiff.facts.induction_variables import Steps, inductions
 from octants.autodiff.facts.order_dependent_updates import Ordering
-from octants.autodiff.plan.stored_nests import ForOrWhile
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Task, Value
 
@@ -74,7 +73,7 @@ class TaskFacts:
             self._captures[block] = {value: None for value in used if value not in defined}
         return self._captures[block]
 
-    def inductions(self, op: ForOrWhile) -> dict[int, Steps]:
+    def inductions(self, op: ops.Loop) -> dict[int, Steps]:
         """The carried integers of a loop that are affine in the iteration number, by position."""
         if op not in self._inductions:
             self._inductions[op] = inductions(op)

@@ -34,8 +34,6 @@ _WORTH_STORING = 32
 _WORTH_A_BYTE = 2
 """The cost of an iteration, for each byte of its record, from which on a nested loop records it."""
 
-ForOrWhile = ops.For | ops.While
-
 
 @dataclass(frozen=True)
 class StoredNests:
@@ -62,12 +60,12 @@ class StoredNests:
                 return True
         return False
 
-    def stored_in(self, block: Block) -> list[ForOrWhile]:
+    def stored_in(self, block: Block) -> list[ops.Loop]:
         """The loops of a block, including its branches, that are stored with the loop around it."""
-        found: list[ForOrWhile] = []
+        found: list[ops.Loop] = []
         for op in block.ops:
             if op in self.around:
-                assert isinstance(op, (ops.For, ops.While))
+                assert isinstance(op, ops.Loop)
                 found.append(op)
             elif isinstance(op, ops.If):
                 found += self.stored_in(op.then) + self.stored_in(op.orelse)
@@ -83,7 +81,7 @@ class StoredNests:
         for op in self.stored_in(block):
             if isinstance(op, ops.While):
                 keys[op, "count"] = i64
-            elif op in self.varying:
+            elif isinstance(op, ops.For) and op in self.varying:
                 keys[op, "trips"] = trips_type(op)
             if self.has_frames(op):
                 keys[op, "size"] = i64
@@ -147,7 +145,7 @@ def find_inner_results(body: Block, uses: LoopUses) -> dict[Operation, list[ops.
     """
     costs, found = Costs(body, _TRIPS), dict[Operation, list[ops.For]]()
     for op in body.walk():
-        if isinstance(op, (ops.For, ops.While)):
+        if isinstance(op, ops.Loop):
             inner = _results_worth_storing(op, uses, costs, uses.saving)
             if inner:
                 found[op] = inner
@@ -155,7 +153,7 @@ def find_inner_results(body: Block, uses: LoopUses) -> dict[Operation, list[ops.
 
 
 def _results_worth_storing(
-    op: ForOrWhile, uses: LoopUses, costs: Costs, run: Collection[Operation]
+    op: ops.Loop, uses: LoopUses, costs: Costs, run: Collection[Operation]
 ) -> list[ops.For]:
     """The loops in a loop, among those that ``run``, whose results are better recorded."""
     return [
@@ -175,7 +173,7 @@ def find_nested(
     local: Mapping[Operation, int],
     in_blocks: Collection[Operation],
     nbytes: int,
-) -> dict[ops.For, tuple[ForOrWhile, list[ops.For]]]:
+) -> dict[ops.For, tuple[ops.Loop, list[ops.For]]]:
     """Find the loops that are recorded with the loop around them, in local memory.
 
     The sweep that records the loop around runs them in any case, and their trip counts are known.
@@ -191,9 +189,9 @@ def find_nested(
         For each loop the one around it, and the loops in it whose results it records.
     """
     costs, strides, constants = Costs(body, _TRIPS), uses.strides, ops.constants_in(body)
-    found, around = dict[ops.For, tuple[ForOrWhile, list[ops.For]]](), set[Operation]()
+    found, around = dict[ops.For, tuple[ops.Loop, list[ops.For]]](), set[Operation]()
     for outer, count in local.items():
-        if not isinstance(outer, (ops.For, ops.While)) or outer in found:
+        if not isinstance(outer, ops.Loop) or outer in found:
             continue
         for op in outer.body.ops:
             if not isinstance(op, ops.For) or op not in uses.saving or op in around:
@@ -230,7 +228,7 @@ class _Finder:
             is_first: the first sweep records the loop around, and not the backward sweep.
         """
         for op in block.ops:
-            if not isinstance(op, (ops.For, ops.While)):
+            if not isinstance(op, ops.Loop):
                 for region in op.regions:
                     self.walk(region, around, is_first=is_first)
                 continue
@@ -241,13 +239,13 @@ class _Finder:
             is_recorded_first = is_first and (is_stored or around is None)
             self.walk(op.body, op if can_have_frames else None, is_first=is_recorded_first)
 
-    def _is_stored(self, op: ForOrWhile, is_first: bool) -> bool:
+    def _is_stored(self, op: ops.Loop, is_first: bool) -> bool:
         saving = self._uses.saving
         if op in self._strides and op in saving:
             return True
         return op in (self._uses.in_first_sweep if is_first else saving) and self._exports(op)
 
-    def _exports(self, op: ForOrWhile) -> bool:
+    def _exports(self, op: ops.Loop) -> bool:
         """Whether a loop, or one in it, has results that are better recorded than replayed."""
         if op not in self._exporting:
             needed = self._uses.replayed.get(op, 0)
@@ -256,7 +254,7 @@ class _Finder:
             ) or self._takes_exports(op)
         return self._exporting[op]
 
-    def _takes_exports(self, op: ForOrWhile) -> bool:
+    def _takes_exports(self, op: ops.Loop) -> bool:
         """Whether a loop records results of loops in it."""
         return any(
             inner in self._uses.in_first_sweep and self._exports(inner)
@@ -264,10 +262,10 @@ class _Finder:
         )
 
 
-def outermost_loops(block: Block) -> Iterator[ForOrWhile]:
+def outermost_loops(block: Block) -> Iterator[ops.Loop]:
     """The loops of a block, including its branches, without those in loops."""
     for op in block.ops:
-        if isinstance(op, (ops.For, ops.While)):
+        if isinstance(op, ops.Loop):
             yield op
         else:
             for region in op.regions:
