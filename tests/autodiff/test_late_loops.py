@@ -133,7 +133,7 @@ def _runs_again_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     original = loop_recording.LoopInBlocks.facts_if_stored
 
     def forgotten(self: Any, count: Value, stack: Any) -> dict[str, Value]:
-        zero = self._sweep.builder.constant(0, count.type)
+        zero = self._emitter.builder.constant(0, count.type)
         return original(self, count, stack) | {"done": zero}
 
     monkeypatch.setattr(loop_recording.LoopInBlocks, "facts_if_stored", forgotten)
@@ -143,9 +143,9 @@ def _records_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     original = loop_recording.LoopInBlocks._run_before
 
     def forgotten(self: Any, *args: Value) -> list[Value]:
-        end = self._sweep.values[self._op, "end"]
+        end = self._emitter.values[self._op, "end"]
         frames = original(self, *args)
-        self._sweep.values.note(self._op, end=end)
+        self._emitter.values.note(self._op, end=end)
         return frames
 
     monkeypatch.setattr(loop_recording.LoopInBlocks, "_run_before", forgotten)
@@ -156,8 +156,8 @@ def _begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def moved(self: Any, *args: Any) -> None:
         original(self, *args)
-        one = self._sweep.builder.constant(1, self._sweep.values[self._op, "done"].type)
-        self._sweep.values.note(self._op, done=one)
+        one = self._emitter.builder.constant(1, self._emitter.values[self._op, "done"].type)
+        self._emitter.values.note(self._op, done=one)
 
     monkeypatch.setattr(loop_recording.LoopInBlocks, "_postpone", moved)
 

@@ -148,8 +148,8 @@ def _starts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def moved(self: Any, op: Any, frame: IterationFrame) -> None:
         original(self, op, frame)
-        values, records = self._sweep.values, self._sweep.records
-        one = self._sweep.builder.constant(1, i64)
+        values, records = self._emitter.values, self._emitter.records
+        one = self._emitter.builder.constant(1, i64)
         values.note(op, offset=records.end(records.of(op), values[op, "offset"], one))
 
     monkeypatch.setattr(StoredLoops, "_pass_stored", moved)
@@ -166,7 +166,7 @@ def _never_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def kept(self: Any, op: Any, begin: Value, cursor: Cursor) -> Value:
         end = original(self, op, begin, cursor)
-        result: Value = self._sweep.builder.binary("min", end, cursor.limit)
+        result: Value = self._emitter.builder.binary("min", end, cursor.limit)
         return result
 
     monkeypatch.setattr(StoredLoops, "_store_for", kept)
@@ -176,7 +176,7 @@ def _takes_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a branch hands out of the loops stored in it is lost."""
 
     def zeros(self: Any, keys: Any, _: Any) -> list[Value]:
-        return [self._sweep.builder.constant(0, dtype) for dtype in keys.values()]
+        return [self._emitter.builder.constant(0, dtype) for dtype in keys.values()]
 
     monkeypatch.setattr(StoredLoops, "_values_or_zeros", zeros)
 
@@ -188,7 +188,7 @@ def _replays_over_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgotten(self: Any, op: Any, ends: list[Value]) -> None:
         original(self, op, ends)
         if ends:
-            self._sweep.values.note(op, end=self._sweep.values[op, "base"])
+            self._emitter.values.note(op, end=self._emitter.values[op, "base"])
 
     monkeypatch.setattr(StoredLoops, "note_frames", forgotten)
 

@@ -192,7 +192,7 @@ def skip_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """A block is run again from what the loop started with, whichever block it is."""
 
     def carried_into(self: Checkpoints, _: Value) -> list[Value]:
-        return self._sweep.values.mapped(self._op.inits)
+        return self._emitter.values.mapped(self._op.inits)
 
     patch.setattr(Checkpoints, "_carried_into", carried_into)
 

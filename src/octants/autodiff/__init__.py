@@ -10,7 +10,7 @@ calls this package through `octants.launch`. Read the files in this order:
    Begin with `facts.task_facts` and `facts.activity`.
 5. `emit` **emits** the reverse of a task: a sweep forward, which records what each iteration of a
    loop begins with, and one backward, which replays iterations from their records. Begin with
-   `emit.reverse_task`, `emit.primal_sweep`, `emit.backward_sweep`, `emit.loop_recording`.
+   `emit.reverse_task`, `emit.primal_emitter`, `emit.backward_sweep`, `emit.loop_recording`.
 6. `plan` **plans** how each loop is recorded: whole, in blocks between checkpoints, or with the
    loop around it. It reads a first draft of the task, with all loops recorded whole.
 7. `improve` rewrites the reverse kernel: smaller records, loops without conditions about records.

@@ -295,9 +295,9 @@ class _Forward:
             for operand, rule in zip(op.operands, rules_of(op), strict=True):
                 if rule is not None and operand in self.tangents:
                     moved = self.builder.cast(self.tangents[operand][direction], point.type)
-                    share = rule(point, moved)
-                    add = self.builder.add if share is moved else self.builder.add_fresh
-                    total = share if total is None else add(total, share)
+                    contribution = rule(point, moved)
+                    add = self.builder.add if contribution is moved else self.builder.add_fresh
+                    total = contribution if total is None else add(total, contribution)
             if total is not None:
                 found.append(total)
         if found:

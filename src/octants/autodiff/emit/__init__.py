@@ -1,7 +1,7 @@
 """Emits the reverse of one task: a sweep forward, which records, and a sweep backward.
 
 * The whole: `reverse_task`.
-* Copies of the primal computation, in both sweeps: `primal_sweep` with its state, `primal_values`
+* Copies of the primal computation, in both sweeps: `primal_emitter` with its state, `primal_values`
   and `primal_operations`; `primal_reads` collects what they read.
 * Recorded blocks: `replay` selects for each loop a `recording_strategy` (`loop_recording`,
   `fixed_length_blocks`), with `stored_loops` for loops that are recorded together, and `branches`.

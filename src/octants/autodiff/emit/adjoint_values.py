@@ -30,25 +30,30 @@ class Adjoints:
         return known
 
     def add(
-        self, primal: Value, share: Value, *, is_fresh: bool = False, guard: Value | None = None
+        self,
+        primal: Value,
+        contribution: Value,
+        *,
+        is_fresh: bool = False,
+        guard: Value | None = None,
     ) -> None:
         """Add a contribution to the adjoint of a value.
 
         Args:
             primal: the value.
-            share: the contribution.
+            contribution: the contribution.
             is_fresh: whether it has no other use.
-            guard: where this is false, the contribution is zero whatever ``share`` is.
+            guard: where this is false, the contribution is zero whatever ``contribution`` is.
         """
         if primal not in self._active:
             return
         builder, before = self._builder, self._adjoints.get(primal)
         if before is not None:
-            share = (builder.add_fresh if is_fresh else builder.add)(before, share)
+            contribution = (builder.add_fresh if is_fresh else builder.add)(before, contribution)
         if guard is not None:
-            nothing = builder.constant(0.0, share.type) if before is None else before
-            share = builder.select(guard, share, nothing)
-        self._adjoints[primal] = share
+            nothing = builder.constant(0.0, contribution.type) if before is None else before
+            contribution = builder.select(guard, contribution, nothing)
+        self._adjoints[primal] = contribution
 
     def put(self, adjoints: Iterable[tuple[Value, Value]]) -> None:
         """Set the adjoints of some values."""

@@ -47,8 +47,8 @@ class _AdjointElement:
 
     def update(self, fn: str, value: Value) -> Value:
         """Update it atomically by a value cast to its type; gives its prior content."""
-        share = self._reverser.builder.cast(value, self._array.dtype)
-        return self._reverser.builder.atomic(fn, self._array, self._indices, share, ADJOINT)
+        contribution = self._reverser.builder.cast(value, self._array.dtype)
+        return self._reverser.builder.atomic(fn, self._array, self._indices, contribution, ADJOINT)
 
     def leave(self, adjoint: Value) -> None:
         """Set it to the adjoint of the prior content, which includes that of the returned value."""
@@ -56,8 +56,8 @@ class _AdjointElement:
         returned = self._reverser.adjoints.get(self._op.result)
         if returned is not None:
             adjoint = builder.binary("add", adjoint, returned)
-        share = builder.cast(adjoint, self._array.dtype)
-        builder.store(self._array, self._indices, share, ADJOINT)
+        contribution = builder.cast(adjoint, self._array.dtype)
+        builder.store(self._array, self._indices, contribution, ADJOINT)
 
 
 def _reverse_add(reverser: Reverser, op: ops.Atomic) -> None:

@@ -42,13 +42,13 @@ class Backward:
     """
 
     def __init__(self, replay: Replay) -> None:
-        sweep = replay.sweep
+        emitter = replay.emitter
         self.replay = replay
-        self.builder = sweep.builder
-        self.facts = sweep.facts
-        self.values = sweep.values
-        self.memory = sweep.memory
-        self.adjoints = Adjoints(sweep.builder, sweep.facts.active)
+        self.builder = emitter.builder
+        self.facts = emitter.facts
+        self.values = emitter.values
+        self.memory = emitter.memory
+        self.adjoints = Adjoints(emitter.builder, emitter.facts.active)
         self.derivative_ops: set[Operation] = set()
         self.last_first: dict[Operation, tuple[Operation, Value]] = {}
 
@@ -78,18 +78,18 @@ class Backward:
             is_guarded = result in facts.guarded and has_unbounded_derivative(op)
             guard = point.is_nonzero(adjoint) if is_guarded else None
             mark = len(self.builder.block.ops)
-            share = rule(point, incoming)
+            contribution = rule(point, incoming)
             self.derivative_ops.update(self.builder.block.ops[mark:])
-            is_fresh = share is not incoming
-            moved = self.builder.cast(share, adjoint_type(operand.type))
+            is_fresh = contribution is not incoming
+            moved = self.builder.cast(contribution, adjoint_type(operand.type))
             self.adjoints.add(operand, moved, is_fresh=is_fresh, guard=guard if is_fresh else None)
 
     def _reverse_load(self, op: ops.Load) -> None:
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None and self.facts.has_adjoint(op.array):
             array = self.memory.arrays[op.array]
-            share = self.builder.cast(adjoint, array.dtype)
-            self.builder.atomic("add", array, self.values.mapped(op.indices), share, ADJOINT)
+            contribution = self.builder.cast(adjoint, array.dtype)
+            self.builder.atomic("add", array, self.values.mapped(op.indices), contribution, ADJOINT)
 
     def _reverse_store(self, op: ops.Store) -> None:
         array, indices = self.memory.arrays[op.array], self.values.mapped(op.indices)
@@ -101,7 +101,7 @@ class Backward:
         """Reverse an operation that all lanes reach."""
         adjoint = self.adjoints.get(op.result)
         if adjoint is not None:
-            self.adjoints.add(op.value, subgroup_adjoints.share_of(self, op, adjoint))
+            self.adjoints.add(op.value, subgroup_adjoints.contribution_of(self, op, adjoint))
 
     def _reverse_barrier(self, op: ops.Barrier) -> None:
         """Emit the same barrier: the adjoints that lanes added before it are read behind it."""
@@ -142,15 +142,15 @@ class Backward:
 
     def _reverse_loop(self, op: ops.Loop) -> None:
         """Emit the reverse of a recorded loop, and add the adjoints of its initial values."""
-        stores = self.replay.stores
-        if op in self.replay.sweep.plan.nests.around:
-            stores.select_stored(op)
+        stored_loops = self.replay.stored_loops
+        if op in self.replay.emitter.plan.nests.around:
+            stored_loops.select_stored(op)
         iterations = LoopIterations(self, op)
         carried, captured = iterations.carried, iterations.captured
         adjoints = [self.adjoints.of(op.results[k]) for k in carried]
         adjoints += [self.adjoints.of(value) for value in captured]
         self.adjoints.drop(captured)
-        adjoints = self.replay.sweep.loops[op].reverse(iterations, adjoints)
+        adjoints = self.replay.emitter.loops[op].reverse(iterations, adjoints)
         self.adjoints.put(zip(captured, adjoints[len(carried) :], strict=True))
         for k, adjoint in zip(carried, adjoints, strict=False):
             self.adjoints.add(op.inits[k], adjoint)
@@ -187,18 +187,18 @@ class LoopIterations:
         remainder: tuple[Record, Value] | None = None,
     ) -> list[Value]:
         """Reverse consecutive iterations; see `recording_strategy.Iterations`."""
-        op, stores = self._op, self._backward.replay.stores
+        op, stored_loops = self._op, self._backward.replay.stored_loops
         builder, known = self._backward.builder, self._backward.adjoints
         inits = [*adjoints, *frames[:1]]
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         own, after = 1 + len(adjoints), 1 + len(self.carried)
-        with builder.into(body), stores.in_frames():
+        with builder.into(body), stored_loops.in_frames():
             number = builder.counted_down(count, body.args[0])
             ends = [body.args[-1], frames[1]] if frames else []
             self._backward.values.note(op, number=number)
             self._pop_record(number, builder.binary("add", first, number), ends, remainder)
             self._replay_body()
-            starts = [stores.start_of_frame()] if frames else []
+            starts = [stored_loops.start_of_frame()] if frames else []
             for k, adjoint in zip(self.carried, body.args[1:own], strict=False):
                 known.add(op.body.yielded[k], adjoint)
             for value, adjoint in zip(self.captured, body.args[after:own], strict=True):
@@ -213,7 +213,7 @@ class LoopIterations:
     def _replay_body(self) -> None:
         replay, op = self._backward.replay, self._op
         stack = RecordStack(self._backward.values[op, "end"])
-        with self._backward.memory.sharing(has_barriers(op.body)):
+        with self._backward.memory.storing_shared(has_barriers(op.body)):
             replay.record(op.body, stack)
 
     def _pop_record(
@@ -232,22 +232,22 @@ class LoopIterations:
                 the loop has frames.
             remainder: the record and its base, if it is not the loop's own.
         """
-        op, sweep = self._op, self._backward.replay.sweep
+        op, emitter = self._op, self._backward.replay.emitter
         carried = op.carried
         if isinstance(op, ops.For):
-            sweep.values.bind(op.body.args[0], counter(sweep, op, iteration))
+            emitter.values.bind(op.body.args[0], counter(emitter, op, iteration))
         results = [Value(arg.type, arg.name) for arg in carried]
         if frames:
-            self._backward.replay.stores.pop_frame(op, number, results, frames)
+            self._backward.replay.stored_loops.pop_frame(op, number, results, frames)
         else:
-            record, base = remainder or (sweep.records.of(op), sweep.values[op, "base"])
-            if op in sweep.plan.nested:
-                number = self._backward.builder.binary("add", sweep.values[op, "first"], number)
-            inner = sweep.plan.recorded_results(op)
+            record, base = remainder or (emitter.records.of(op), emitter.values[op, "base"])
+            if op in emitter.plan.nested:
+                number = self._backward.builder.binary("add", emitter.values[op, "first"], number)
+            inner = emitter.plan.recorded_results(op)
             popped = [Value(value.type, value.name) for value in inner]
-            sweep.records.pop(record, base, number, [*results, *popped])
-            sweep.values.bind_all(inner, popped)
-        sweep.values.bind_all(carried, at_iteration(sweep, op, iteration, results))
+            emitter.records.pop(record, base, number, [*results, *popped])
+            emitter.values.bind_all(inner, popped)
+        emitter.values.bind_all(carried, at_iteration(emitter, op, iteration, results))
 
 
 _REVERSE: dict[type[Operation], Callable[[Backward, Any], None]] = {

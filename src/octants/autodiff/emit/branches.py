@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from octants.autodiff.emit.primal_sweep import Sweep
+from octants.autodiff.emit.primal_emitter import PrimalEmitter
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
 from octants.ir import ops
@@ -60,18 +60,20 @@ class _Branch:
 class Branches:
     """Emits ifs with the records that their reverse needs; ``record`` emits the branches."""
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, record: RecordBlock) -> None:
-        self._sweep = sweep
-        self._stores = stores
+    def __init__(
+        self, emitter: PrimalEmitter, stored_loops: StoredLoops, record: RecordBlock
+    ) -> None:
+        self._emitter = emitter
+        self._stored_loops = stored_loops
         self._record = record
         self._slots: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
 
     def record(self, op: ops.If, stack: RecordStack) -> None:
         """Emit an if with the records that its reverse needs."""
-        sweep, values = self._sweep, self._sweep.values
+        emitter, values = self._emitter, self._emitter.values
         start, mark = stack.position, len(values.journal)
-        size = self._stores.passed_in(op)
-        is_deep = op in sweep.facts.deep.ops
+        size = self._stored_loops.passed_in(op)
+        is_deep = op in emitter.facts.deep.ops
         then, orelse = (
             self._branch(block, RecordStack(start, stack.is_first), size, is_deep)
             for block in (op.then, op.orelse)
@@ -81,32 +83,32 @@ class Branches:
         exports = {**then.exports, **orelse.exports}
         for branch in (then, orelse):
             given = [
-                branch.exports.get(key) or sweep.builder.constant(0, value.type)
+                branch.exports.get(key) or emitter.builder.constant(0, value.type)
                 for key, value in exports.items()
             ]
-            with sweep.builder.into(branch.block):
-                sweep.builder.yield_([*branch.results, *given, *branch.ends])
-        condition = self._stores.condition_of(op)
-        new = sweep.builder.if_(condition, then.block, orelse.block)
+            with emitter.builder.into(branch.block):
+                emitter.builder.yield_([*branch.results, *given, *branch.ends])
+        condition = self._stored_loops.condition_of(op)
+        new = emitter.builder.if_(condition, then.block, orelse.block)
         if is_deep:
             self._drop_from_journal(mark, then.block, orelse.block)
-        if op in sweep.facts.deep.varying or condition is not values[op.condition]:
+        if op in emitter.facts.deep.varying or condition is not values[op.condition]:
             values.note(op, taken=condition)
         keys: list[Hashable] = [*op.results, *exports]
         values.bind_all(keys, new.results)
         stack.position = new.results[len(keys)]
         if size is not None:
-            self._stores.pass_over(new.results[-1])
+            self._stored_loops.pass_over(new.results[-1])
 
     def _branch(
         self, primal: Block, stack: RecordStack, size: Value | None, is_deep: bool
     ) -> _Branch:
         """Emit one recorded branch, without its terminator."""
-        values = self._sweep.values
+        values = self._emitter.values
         block, mark = Block(), len(values.journal)
         if size is not None:
-            self._stores.pass_over(size)
-        with self._sweep.builder.into(block):
+            self._stored_loops.pass_over(size)
+        with self._emitter.builder.into(block):
             self._record(primal, stack)
         own = _defined(block)
         bound: Iterable[Hashable] = [key for key in values.journal[mark:] if values[key] in own]
@@ -116,7 +118,7 @@ class Branches:
         exports = {key: values[key] for key in bound}
         ends = [stack.position]
         if size is not None:
-            ends.append(self._stores.passed)
+            ends.append(self._stored_loops.passed)
         return _Branch(block, values.mapped(primal.yielded), exports, ends)
 
     # -- deep nests of ifs -------------------------------------------------------------------------
@@ -125,12 +127,12 @@ class Branches:
         """The values of a deep branch that are recomputed, or that its reverse does not need."""
         again = {value for op in primal.ops if self._is_repeated(op) for value in op.results}
         branches = [op for op in primal.ops if isinstance(op, ops.If)]
-        used = self._sweep.facts.deep.used
+        used = self._emitter.facts.deep.used
         return again.union(v for op in branches for v in op.results if v not in used)
 
     def _is_repeated(self, op: Operation) -> bool:
         """Whether the reverse of a deep branch recomputes an operation."""
-        return (op.is_scalar or isinstance(op, ops.Load)) and not self._sweep.facts.is_saved(op)
+        return (op.is_scalar or isinstance(op, ops.Load)) and not self._emitter.facts.is_saved(op)
 
     def _share_slots(self, op: ops.If, then: _Branch, orelse: _Branch) -> None:
         """Let both branches export the facts of their loops in the same slots.
@@ -150,21 +152,21 @@ class Branches:
 
     def _drop_from_journal(self, mark: int, *blocks: Block) -> None:
         """Remove from the journal what the branches of a deep if define."""
-        values = self._sweep.values
+        values = self._emitter.values
         own = {value for block in blocks for value in _defined(block)}
-        own |= self._sweep.builder.entry_values
+        own |= self._emitter.builder.entry_values
         values.journal[mark:] = [key for key in values.journal[mark:] if values[key] not in own]
 
     def rebind(self, primal: Block) -> None:
         """Begin the reverse of a branch of a deep if: bind its exports, and recompute the rest."""
         if primal not in self._slots:
             return
-        values = self._sweep.values
+        values = self._emitter.values
         for key, slot in self._slots[primal].items():
             values.bind(key, values[slot])
         for op in primal.ops:
             if self._is_repeated(op):
-                self._sweep.emit(op)
+                self._emitter.emit(op)
 
 
 def _defined(block: Block) -> set[Value]:

@@ -38,14 +38,14 @@ def reverse_extract(reverser: Reverser, op: ops.Extract) -> None:
     total = _total(builder, extract(builder, index, before), adjoint, recent)
     after = insert(builder, index, total, before)
     firsts = [
-        (value, share)
-        for value, share, first in zip(op.components, after, is_first, strict=True)
+        (value, contribution)
+        for value, contribution, first in zip(op.components, after, is_first, strict=True)
         if first and value in active
     ]
     reverser.adjoints.put(firsts)
-    for value, share, first in zip(op.components, after, is_first, strict=True):
+    for value, contribution, first in zip(op.components, after, is_first, strict=True):
         if not first:
-            reverser.adjoints.add(value, share)
+            reverser.adjoints.add(value, contribution)
 
 
 def _total(
@@ -85,10 +85,10 @@ def reverse_insert(reverser: Reverser, op: ops.Insert) -> None:
     index, after = reverser.values[op.index], [adjoints.of(result) for result in op.results]
     zero = builder.constant(0.0, after[0].type)
     if op.value in reverser.facts.active:
-        share = extract(builder, index, after)
+        contribution = extract(builder, index, after)
         inside = is_inside(builder, index, len(after))
-        adjoints.add(op.value, builder.select(inside, share, zero))
+        adjoints.add(op.value, builder.select(inside, contribution, zero))
     if not reverser.facts.active.isdisjoint(op.components):
         before = insert(builder, index, zero, after)
-        for value, share in zip(op.components, before, strict=True):
-            adjoints.add(value, share)
+        for value, contribution in zip(op.components, before, strict=True):
+            adjoints.add(value, contribution)

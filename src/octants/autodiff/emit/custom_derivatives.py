@@ -40,23 +40,26 @@ def reverse_custom(reverser: Reverser, op: ops.CustomDerivative) -> None:
     builder = reverser.builder
     adjoints = [builder.cast(reverser.adjoints.of(result), result.type) for result in op.results]
     mark = len(builder.block.ops)
-    shares = inline_adjoint(builder, op, [*reverser.values.mapped(op.inputs), *adjoints])
+    contributions = inline_adjoint(builder, op, [*reverser.values.mapped(op.inputs), *adjoints])
     reverser.derivative_ops.update(Block([], builder.block.ops[mark:]).walk())
     if not reverser.facts.guarded.isdisjoint(op.results):
-        shares = _unless_all_zero(builder, adjoints, shares)
-    for value, share in zip(op.active_inputs, shares, strict=True):
-        reverser.adjoints.add(value, builder.cast(share, adjoint_type(value.type)))
+        contributions = _unless_all_zero(builder, adjoints, contributions)
+    for value, contribution in zip(op.active_inputs, contributions, strict=True):
+        reverser.adjoints.add(value, builder.cast(contribution, adjoint_type(value.type)))
 
 
 def _unless_all_zero(
-    builder: Builder, adjoints: Sequence[Value], shares: Sequence[Value]
+    builder: Builder, adjoints: Sequence[Value], contributions: Sequence[Value]
 ) -> list[Value]:
-    """The shares, or zeros where the results were not used: they may be infinite there."""
+    """The contributions, or zeros where the results were not used: they may be infinite there."""
     is_used = builder.constant(False, u1)
     for adjoint in adjoints:
         differs = builder.compare("ne", adjoint, builder.constant(0.0, adjoint.type))
         is_used = builder.binary("or", is_used, differs)
-    return [builder.select(is_used, share, builder.constant(0.0, share.type)) for share in shares]
+    return [
+        builder.select(is_used, contribution, builder.constant(0.0, contribution.type))
+        for contribution in contributions
+    ]
 
 
 def tangents_of(
@@ -90,10 +93,10 @@ def tangents_of(
         for slope, tangent in zip(row, tangents, strict=True):
             if tangent is not None:
                 kind = adjoint_type(result.type)
-                share = builder.binary(
+                contribution = builder.binary(
                     "mul", builder.cast(slope, kind), builder.cast(tangent, kind)
                 )
-                total = share if total is None else builder.add_fresh(total, share)
+                total = contribution if total is None else builder.add_fresh(total, contribution)
         found.append(total)
     return found
 

@@ -28,7 +28,7 @@ from functools import partial
 
 from octants.autodiff.emit import checkpoints
 from octants.autodiff.emit.checkpoints import BlockSplit, Capacity
-from octants.autodiff.emit.primal_sweep import Iteration, Sweep
+from octants.autodiff.emit.primal_emitter import Iteration, PrimalEmitter
 from octants.autodiff.emit.recording_strategy import Iterations, Strategy
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
@@ -43,48 +43,55 @@ class WholeLoop(Strategy):
 
     in_blocks = False
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ops.Loop) -> None:
-        self._sweep = sweep
-        self._stores = stores
+    def __init__(self, emitter: PrimalEmitter, stored_loops: StoredLoops, op: ops.Loop) -> None:
+        self._emitter = emitter
+        self._stored_loops = stored_loops
         self._op = op
 
     def record(self, stack: RecordStack) -> None:
-        sweep, op, base = self._sweep, self._op, stack.position
+        emitter, op, base = self._emitter, self._op, stack.position
         if isinstance(op, ops.For):
-            lower, upper, *inits = sweep.values.mapped(op.operands)
-            count = sweep.count(op, lower, upper)
-            results = push_iterations(sweep, self._stores, op, base, (lower, upper), inits)
-            sweep.values.bind_all(op.results, results)
+            lower, upper, *inits = emitter.values.mapped(op.operands)
+            count = emitter.count(op, lower, upper)
+            results = push_iterations(emitter, self._stored_loops, op, base, (lower, upper), inits)
+            emitter.values.bind_all(op.results, results)
             frames = results[len(inits) :]
         else:
             assert isinstance(op, ops.While)
-            frames = self._stores.begin_frames(op, base)
-            iteration = recorded_iteration(self._stores, op, base)
-            count, frames = sweep.counted_while(op, iteration, more=frames)
-            sweep.records.check(op, count)
-        end = frames[0] if frames else sweep.records.end(sweep.records.of(op), base, count)
+            frames = self._stored_loops.begin_frames(op, base)
+            iteration = recorded_iteration(self._stored_loops, op, base)
+            count, frames = emitter.counted_while(op, iteration, more=frames)
+            emitter.records.check(op, count)
+        end = frames[0] if frames else emitter.records.end(emitter.records.of(op), base, count)
         stack.position = end
-        sweep.values.note(op, base=base, count=count, end=end)
-        self._stores.note_frames(op, frames)
+        emitter.values.note(op, base=base, count=count, end=end)
+        self._stored_loops.note_frames(op, frames)
 
     def reverse(self, iterations: Iterations, adjoints: list[Value]) -> list[Value]:
-        zero, count = self._sweep.builder.constant(0, i64), self._sweep.values[self._op, "count"]
-        return iterations.reverse(zero, count, self._stores.ends_of_frames(self._op), adjoints)
+        zero, count = (
+            self._emitter.builder.constant(0, i64),
+            self._emitter.values[self._op, "count"],
+        )
+        return iterations.reverse(
+            zero, count, self._stored_loops.ends_of_frames(self._op), adjoints
+        )
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        builder, records = self._sweep.builder, self._sweep.records
+        builder, records = self._emitter.builder, self._emitter.records
         record = records.of(self._op)
         if stored is not None:
-            start = builder.binary("add", start, builder.binary("min", stored, self._stores.bytes))
+            start = builder.binary(
+                "add", start, builder.binary("min", stored, self._stored_loops.bytes)
+            )
         return builder.hoisted(lambda: records.end(record, start, count), start, count)
 
     def ends_unless_stored(
         self, ends: dict[Operation, Value], stored: Value
     ) -> dict[Operation, Value]:
         """The high-water marks of inner loops: 0 for stored loops, if what is stored fits."""
-        builder, nests = self._sweep.builder, self._sweep.plan.nests
+        builder, nests = self._emitter.builder, self._emitter.plan.nests
         none = builder.constant(0, i64)
-        fits = builder.compare("le", stored, self._stores.bytes)
+        fits = builder.compare("le", stored, self._stored_loops.bytes)
         return {
             each: builder.select(fits, none, end) if nests.is_stored_in(each, self._op) else end
             for each, end in ends.items()
@@ -94,33 +101,35 @@ class WholeLoop(Strategy):
 class LoopInBlocks(Strategy):
     """A loop that leaves its last block in the record buffer, and checkpoints of the others."""
 
-    def __init__(self, sweep: Sweep, stores: StoredLoops, op: ops.Loop, capacity: Capacity) -> None:
-        self._sweep = sweep
-        self._stores = stores
+    def __init__(
+        self, emitter: PrimalEmitter, stored_loops: StoredLoops, op: ops.Loop, capacity: Capacity
+    ) -> None:
+        self._emitter = emitter
+        self._stored_loops = stored_loops
         self._op = op
         self._capacity = capacity
-        self._checkpoints = Checkpoints(sweep, op, capacity)
+        self._checkpoints = Checkpoints(emitter, op, capacity)
 
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, stack: RecordStack) -> None:
         op = self._op
         if isinstance(op, ops.For):
-            lower, upper, *inits = self._sweep.values.mapped(op.operands)
-            self._record_for(op, self._sweep.count(op, lower, upper), inits, stack)
+            lower, upper, *inits = self._emitter.values.mapped(op.operands)
+            self._record_for(op, self._emitter.count(op, lower, upper), inits, stack)
         else:
             assert isinstance(op, ops.While)
-            self.record_while(op, recorded_iteration(self._stores, op, stack.position), stack)
+            self.record_while(op, recorded_iteration(self._stored_loops, op, stack.position), stack)
 
     def _record_for(
         self, op: ops.For, count: Value, inits: list[Value], stack: RecordStack
     ) -> None:
-        sweep, builder, base = self._sweep, self._sweep.builder, stack.position
+        emitter, builder, base = self._emitter, self._emitter.builder, stack.position
         zero = builder.constant(0, i64)
         split = checkpoints.split(builder, builder.longest(count), self._capacity)
         length, blocks = split.length, split.count
         checkpoint_base = self._after_block(base, length)
-        sweep.values.note(
+        emitter.values.note(
             op,
             base=base,
             count=count,
@@ -128,76 +137,83 @@ class LoopInBlocks(Strategy):
             width=split.width,
             checkpoint_base=checkpoint_base,
         )
-        if op in sweep.plan.late:
+        if op in emitter.plan.late:
             self._postpone(stack, split)
             return
-        frames, own = self._stores.begin_frames(op, base), len(inits)
+        frames, own = self._stored_loops.begin_frames(op, base), len(inits)
 
         def emit(number: Value, carried: list[Value]) -> list[Value]:
             self._checkpoints.push(number, zero, carried[:own])
             return self._run_block(*self._block_at(number), carried[:own])
 
-        results = sweep.for_((zero, blocks), [*inits, *frames], emit).results
-        sweep.values.bind_all(op.results, results)
-        self._stores.note_frames(op, results[own : own + len(frames)])
+        results = emitter.for_((zero, blocks), [*inits, *frames], emit).results
+        emitter.values.bind_all(op.results, results)
+        self._stored_loops.note_frames(op, results[own : own + len(frames)])
         self._end(stack, blocks, split.slots)
 
     def _postpone(self, stack: RecordStack, split: BlockSplit) -> None:
         """Leave the run to `reverse`; nothing may need the results of the loop."""
-        sweep, op = self._sweep, self._op
-        sweep.bind_unknown(op)
-        sweep.values.note(op, done=sweep.builder.constant(0, i64))
-        self._stores.note_frames(op, self._stores.begin_frames(op, stack.position))
+        emitter, op = self._emitter, self._op
+        emitter.bind_unknown(op)
+        emitter.values.note(op, done=emitter.builder.constant(0, i64))
+        self._stored_loops.note_frames(op, self._stored_loops.begin_frames(op, stack.position))
         self._end(stack, split.count, split.slots)
 
     def record_while(self, op: ops.While, iteration: Iteration, stack: RecordStack) -> None:
         """Record a `while` in blocks; their number is known only after the loop."""
-        sweep, builder, base, own = self._sweep, self._sweep.builder, stack.position, len(op.inits)
+        emitter, builder, base, own = (
+            self._emitter,
+            self._emitter.builder,
+            stack.position,
+            len(op.inits),
+        )
         length, width = checkpoints.split_unknown(builder, self._capacity)
         full = self._after_block(base, length)
-        sweep.values.note(op, base=base, length=length, width=width, checkpoint_base=full)
+        emitter.values.note(op, base=base, length=length, width=width, checkpoint_base=full)
         zero, one = builder.constant(0, i64), builder.constant(1, i64)
-        frames = self._stores.begin_frames(op, base)
-        inits = [*sweep.values.mapped(op.inits), *frames, zero, zero]
-        condition = sweep.condition(op, [Value(value.type) for value in inits[own:]])
+        frames = self._stored_loops.begin_frames(op, base)
+        inits = [*emitter.values.mapped(op.inits), *frames, zero, zero]
+        condition = emitter.condition(op, [Value(value.type) for value in inits[own:]])
         body = Block([Value(value.type) for value in inits])
         with builder.into(body):
-            around = sweep.high_water.enter()
+            around = emitter.high_water.enter()
             carried, (count, number) = body.args[:own], body.args[-2:]
             self._checkpoints.push(number, zero, carried)
-            iterations, later = sweep.counted_while(op, iteration, carried, length, frames)
+            iterations, later = emitter.counted_while(op, iteration, carried, length, frames)
             count = builder.binary("add", count, iterations)
             following = builder.binary("add", number, one)
-            far = sweep.high_water.carry(None, condition, body)
-            own_results = sweep.values.mapped(op.results)
-            builder.yield_([*own_results, *later, count, following, *far])
-        results = builder.while_([*inits, *sweep.high_water.zeros(far)], condition, body).results
-        sweep.high_water.leave(around, results[len(inits) :])
-        sweep.values.bind_all(op.results, results)
+            marks = emitter.high_water.carry(None, condition, body)
+            own_results = emitter.values.mapped(op.results)
+            builder.yield_([*own_results, *later, count, following, *marks])
+        results = builder.while_(
+            [*inits, *emitter.high_water.zeros(marks)], condition, body
+        ).results
+        emitter.high_water.leave(around, results[len(inits) :])
+        emitter.values.bind_all(op.results, results)
         count, blocks = results[len(inits) - 2 : len(inits)]
         blocks = builder.longest(blocks)
-        sweep.values.note(op, count=count)
-        self._stores.note_frames(op, results[own : own + len(frames)])
+        emitter.values.note(op, count=count)
+        self._stored_loops.note_frames(op, results[own : own + len(frames)])
         checkpoint_base = self._after_block(base, builder.binary("min", count, length))
         slots = checkpoints.slots(builder, blocks, width, self._capacity)
         self._end(stack, blocks, slots, checkpoint_base)
 
     def _after_block(self, base: Value, length: Value) -> Value:
         """The furthest position at which the records of a block of so many iterations end."""
-        records = self._sweep.records
+        records = self._emitter.records
         end = records.end(records.of(self._op), base, length)
-        if not self._sweep.plan.nests.has_frames(self._op):
+        if not self._emitter.plan.nests.has_frames(self._op):
             return end
-        return self._sweep.builder.binary("add", end, self._stores.bytes)
+        return self._emitter.builder.binary("add", end, self._stored_loops.bytes)
 
     def _end(
         self, stack: RecordStack, blocks: Value, slots: Value, checkpoint_base: Value | None = None
     ) -> None:
         """The record buffer is free behind the checkpoints, or behind the frames without any."""
-        sweep, op = self._sweep, self._op
-        builder, values = sweep.builder, sweep.values
+        emitter, op = self._emitter, self._op
+        builder, values = emitter.builder, emitter.values
         end = self._checkpoints.end(checkpoint_base or values[op, "checkpoint_base"], slots)
-        if sweep.plan.nests.has_frames(op):
+        if emitter.plan.nests.has_frames(op):
             is_several = builder.compare("gt", blocks, builder.constant(1, i64))
             end = builder.select(is_several, end, values[op, "top"])
         stack.position = end
@@ -205,7 +221,7 @@ class LoopInBlocks(Strategy):
 
     def _block_at(self, number: Value) -> tuple[Value, Value]:
         """The first iteration of a block, and how many it has."""
-        builder, values, op = self._sweep.builder, self._sweep.values, self._op
+        builder, values, op = self._emitter.builder, self._emitter.values, self._op
         length = values[op, "length"]
         first = builder.binary("mul", number, length)
         rest = builder.binary("sub", values[op, "count"], first)
@@ -214,19 +230,21 @@ class LoopInBlocks(Strategy):
 
     def _run_block(self, first: Value, size: Value, carried: list[Value]) -> list[Value]:
         """Run and record the iterations of a block; gives carried values and ends of frames."""
-        sweep, op = self._sweep, self._op
-        builder, base = sweep.builder, sweep.values[op, "base"]
+        emitter, op = self._emitter, self._op
+        builder, base = emitter.builder, emitter.values[op, "base"]
         if isinstance(op, ops.For):
-            start = counter(sweep, op, first)
+            start = counter(emitter, op, first)
             stop = builder.binary("add", start, builder.cast(size, start.type))
-            return push_iterations(sweep, self._stores, op, base, (start, stop), carried)
-        inits, own = [*carried, *self._stores.begin_frames(op, base)], 1 + len(carried)
+            return push_iterations(emitter, self._stored_loops, op, base, (start, stop), carried)
+        inits, own = [*carried, *self._stored_loops.begin_frames(op, base)], 1 + len(carried)
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
             args = body.args[1:own]
-            sweep.values.bind_all(op.body.args, args)
-            later = self._stores.record_iteration(op, base, body.args[0], args, body.args[own:])
-            builder.yield_([*sweep.values.mapped(op.body.yielded), *later])
+            emitter.values.bind_all(op.body.args, args)
+            later = self._stored_loops.record_iteration(
+                op, base, body.args[0], args, body.args[own:]
+            )
+            builder.yield_([*emitter.values.mapped(op.body.yielded), *later])
         return builder.for_(builder.constant(0, i64), size, inits, body).results
 
     # -- the backward sweep ------------------------------------------------------------------------
@@ -236,10 +254,10 @@ class LoopInBlocks(Strategy):
 
         In a late loop the first run is one of these.
         """
-        sweep, op, builder = self._sweep, self._op, self._sweep.builder
+        emitter, op, builder = self._emitter, self._op, self._emitter.builder
         zero = builder.constant(0, i64)
-        agree_on_blocks(sweep, op)
-        blocks = sweep.values[op, "blocks"]
+        agree_on_blocks(emitter, op)
+        blocks = emitter.values[op, "blocks"]
         body = Block([Value(i64), *(Value(value.type) for value in adjoints)])
         with builder.into(body):
             step, *inner = body.args
@@ -253,9 +271,9 @@ class LoopInBlocks(Strategy):
 
         The last block, of the first step, is there; in a late loop only if the loop is stored.
         """
-        sweep, op, builder = self._sweep, self._op, self._sweep.builder
+        emitter, op, builder = self._emitter, self._op, self._emitter.builder
         zero, one = builder.constant(0, i64), builder.constant(1, i64)
-        done = sweep.values[op, "done"] if op in sweep.plan.late else one
+        done = emitter.values[op, "done"] if op in emitter.plan.late else one
         if done is zero:
             frames = self._run(step, following)
         else:
@@ -263,14 +281,14 @@ class LoopInBlocks(Strategy):
             with builder.into(missing):
                 builder.yield_(self._run(step, following))
             with builder.into(is_there):
-                builder.yield_(self._stores.ends_of_frames(op))
+                builder.yield_(self._stored_loops.ends_of_frames(op))
             frames = builder.if_(builder.compare("ge", step, done), missing, is_there).results
-        if frames and op in sweep.plan.late:
-            is_only = builder.compare("eq", sweep.values[op, "blocks"], one)
+        if frames and op in emitter.plan.late:
+            is_only = builder.compare("eq", emitter.values[op, "blocks"], one)
             is_run = builder.compare("eq", done, zero)
             ends_here = builder.binary("and", is_only, is_run)
-            end = builder.select(ends_here, frames[0], sweep.values[op, "end"])
-            sweep.values.note(op, end=end)
+            end = builder.select(ends_here, frames[0], emitter.values[op, "end"])
+            emitter.values.note(op, end=end)
         return frames
 
     def _run(self, step: Value, following: Value) -> list[Value]:
@@ -279,25 +297,28 @@ class LoopInBlocks(Strategy):
         Runs the blocks from the nearest checkpoint on, or in the first step all. Gives the ends of
         the frames of the last one.
         """
-        sweep, op, builder = self._sweep, self._op, self._sweep.builder
-        if op in sweep.plan.late:
+        emitter, op, builder = self._emitter, self._op, self._emitter.builder
+        if op in emitter.plan.late:
             again, whole = Block(), Block()
             with builder.into(again):
                 start, inits = self._checkpoints.before(following)
                 builder.yield_([start, *inits])
             zero = builder.constant(0, i64)
             with builder.into(whole):
-                builder.yield_([zero, *sweep.values.mapped(op.inits)])
+                builder.yield_([zero, *emitter.values.mapped(op.inits)])
             start, *inits = builder.if_(builder.compare("gt", step, zero), again, whole).results
         else:
             start, inits = self._checkpoints.before(following)
-        own, frames = 1 + len(inits), self._stores.begin_frames(op, sweep.values[op, "base"])
+        own, frames = (
+            1 + len(inits),
+            self._stored_loops.begin_frames(op, emitter.values[op, "base"]),
+        )
         inits = [*inits, *frames]
         body = Block([Value(i64), *(Value(value.type) for value in inits)])
         with builder.into(body):
             number, *carried = body.args[:own]
             first, size = self._block_at(number)
-            carried = at_iteration(sweep, op, first, carried)
+            carried = at_iteration(emitter, op, first, carried)
             self._checkpoints.push(number, start, carried)
             builder.yield_(self._run_block(first, size, carried))
         return builder.for_(start, following, inits, body).results[own - 1 :]
@@ -306,15 +327,15 @@ class LoopInBlocks(Strategy):
 
     def facts_if_stored(self, count: Value, stack: RecordStack) -> dict[str, Value]:
         """All iterations are one block."""
-        one = self._sweep.builder.constant(1, i64)
+        one = self._emitter.builder.constant(1, i64)
         facts = {"length": count, "blocks": one, "width": one, "checkpoint_base": stack.position}
-        return facts | ({"done": one} if self._op in self._sweep.plan.late else {})
+        return facts | ({"done": one} if self._op in self._emitter.plan.late else {})
 
     def furthest_end(self, start: Value, count: Value, stored: Value | None) -> Value:
-        builder, records = self._sweep.builder, self._sweep.records
+        builder, records = self._emitter.builder, self._emitter.records
         record, most_stored = records.of(self._op), None
         if stored is not None:
-            most_stored = self._stores.bytes
+            most_stored = self._stored_loops.bytes
             start = builder.binary("add", start, builder.binary("min", stored, most_stored))
         ends = partial(records.end, record), self._checkpoints.end
         return self._capacity.furthest(builder, start, builder.longest(count), ends, most_stored)
@@ -323,50 +344,50 @@ class LoopInBlocks(Strategy):
 class Checkpoints:
     """The checkpoints of a loop in blocks: the carried values at the start of some blocks."""
 
-    def __init__(self, sweep: Sweep, op: ops.Loop, capacity: Capacity) -> None:
-        self._sweep = sweep
+    def __init__(self, emitter: PrimalEmitter, op: ops.Loop, capacity: Capacity) -> None:
+        self._emitter = emitter
         self._op = op
         self._capacity = capacity
 
     def push(self, number: Value, start: Value, carried: list[Value]) -> None:
         """Keep the carried values at the start of block ``number``, unless the run starts there."""
-        sweep, builder = self._sweep, self._sweep.builder
+        emitter, builder = self._emitter, self._emitter.builder
         with builder.only_if(builder.compare("gt", number, start)):
             slot, _ = self._slot(number)
-            checkpoint_base = sweep.values[self._op, "checkpoint_base"]
-            sweep.records.push(self._record, checkpoint_base, slot, carried)
+            checkpoint_base = emitter.values[self._op, "checkpoint_base"]
+            emitter.records.push(self._record, checkpoint_base, slot, carried)
 
     def before(self, following: Value) -> tuple[Value, list[Value]]:
         """The nearest block before ``following`` that can be run from, and its carried values."""
-        builder = self._sweep.builder
+        builder = self._emitter.builder
         _, span = self._slot(following)
         start = builder.binary("sub", following, span)
         return start, self._carried_into(start)
 
     def end(self, start: Value, slots: Value) -> Value:
         """The position (i64, bytes) at which so many checkpoints end that begin at ``start``."""
-        return self._sweep.records.end(self._record, start, slots)
+        return self._emitter.records.end(self._record, start, slots)
 
     @property
     def _record(self) -> Record:
-        return self._sweep.records.checkpoints_of(self._op)
+        return self._emitter.records.checkpoints_of(self._op)
 
     def _slot(self, number: Value) -> tuple[Value, Value]:
         """The slot of the checkpoint of a block, and the blocks since the checkpoint before."""
-        width = self._sweep.values[self._op, "width"]
-        return checkpoints.slot(self._sweep.builder, number, width, self._capacity)
+        width = self._emitter.values[self._op, "width"]
+        return checkpoints.slot(self._emitter.builder, number, width, self._capacity)
 
     def _carried_into(self, number: Value) -> list[Value]:
-        sweep, builder, op = self._sweep, self._sweep.builder, self._op
+        emitter, builder, op = self._emitter, self._emitter.builder, self._op
         later, start = Block(), Block()
         with builder.into(later):
             results = [Value(value.type) for value in op.inits]
             slot, _ = self._slot(number)
-            checkpoint_base = sweep.values[op, "checkpoint_base"]
-            sweep.records.pop(self._record, checkpoint_base, slot, results)
+            checkpoint_base = emitter.values[op, "checkpoint_base"]
+            emitter.records.pop(self._record, checkpoint_base, slot, results)
             builder.yield_(results)
         with builder.into(start):
-            builder.yield_(sweep.values.mapped(op.inits))
+            builder.yield_(emitter.values.mapped(op.inits))
         is_later = builder.compare("gt", number, builder.constant(0, i64))
         return builder.if_(is_later, later, start).results
 
@@ -375,8 +396,8 @@ class Checkpoints:
 
 
 def push_iterations(
-    sweep: Sweep,
-    stores: StoredLoops,
+    emitter: PrimalEmitter,
+    stored_loops: StoredLoops,
     op: ops.For,
     base: Value,
     bounds: tuple[Value, Value],
@@ -385,8 +406,8 @@ def push_iterations(
     """Run and record the iterations of a `for` between bounds of its counter.
 
     Args:
-        sweep: the sweep that is emitted.
-        stores: records the iterations.
+        emitter: the emitter of the task.
+        stored_loops: records the iterations.
         op: the primal loop.
         base: the base of its record (i64, bytes).
         bounds: the bounds of the counter.
@@ -395,35 +416,37 @@ def push_iterations(
     Returns:
         The carried values at the end, then the ends of frames if the loop has frames.
     """
-    inits, own = [*carried, *stores.begin_frames(op, base)], len(carried)
+    inits, own = [*carried, *stored_loops.begin_frames(op, base)], len(carried)
 
     def emit(counter: Value, args: list[Value]) -> list[Value]:
-        sweep.values.bind_all(op.body.args, [counter, *args[:own]])
-        number = sweep.builder.distance(bounds[0], counter)
-        later = stores.record_iteration(op, base, number, args[:own], args[own:])
-        return [*sweep.values.mapped(op.body.yielded), *later]
+        emitter.values.bind_all(op.body.args, [counter, *args[:own]])
+        number = emitter.builder.distance(bounds[0], counter)
+        later = stored_loops.record_iteration(op, base, number, args[:own], args[own:])
+        return [*emitter.values.mapped(op.body.yielded), *later]
 
-    return sweep.for_(bounds, inits, emit).results[: len(inits)]
+    return emitter.for_(bounds, inits, emit).results[: len(inits)]
 
 
-def recorded_iteration(stores: StoredLoops, op: ops.While, base: Value) -> Iteration:
+def recorded_iteration(stored_loops: StoredLoops, op: ops.While, base: Value) -> Iteration:
     """The `Iteration` of a `while` that records itself."""
-    return lambda number, carried, frames: stores.record_iteration(
+    return lambda number, carried, frames: stored_loops.record_iteration(
         op, base, number, carried, frames
     )
 
 
-def agree_on_blocks(sweep: Sweep, op: ops.Loop) -> None:
+def agree_on_blocks(emitter: PrimalEmitter, op: ops.Loop) -> None:
     """Make the facts about the blocks of a loop uniform among work items that run in step."""
     for fact in ("length", "blocks", "width"):
-        sweep.values.note(op, **{fact: sweep.builder.longest(sweep.values[op, fact])})
+        emitter.values.note(op, **{fact: emitter.builder.longest(emitter.values[op, fact])})
 
 
-def at_iteration(sweep: Sweep, op: ops.Loop, iteration: Value, carried: list[Value]) -> list[Value]:
+def at_iteration(
+    emitter: PrimalEmitter, op: ops.Loop, iteration: Value, carried: list[Value]
+) -> list[Value]:
     """The values that a loop carries into an iteration.
 
     Args:
-        sweep: the sweep that is emitted.
+        emitter: the emitter of the task.
         op: the primal loop.
         iteration: the number of the iteration (i64).
         carried: the recorded values; those that are affine in the number are computed instead.
@@ -431,14 +454,14 @@ def at_iteration(sweep: Sweep, op: ops.Loop, iteration: Value, carried: list[Val
     Returns:
         The carried values.
     """
-    found, values = list(carried), sweep.values
-    for k, steps in sweep.facts.inductions(op).items():
+    found, values = list(carried), emitter.values
+    for k, steps in emitter.facts.inductions(op).items():
         mapped = [(fn, values[step]) for fn, step in steps]
-        found[k] = advanced(sweep.builder, values[op.inits[k]], iteration, mapped)
+        found[k] = advanced(emitter.builder, values[op.inits[k]], iteration, mapped)
     return found
 
 
-def counter(sweep: Sweep, op: ops.For, iteration: Value) -> Value:
+def counter(emitter: PrimalEmitter, op: ops.For, iteration: Value) -> Value:
     """The counter of a `for` in an iteration, given by its number (i64)."""
-    lower = sweep.values[op.lower]
-    return sweep.builder.binary("add", lower, sweep.builder.cast(iteration, lower.type))
+    lower = emitter.values[op.lower]
+    return emitter.builder.binary("add", lower, emitter.builder.cast(iteration, lower.type))

@@ -57,7 +57,7 @@ class PrimalMemory:
         self.varying_positions = _varying_positions(facts.log)
         self.last_logged: Value | None = None
         self._stored: frozenset[Array] = frozenset()
-        self._shares = False
+        self._stores_shared = False
 
     @contextmanager
     def storing(self, arrays: frozenset[Array]) -> Iterator[None]:
@@ -67,11 +67,11 @@ class PrimalMemory:
         self._stored = frozenset()
 
     @contextmanager
-    def sharing(self, shares: bool) -> Iterator[None]:
+    def storing_shared(self, stores: bool) -> Iterator[None]:
         """Repeat the stores to shared arrays inside the context, or not."""
-        self._shares = shares
+        self._stores_shared = stores
         yield
-        self._shares = False
+        self._stores_shared = False
 
     def emit(self, op: Operation) -> None:
         """Emit a copy of an operation without regions."""
@@ -97,7 +97,7 @@ class PrimalMemory:
         result = self._builder.load(self.arrays[op.array], indices, op.companion)
         if op.array.space is not Space.SHARED:
             self._on_read(self._builder.block.ops[-1], op, kind)
-        elif not self._shares:
+        elif not self._stores_shared:
             self._on_read(self._builder.block.ops[-1], op, "shared")
         return result
 
@@ -145,7 +145,7 @@ class PrimalMemory:
         if op.array in self._stored and op.companion is Companion.PRIMAL:
             value, *indices = self._values.mapped(op.operands)
             self._builder.store(self.arrays[op.array], indices, value)
-        elif self._shares and op.array.space is Space.SHARED:
+        elif self._stores_shared and op.array.space is Space.SHARED:
             value, *indices = self._values.mapped(op.operands)
             array = self.arrays[op.array]
             self._builder.store(array, indices, value)
@@ -159,7 +159,7 @@ class PrimalMemory:
             self._saved(op, op.result, op.array)
         elif op.array.space is not Space.SHARED:
             self._values.bind(op.result, self.read(op, "atomic"))
-        elif self._shares:  # its result has no uses
+        elif self._stores_shared:  # its result has no uses
             self._run(op)
 
     def _barrier(self, op: ops.Barrier) -> None:

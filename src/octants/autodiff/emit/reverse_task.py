@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from octants.autodiff.emit.backward_sweep import Backward
+from octants.autodiff.emit.primal_emitter import PrimalEmitter
 from octants.autodiff.emit.primal_operations import OnRead
-from octants.autodiff.emit.primal_sweep import Sweep
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.replay import Replay
 from octants.autodiff.emit.reverse_task_builder import EntryBuilder
@@ -27,8 +27,8 @@ class Emitted:
     """The body of a reversed task.
 
     `records` are the records of its loops. `copies`, `runs`, `replays` and `unknown` are those of
-    the `Sweep`. `derivative_ops` are the operations that compute derivatives, `origins` the primal
-    operations of which others are copies. `last_first` are the loops of the backward sweep.
+    the `PrimalEmitter`. `derivative_ops` are the operations that compute derivatives, `origins` the
+    primal operations of which others are copies. `last_first` are the loops of the backward sweep.
     """
 
     body: Block
@@ -82,43 +82,45 @@ def emit(
     primal = facts.body
     body = Block([Value(arg.type, arg.name) for arg in primal.args])
     builder = EntryBuilder(body, contracts=machine.contracts)
-    sweep = Sweep(builder, facts, plan, arrays, on_read, machine.capacity)
-    replay, stack = Replay(sweep), RecordStack(builder.constant(0, i64), is_first=True)
-    sweep.values.bind_all(primal.args, body.args)
+    emitter = PrimalEmitter(builder, facts, plan, arrays, on_read, machine.capacity)
+    replay, stack = Replay(emitter), RecordStack(builder.constant(0, i64), is_first=True)
+    emitter.values.bind_all(primal.args, body.args)
     if facts.log is not None:
-        _rerun_stores(sweep, stack, overwritten)
+        _rerun_stores(emitter, stack, overwritten)
     replay.query_capacity(stack)
-    with sweep.memory.sharing(True):
+    with emitter.memory.storing_shared(True):
         replay.record(primal, stack)
     backward = Backward(replay)
     backward.reverse(primal)
     builder.yield_()
     body.ops[:0] = builder.entry
-    record_components(body, list(sweep.records.of_loops.values()), sweep.memory.component_reads)
+    record_components(body, list(emitter.records.of_loops.values()), emitter.memory.component_reads)
     return Emitted(
         body,
-        sweep.records.of_loops,
-        sweep.copies,
-        sweep.runs,
-        sweep.replays,
-        sweep.unknown,
+        emitter.records.of_loops,
+        emitter.copies,
+        emitter.runs,
+        emitter.replays,
+        emitter.unknown,
         backward.derivative_ops,
-        sweep.memory.origins,
+        emitter.memory.origins,
         backward.last_first,
     )
 
 
-def _rerun_stores(sweep: Sweep, stack: RecordStack, overwritten: frozenset[Array]) -> None:
+def _rerun_stores(
+    emitter: PrimalEmitter, stack: RecordStack, overwritten: frozenset[Array]
+) -> None:
     """Run the task forward with its stores, and log what hazardous loads read."""
-    log = sweep.facts.log
+    log = emitter.facts.log
     assert log is not None and log.end is not None
-    builder, record = sweep.builder, sweep.records.log
-    with sweep.memory.storing(overwritten):
-        sweep.emit_block(log.body)
-    base, end = builder.constant(0, i64), sweep.values[log.end]
-    if sweep.memory.varying_positions:
+    builder, record = emitter.builder, emitter.records.log
+    with emitter.memory.storing(overwritten):
+        emitter.emit_block(log.body)
+    base, end = builder.constant(0, i64), emitter.values[log.end]
+    if emitter.memory.varying_positions:
         one = builder.constant(1, i64)
         end = builder.binary("max", end, one)
-        builder.append(ops.RecordReserve(record, sweep.records.end(record, base, end)))
-        sweep.memory.last_logged = builder.binary("sub", end, one)
-    stack.position = sweep.records.end(record, base, end)
+        builder.append(ops.RecordReserve(record, emitter.records.end(record, base, end)))
+        emitter.memory.last_logged = builder.binary("sub", end, one)
+    stack.position = emitter.records.end(record, base, end)

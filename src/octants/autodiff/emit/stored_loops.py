@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
-from octants.autodiff.emit.primal_sweep import Sweep
+from octants.autodiff.emit.primal_emitter import PrimalEmitter
 from octants.autodiff.emit.recording_strategy import Strategy
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.plan.stored_nests import trips_type
@@ -63,9 +63,9 @@ class IterationFrame:
 class StoredLoops:
     """Emits recorded iterations, and the inner loops that are stored with them."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._nests = sweep.plan.nests
+    def __init__(self, emitter: PrimalEmitter) -> None:
+        self._emitter = emitter
+        self._nests = emitter.plan.nests
         self._bytes: Value | None = None
         self._frame: IterationFrame | None = None
 
@@ -79,10 +79,10 @@ class StoredLoops:
         """Emit the query of the bytes that are free for stored records in the record buffer."""
         if not self._nests.around:
             return
-        builder, records = self._sweep.builder, self._sweep.records
+        builder, records = self._emitter.builder, self._emitter.records
         record = Record(BYTES, [u8])
         query = ops.RecordCapacity(
-            record, self._sweep.plan.partitions, stack.position, results=[Value(i64)]
+            record, self._emitter.plan.partitions, stack.position, results=[Value(i64)]
         )
         count = builder.append(query).result
         nbytes = records.end(record, builder.constant(0, i64), count)
@@ -98,7 +98,7 @@ class StoredLoops:
 
     def note_frames(self, op: Operation, ends: list[Value]) -> None:
         """Note the final `top` and `stored_end` of a loop, if it has frames."""
-        self._sweep.values.note(op, **dict(zip(("top", "stored_end"), ends, strict=False)))
+        self._emitter.values.note(op, **dict(zip(("top", "stored_end"), ends, strict=False)))
 
     def record_iteration(
         self, op: ops.Loop, base: Value, number: Value, args: list[Value], frames: list[Value]
@@ -115,17 +115,17 @@ class StoredLoops:
         Returns:
             The new `top` and `stored_end`, if the loop has frames.
         """
-        sweep, records = self._sweep, self._sweep.records
-        builder, record = sweep.builder, records.of(op)
+        emitter, records = self._emitter, self._emitter.records
+        builder, record = emitter.builder, records.of(op)
         if not self._nests.has_frames(op):
-            results = sweep.plan.recorded_results(op)
+            results = emitter.plan.recorded_results(op)
             if not results:
                 records.push(record, base, number, args)
-            sweep.values.note(op, number=number)
-            with sweep.within(op):
+            emitter.values.note(op, number=number)
+            with emitter.within(op):
                 self._emit_with_nested(op.body)
             if results:
-                records.push(record, base, number, [*args, *sweep.values.mapped(results)])
+                records.push(record, base, number, [*args, *emitter.values.mapped(results)])
             return []
         top, stored_end = frames
         one = builder.constant(1, i64)
@@ -134,7 +134,7 @@ class StoredLoops:
         beyond = builder.binary("add", limit, one)
         start = builder.select(builder.compare("le", top, stored_end), top, beyond)
         cursor = Cursor(start, limit, most)
-        with sweep.within(op):
+        with emitter.within(op):
             self._store_block(op.body, cursor)
         fits = builder.compare("le", cursor.position, limit)
         position = builder.select(fits, cursor.position, top)
@@ -144,52 +144,56 @@ class StoredLoops:
 
     def _emit_with_nested(self, block: Block) -> None:
         """Emit the operations of an iteration, with the records of nested loops."""
-        sweep = self._sweep
+        emitter = self._emitter
         for op in block.ops[:-1]:
-            if isinstance(op, ops.For) and op in sweep.plan.nested:
-                sweep.builder.location = op.location
+            if isinstance(op, ops.For) and op in emitter.plan.nested:
+                emitter.builder.location = op.location
                 self._record_nested(op)
             else:
-                sweep.emit(op)
+                emitter.emit(op)
 
     def _record_nested(self, op: ops.For) -> None:
         """Run a nested loop, and record it behind its execution in the iteration before."""
-        sweep, builder = self._sweep, self._sweep.builder
-        lower, upper, *inits = sweep.values.mapped(op.operands)
+        emitter, builder = self._emitter, self._emitter.builder
+        lower, upper, *inits = emitter.values.mapped(op.operands)
         first, base = self.first_of_nested(op), builder.constant(0, i64)
 
         def emit(counter: Value, args: list[Value]) -> list[Value]:
-            sweep.values.bind_all(op.body.args, [counter, *args])
+            emitter.values.bind_all(op.body.args, [counter, *args])
             number = builder.binary("add", first, builder.distance(lower, counter))
             self.record_iteration(op, base, number, args, [])
-            return sweep.values.mapped(op.body.yielded)
+            return emitter.values.mapped(op.body.yielded)
 
-        sweep.bind_copy(op, sweep.for_((lower, upper), inits, emit))
+        emitter.bind_copy(op, emitter.for_((lower, upper), inits, emit))
 
     def first_of_nested(self, op: ops.For) -> Value:
         """The number, in its record, of the first iteration of a nested loop (i64)."""
-        builder, plan, outer = self._sweep.builder, self._sweep.plan, self._sweep.plan.nested[op]
+        builder, plan, outer = (
+            self._emitter.builder,
+            self._emitter.plan,
+            self._emitter.plan.nested[op],
+        )
         trips = builder.constant(plan.local[op] // plan.local[outer], i64)
-        return builder.binary("mul", self._sweep.values[outer, "number"], trips)
+        return builder.binary("mul", self._emitter.values[outer, "number"], trips)
 
     def _push_frame(self, op: ops.Loop, position: Value, number: Value, args: list[Value]) -> None:
-        sweep, record = self._sweep, self._sweep.records.of(op)
-        values = [*args, *(sweep.values[key] for key in self._nests.exports(op.body))]
-        base = sweep.records.base_for(record, position, number)
-        sweep.records.push(record, base, number, values)
+        emitter, record = self._emitter, self._emitter.records.of(op)
+        values = [*args, *(emitter.values[key] for key in self._nests.exports(op.body))]
+        base = emitter.records.base_for(record, position, number)
+        emitter.records.push(record, base, number, values)
 
     # -- loops that are stored in an iteration -----------------------------------------------------
 
     def _store_block(self, block: Block, cursor: Cursor) -> None:
         """Emit the operations of a block; the stored loops in it push their records."""
         for op in block.ops[:-1]:
-            self._sweep.builder.location = op.location
+            self._emitter.builder.location = op.location
             if op in self._nests.around:
                 self._store_loop(op, cursor)
             elif isinstance(op, ops.If) and self._nests.stored_in(Block([], [op])):
                 self._store_if(op, cursor)
             else:
-                self._sweep.emit(op)
+                self._emitter.emit(op)
 
     def _store_loop(self, op: Operation, cursor: Cursor) -> None:
         begin = cursor.position
@@ -199,29 +203,29 @@ class StoredLoops:
             assert isinstance(op, ops.While)
             end = self._store_while(op, begin, cursor)
         if self._nests.has_frames(op):
-            size = self._sweep.builder.binary("sub", end, begin)
-            self._sweep.values.note(op, size=size)
+            size = self._emitter.builder.binary("sub", end, begin)
+            self._emitter.values.note(op, size=size)
         cursor.position = end
 
     def _store_for(self, op: ops.For, begin: Value, cursor: Cursor) -> Value:
         """Emit a stored `for`; gives the end of its records, beyond the limit if they don't fit."""
-        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
-        lower, upper, *inits = sweep.values.mapped(op.operands)
+        emitter, builder, records = self._emitter, self._emitter.builder, self._emitter.records
+        lower, upper, *inits = emitter.values.mapped(op.operands)
         count, frames = builder.trips(lower, upper), self._first_frame(op, begin)
         if op in self._nests.varying:
-            sweep.values.note(op, trips=builder.cast(count, trips_type(op)))
+            emitter.values.note(op, trips=builder.cast(count, trips_type(op)))
         end = records.end(records.of(op), begin, builder.binary("min", count, cursor.most))
         fits = None if frames else builder.compare("le", end, cursor.limit)
         own = len(inits)
 
         def emit(counter: Value, args: list[Value]) -> list[Value]:
-            sweep.values.bind_all(op.body.args, [counter, *args[:own]])
+            emitter.values.bind_all(op.body.args, [counter, *args[:own]])
             number = builder.distance(lower, counter)
             later = self._store_iteration(op, begin, number, fits, args[:own], args[own:], cursor)
-            return [*sweep.values.mapped(op.body.yielded), *later]
+            return [*emitter.values.mapped(op.body.yielded), *later]
 
-        new = sweep.for_((lower, upper), [*inits, *frames], emit, op, count)
-        sweep.bind_copy(op, new)
+        new = emitter.for_((lower, upper), [*inits, *frames], emit, op, count)
+        emitter.bind_copy(op, new)
         return new.results[own] if frames else end
 
     def _first_frame(self, op: Operation, begin: Value) -> list[Value]:
@@ -238,7 +242,7 @@ class StoredLoops:
         Returns:
             The position behind its records.
         """
-        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
+        emitter, builder, records = self._emitter, self._emitter.builder, self._emitter.records
         record = records.of(op)
 
         def iteration(number: Value, args: list[Value], frames: list[Value]) -> list[Value]:
@@ -248,9 +252,9 @@ class StoredLoops:
             return self._store_iteration(op, begin, number, fits, args, frames, cursor)
 
         more = self._first_frame(op, begin)
-        count, frames = sweep.counted_while(op, iteration, more=more, recorded_later=True)
-        sweep.note_copy(op, builder.block.ops[-1])
-        sweep.values.note(op, count=count)
+        count, frames = emitter.counted_while(op, iteration, more=more, recorded_later=True)
+        emitter.note_copy(op, builder.block.ops[-1])
+        emitter.values.note(op, count=count)
         if frames:
             return frames[0]
         return records.end(record, begin, builder.binary("min", count, cursor.most))
@@ -266,15 +270,15 @@ class StoredLoops:
         cursor: Cursor,
     ) -> list[Value]:
         """Emit an iteration with its record, if that ``fits``, or as a frame."""
-        sweep, builder, records = self._sweep, self._sweep.builder, self._sweep.records
+        emitter, builder, records = self._emitter, self._emitter.builder, self._emitter.records
         if fits is not None:
             with builder.only_if(fits):
                 builder.append(ops.RecordPush(records.of(op), base, number, args))
-            with sweep.within(None):
-                sweep.emit_block(op.body)
+            with emitter.within(None):
+                emitter.emit_block(op.body)
             return []
         (cursor.position,) = frames
-        with sweep.within(None):
+        with emitter.within(None):
             self._store_block(op.body, cursor)
         end = records.end(records.of(op), cursor.position, builder.constant(1, i64))
         with builder.only_if(builder.compare("le", end, cursor.limit)):
@@ -291,18 +295,18 @@ class StoredLoops:
             self._store_block(branch, cursor)
             return [*self._values_or_zeros(keys, self._nests.exports(branch)), cursor.position]
 
-        *exports, cursor.position = self._sweep.if_(op, emit)
-        self._sweep.values.bind_all(keys, exports)
+        *exports, cursor.position = self._emitter.if_(op, emit)
+        self._emitter.values.bind_all(keys, exports)
         if own is not None:
-            self._sweep.values.note(op, taken=self._sweep.values[op.condition])
+            self._emitter.values.note(op, taken=self._emitter.values[op.condition])
 
     def _values_or_zeros(
         self, keys: Mapping[Hashable, DType], own: Mapping[Hashable, DType]
     ) -> list[Value]:
         """The values of some keys, with zeros for those of the other branch."""
-        sweep = self._sweep
+        emitter = self._emitter
         return [
-            sweep.values[key] if key in own else sweep.builder.constant(0, dtype)
+            emitter.values[key] if key in own else emitter.builder.constant(0, dtype)
             for key, dtype in keys.items()
         ]
 
@@ -310,9 +314,9 @@ class StoredLoops:
 
     def record_unless_stored(self, op: ops.Loop, loop: Strategy, stack: RecordStack) -> None:
         """Record a loop, or use what it exported if its records are stored."""
-        frame, sweep = self._frame, self._sweep
+        frame, emitter = self._frame, self._emitter
         assert frame is not None
-        builder, values = sweep.builder, sweep.values
+        builder, values = emitter.builder, emitter.values
         is_repeated = isinstance(op, ops.For) and op not in self._nests.varying
         if is_repeated:
             count = builder.trips(*values.mapped(op.operands[:2]))
@@ -340,10 +344,10 @@ class StoredLoops:
 
     def condition_of(self, op: ops.If) -> Value:
         """The condition of an if; the stored one where loops in it are stored that may differ."""
-        condition, frame = self._sweep.values[op.condition], self._frame
+        condition, frame = self._emitter.values[op.condition], self._frame
         if frame is None or (op, "taken") not in frame.exports:
             return condition
-        return self._sweep.builder.select(frame.is_stored, frame.exports[op, "taken"], condition)
+        return self._emitter.builder.select(frame.is_stored, frame.exports[op, "taken"], condition)
 
     def passed_in(self, op: ops.If) -> Value | None:
         """The size of the stored loops before an if that may contain more; None if it does not."""
@@ -364,15 +368,15 @@ class StoredLoops:
 
     def _pass_stored(self, op: ops.Loop, frame: IterationFrame) -> None:
         """Note the offset of the records of a loop in the frame, in case they are stored."""
-        sweep = self._sweep
-        sweep.values.note(op, offset=frame.size)
+        emitter = self._emitter
+        emitter.values.note(op, offset=frame.size)
         if self._nests.has_frames(op):
-            size = sweep.builder.longest(frame.exports[op, "size"])
-            sweep.values.note(op, size=size)
-            frame.size = sweep.builder.binary("add", frame.size, size)
+            size = emitter.builder.longest(frame.exports[op, "size"])
+            emitter.values.note(op, size=size)
+            frame.size = emitter.builder.binary("add", frame.size, size)
         else:
-            count = sweep.values[op, "count"]
-            frame.size = sweep.records.end(sweep.records.of(op), frame.size, count)
+            count = emitter.values[op, "count"]
+            frame.size = emitter.records.end(emitter.records.of(op), frame.size, count)
 
     # -- the backward sweep ------------------------------------------------------------------------
 
@@ -380,7 +384,7 @@ class StoredLoops:
         """`top` and `stored_end` of a loop; empty if it has no frames."""
         if not self._nests.has_frames(op):
             return []
-        return [self._sweep.values[op, fact] for fact in ("top", "stored_end")]
+        return [self._emitter.values[op, fact] for fact in ("top", "stored_end")]
 
     @contextmanager
     def in_frames(self) -> Iterator[None]:
@@ -400,7 +404,7 @@ class StoredLoops:
             carried: the results to which its carried values are read.
             ends: the end of the frame, and `stored_end`.
         """
-        builder, records = self._sweep.builder, self._sweep.records
+        builder, records = self._emitter.builder, self._emitter.records
         top, stored_end = ends
         record, exports = records.of(op), self._nests.exports(op.body)
         results = carried + [Value(dtype, _name(key)) for key, dtype in exports.items()]
@@ -414,7 +418,7 @@ class StoredLoops:
     def start_of_frame(self) -> Value:
         """The position at which the frame of the replayed iteration begins."""
         assert self._frame is not None
-        builder, frame = self._sweep.builder, self._frame
+        builder, frame = self._emitter.builder, self._frame
         start = builder.binary("sub", frame.start, frame.size)
         frame.start = builder.select(frame.is_stored, start, frame.start)
         return frame.start
@@ -422,15 +426,15 @@ class StoredLoops:
     def select_stored(self, op: ops.Loop) -> None:
         """Let the facts of a loop refer to its stored records if there are any."""
         assert self._frame is not None
-        sweep, builder, frame = self._sweep, self._sweep.builder, self._frame
-        base = builder.binary("add", frame.start, sweep.values[op, "offset"])
+        emitter, builder, frame = self._emitter, self._emitter.builder, self._frame
+        base = builder.binary("add", frame.start, emitter.values[op, "offset"])
         facts = {"base": base}
         if self._nests.has_frames(op):
-            top = builder.binary("add", base, sweep.values[op, "size"])
+            top = builder.binary("add", base, emitter.values[op, "size"])
             facts = {"top": top, "stored_end": top}
         for fact, value in facts.items():
-            known = builder.select(frame.is_stored, value, sweep.values[op, fact])
-            sweep.values.note(op, **{fact: known})
+            known = builder.select(frame.is_stored, value, emitter.values[op, fact])
+            emitter.values.note(op, **{fact: known})
 
 
 def _name(key: Hashable) -> str:

@@ -30,9 +30,9 @@ def is_known(op: ops.Subgroup, constants: dict[Value, Any]) -> bool:
     return 0 <= lane < _MANY
 
 
-def share_of(reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
+def contribution_of(reverser: Reverser, op: ops.Subgroup, adjoint: Value) -> Value:
     """The contribution to the adjoint of the operand, given the adjoint of the result."""
-    return _SHARES[op.fn](_Lanes(reverser.builder, op.lanes), reverser, op, adjoint)
+    return _CONTRIBUTIONS[op.fn](_Lanes(reverser.builder, op.lanes), reverser, op, adjoint)
 
 
 class _Lanes:
@@ -99,7 +99,7 @@ def _scan(lanes: _Lanes, _: Reverser, op: ops.Subgroup, adjoint: Value) -> Value
     return adjoint
 
 
-_SHARES: dict[str, Callable[[_Lanes, Reverser, ops.Subgroup, Value], Value]] = {
+_CONTRIBUTIONS: dict[str, Callable[[_Lanes, Reverser, ops.Subgroup, Value], Value]] = {
     "add": _same,
     "shuffle_xor": _same,
     "shuffle_up": _shift,

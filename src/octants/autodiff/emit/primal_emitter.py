@@ -1,4 +1,8 @@
-"""Emits copies of the primal computation, in the forward and backward sweeps of a reverse task."""
+"""Emits copies of the primal computation, without records, in both sweeps of a reverse task.
+
+The first sweep runs with these the loops that are recorded later; both sweeps run with them all
+that needs no record. `replay` emits the copies that record.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ Iteration = Callable[[Value, list[Value], list[Value]], list[Value]]
 """Emits one iteration from its number, the carried values, and further ones, which it returns."""
 
 
-class Sweep:
-    """The state of the emitters of a reverse task: builder, facts, plan, values, records, memory.
+class PrimalEmitter:
+    """Emits operations and blocks; holds the state that all emitters of a reverse task share.
 
     `loops` maps each loop to its recording strategy, which `replay.Replay` fills in. `copies` maps
     each primal loop to its copies in the bodies of recorded loops, `runs` to those in the first
@@ -107,9 +111,9 @@ class Sweep:
         with builder.into(body):
             around = high_water.enter()
             carried = emit(body.args[0], body.args[1:])
-            far = high_water.carry(op, body)
-            builder.yield_([*carried, *far])
-        new = builder.for_(*bounds, [*inits, *high_water.zeros(far)], body)
+            marks = high_water.carry(op, body)
+            builder.yield_([*carried, *marks])
+        new = builder.for_(*bounds, [*inits, *high_water.zeros(marks)], body)
         high_water.leave(around, new.results[len(inits) :], op, count)
         return new
 
@@ -189,9 +193,9 @@ class Sweep:
             *others, count = body.args[own:]
             others = iteration(count, body.args[:own], others)
             one_more = builder.binary("add", count, builder.constant(1, i64))
-            far = self.high_water.carry(op if recorded_later else None, condition, body)
-            builder.yield_([*self.values.mapped(op.body.yielded), *others, one_more, *far])
-        results = builder.while_([*inits, *self.high_water.zeros(far)], condition, body).results
+            marks = self.high_water.carry(op if recorded_later else None, condition, body)
+            builder.yield_([*self.values.mapped(op.body.yielded), *others, one_more, *marks])
+        results = builder.while_([*inits, *self.high_water.zeros(marks)], condition, body).results
         self.values.bind_all(op.results, results)
         count = results[len(inits) - 1]
         self.high_water.leave(around, results[len(inits) :], op, count if recorded_later else None)
@@ -268,8 +272,8 @@ class Sweep:
             self.runs.setdefault(op, []).append(new)
 
 
-_CONTROL: dict[type[Operation], Callable[[Sweep, Any], None]] = {
-    ops.For: Sweep._for,
-    ops.While: Sweep._while,
-    ops.If: Sweep._if,
+_CONTROL: dict[type[Operation], Callable[[PrimalEmitter, Any], None]] = {
+    ops.For: PrimalEmitter._for,
+    ops.While: PrimalEmitter._while,
+    ops.If: PrimalEmitter._if,
 }
