@@ -105,7 +105,7 @@ class CudaDevice(LaunchContext):
         if self.streams.is_busy:
             self.replays.settle()
             self.streams.leave(self.streams.current.stream)
-            self.streams.settle()
+            self.streams.order_foreign_streams()
         self.streams.default.transfers.read(address, into, self.synchronize)
 
     def copy_from(self, target: int, device: Any, source: int, nbytes: int) -> None:
@@ -114,7 +114,7 @@ class CudaDevice(LaunchContext):
         The driver copies through the host where the GPUs cannot access each other's memory.
         """
         self._will_write(target, nbytes)
-        stream, _ = self.streams.here(), device.streams.here()
+        stream, _ = self.streams.current_handle(), device.streams.current_handle()
         own, other = self.context, device.context
         device.memory.open_to(own)
         self.streams.wait_for_gpu(device.streams)
@@ -157,7 +157,7 @@ class CudaDevice(LaunchContext):
             super()._queue_clears(ranges)
         else:
             streams = self.streams
-            graph.launch_here(c_void_p(streams.here()) if streams.is_busy else None)
+            graph.launch_here(c_void_p(streams.current_handle()) if streams.is_busy else None)
 
     @noted
     def fill_words(self, address: int, size: int, value: int, count: int) -> None:
@@ -293,7 +293,7 @@ class CudaDevice(LaunchContext):
         if stream == -1:
             return
         self.streams.leave(self.streams.current.stream)
-        self.streams.settle()
+        self.streams.order_foreign_streams()
         self.streams.order(self.streams.default, self.streams.foreign(stream or 0))
 
     def interface_of(
@@ -302,7 +302,7 @@ class CudaDevice(LaunchContext):
         """The ``__cuda_array_interface__`` of an array in this memory."""
         self.replays.is_shared = True
         self.versions.exported(address)
-        stream = self.streams.here()
+        stream = self.streams.current_handle()
         return array_interface(address, shape, strides, typestr, stream)
 
     # -- closing --------------------------------------------------------------------------------

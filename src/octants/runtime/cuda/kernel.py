@@ -142,7 +142,7 @@ class CudaKernel(GpuKernel):
             streams = self._machine.streams
             stream = streams.default
             if streams.is_busy:
-                streams.here()
+                streams.current_handle()
                 stream = streams.current.stream
             if frame.stream is not stream:
                 frame.move(stream)

@@ -73,7 +73,7 @@ class LaunchContext(GpuDevice):
         self.versions = Versions(self.memory.live.find)
         self.memory.freed = self.versions.freed
         self.memory.before_free = self._before_free
-        self.memory.after_allocation = self.streams.catch_up
+        self.memory.after_allocation = self.streams.follow_default
         self.memory.relieve = self.free_record_buffers
         self.queue_here = self.streams.queue
 
@@ -154,7 +154,7 @@ class LaunchContext(GpuDevice):
         stream = self.streams.current.stream
         self.streams.order(stream, self.streams.default)
         yield
-        self.streams.catch_up()
+        self.streams.follow_default()
 
     def wait_for_launches(self) -> None:
         """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
@@ -174,7 +174,7 @@ class LaunchContext(GpuDevice):
     def _before_free(self) -> None:
         """Make the default stream wait for everything that may use memory about to be freed."""
         self.replays.settle()
-        self.streams.gather()
+        self.streams.join_others()
 
     def _unload(self) -> None:
         with self.context.active():

@@ -266,7 +266,7 @@ class Streams:
         """Whether the process uses other GPUs: then the default stream is this GPU's only for calls
         in its context.
         """
-        self._settle: Callable[[], None] | None = None
+        self._before_queueing: Callable[[], None] | None = None
         self.unused: deque[Any] = deque()
         """Owners of memory that no later launch uses; those before may still run."""
         self._freed_after: deque[tuple[Event, list[Any]]] = deque()
@@ -312,7 +312,7 @@ class Streams:
         """
         if not self.is_one_of_several:
             self.is_one_of_several = True
-            _uses.add(self)
+            _using_blocks.add(self)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver for a stream or an event."""
@@ -351,7 +351,7 @@ class Streams:
                 self.unordered.append(stream)
                 self.become_busy(1)
 
-    def settle(self) -> None:
+    def order_foreign_streams(self) -> None:
         """Make the default stream wait for the unordered streams of other libraries."""
         for stream in _taken(self.unordered):
             self.become_busy(-1)
@@ -389,7 +389,7 @@ class Streams:
         owners = list(_taken(self.unused))
         if owners:
             self.leave(self.current.stream)
-            self.settle()
+            self.order_foreign_streams()
             event = Event(self)
             event.record(self.default)
             self._freed_after.append((event, owners))
@@ -404,51 +404,51 @@ class Streams:
         with self._lock:
             self.is_busy += count
 
-    def be_settled(self, settle: Callable[[], None] | None) -> None:
+    def call_before_queueing(self, hook: Callable[[], None] | None) -> None:
         """Call a function before any other work is queued; None: stop calling it."""
-        if (settle is None) != (self._settle is None):
-            self.become_busy(-1 if settle is None else 1)
-        self._settle = settle
+        if (hook is None) != (self._before_queueing is None):
+            self.become_busy(-1 if hook is None else 1)
+        self._before_queueing = hook
 
-    def gather(self) -> None:
+    def join_others(self) -> None:
         """Make the default stream wait for all others."""
         if self.dropped:
             self.wait()
         self.leave(self.current.stream)
-        self.settle()
+        self.order_foreign_streams()
         for stream in self._live_others():
             if not stream.is_foreign:
                 self._wait_in(self.default, stream)
 
-    def catch_up(self) -> None:
+    def follow_default(self) -> None:
         """Make the thread's stream wait for the default stream."""
         self.order(self.default, self.current.stream)
 
-    def here(self) -> int:
+    def current_handle(self) -> int:
         """The handle of the thread's stream, for queueing work now; replays are settled first."""
-        if self._settle is not None:
-            self._settle()
+        if self._before_queueing is not None:
+            self._before_queueing()
         if self.is_one_of_several and _thread.streams not in (None, self):
             raise OtherStream(repr(_thread.streams.context), repr(self.context)).at()
-        return self.ready()
+        return self.handle_without_settling()
 
     def queue(self) -> Transfers:
         """The thread's stream as a queue of copies; replays are settled first."""
         if not self.is_busy:
             return self._default_queue
-        self.here()
+        self.current_handle()
         return self.current.stream.transfers
 
-    def ready_queue(self) -> Transfers:
+    def queue_without_settling(self) -> Transfers:
         """The thread's stream as a queue of copies, without settling replays."""
-        self.ready()
+        self.handle_without_settling()
         return self.current.stream.transfers
 
-    def ready(self) -> int:
+    def handle_without_settling(self) -> int:
         """The handle of the thread's stream, without settling replays."""
         stream = self.current.stream
         if self.unordered and stream is self.default:
-            self.settle()
+            self.order_foreign_streams()
         return stream.handle
 
     def thread_event(self) -> Event:
@@ -469,7 +469,7 @@ class Streams:
         """Wait for all work in all streams."""
         if self.is_busy:
             self.leave(self.current.stream)
-            self.settle()
+            self.order_foreign_streams()
         if self.unused:
             self.free_unused()  # after the wait below
         context = self.context
@@ -522,7 +522,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class _Uses:
+class _UsingBlocks:
     """The `Using` blocks in progress: all GPUs are busy meanwhile, since launches on other GPUs
     than that of the stream are errors.
     """
@@ -546,7 +546,7 @@ class _Uses:
                 streams.become_busy(count)
 
 
-_uses = _Uses()
+_using_blocks = _UsingBlocks()
 
 
 class Using:
@@ -566,12 +566,12 @@ class Using:
         streams.enter(self._stream)
         self._before, current.stream = current.stream, self._stream
         streams.become_busy(1)
-        _uses.change(1)
+        _using_blocks.change(1)
 
     def __exit__(self, *_: object) -> None:
         streams = self._streams
         streams.become_busy(-1)
-        _uses.change(-1)
+        _using_blocks.change(-1)
         _thread.streams = self._outer
         streams.current.stream = self._before
         streams.leave(self._stream)

@@ -72,7 +72,11 @@ class CudaGraph:
             graph.graph.launch_here()
             return
         with machine.context.active():
-            stream = machine.streams.ready() if graph.unsure else machine.streams.here()
+            stream = (
+                machine.streams.handle_without_settling()
+                if graph.unsure
+                else machine.streams.current_handle()
+            )
             machine.begin_graph()
             if later != graph.later:
                 graph.renumber(later)

@@ -112,7 +112,7 @@ class CapturedLaunch:
         address = self.command.block + NUMBER
         ctypes.c_uint64.from_address(address).value = self.command.number + later
         if self._copy is not None:
-            context, stream = self._machine.context, self._machine.streams.ready()
+            context, stream = self._machine.context, self._machine.streams.handle_without_settling()
             with context.active():
                 self._copy.upload(context, self.command.block, stream)
 
@@ -230,7 +230,7 @@ class InstantiatedGraph:
             return
         address, values = command.arguments
         constant = self._machine.memory.allocate(values.nbytes, "constants of graphs")
-        queue = self._machine.streams.ready_queue()
+        queue = self._machine.streams.queue_without_settling()
         queue.write(constant.address, values.reshape(-1).view(np.uint8))
         self._constants.append(constant)
         nodes.copy(address, constant.address, values.nbytes)

@@ -100,7 +100,7 @@ class Replays:
                 self._proved += 1
                 return
             if not self._unchecked:
-                self._streams.be_settled(self.settle)
+                self._streams.call_before_queueing(self.settle)
             self._unchecked.append(replay)
         if self.is_shared:
             self.settle()
@@ -122,7 +122,7 @@ class Replays:
             finally:
                 self._is_settling = self._memory.is_held = False
                 if not self._unchecked:  # unless Ctrl-C has ended the wait
-                    self._streams.be_settled(None)
+                    self._streams.call_before_queueing(None)
 
     def confirm(self) -> None:
         """Check that no replay was aborted that was known to have large enough record buffers.
@@ -162,7 +162,7 @@ class Replays:
 
     def _clear_number(self) -> None:
         zero = np.zeros(8, np.uint8)
-        self._streams.ready_queue().write(self.kernels.word + abi.STOP_NUMBER, zero)
+        self._streams.queue_without_settling().write(self.kernels.word + abi.STOP_NUMBER, zero)
 
     def _resume(self, replays: list[QueuedReplay], number: int) -> None:
         """Run the rest of the first replay, from the node with a number on; repeat the others."""
