@@ -1,8 +1,10 @@
 """The whole compiler on a page: from a Python function to code that can be launched.
 
-    function ──frontend──▶ Module ──passes──▶ Module ──codegen──▶ Artifact ──runtime──▶ run
+    function ──build──▶ Module ──pipeline.finish──▶ Module ──compile_module──▶ LaunchableCode
 
-and the state that all launches share: options, random seed, numbers of launches, the recorder.
+`build` runs the frontend and `pipeline.lower`. `launch` may differentiate the module, and compiles it
+(`launch.bound_code`). The file also has the state that all launches share: the devices, the random
+seed, the numbers of launches, the recorder.
 """
 
 from __future__ import annotations
@@ -56,6 +58,9 @@ else:
 Run = Callable[[int], None]
 
 
+# -- the compiler ----------------------------------------------------------------------------------
+
+
 class LaunchableCode:
     """Code for a device: `run` launches it, given the address of a parameter block.
 
@@ -92,6 +97,126 @@ class LaunchableCode:
     def artifact(self) -> Artifact | None:
         """The artifact that it is loaded from, perhaps without its `binary`."""
         return None if self.making is None else self.making.artifact
+
+
+def build(
+    function: FunctionType,
+    arguments: list[ArgumentType],
+    returns: tuple[ReturnType, ...] | None,
+    chosen: Options,
+    observe: Observer | None = None,
+    varying: frozenset[ReadKey] = frozenset(),
+) -> Built:
+    """The kernel of a function for these types of arguments, lowered to tasks.
+
+    ``returns`` are the types of its return annotation, None without one; ``varying`` are the reads
+    of numbers that the kernel is not specialised for.
+    """
+    with timed("frontend", function.__name__) as note:
+        built = frontend.build(
+            function,
+            arguments,
+            returns=returns,
+            default_int=default_int(),
+            default_float=default_float(),
+            debug=chosen.in_debug_mode,
+            blocks=capabilities(chosen).blocks,
+            varying=varying,
+        )
+        note.gives(built.module.size)
+    compiling(built.module)
+    with deep_recursion(function.__name__):
+        pipeline.lower(built.module, stage_of(chosen, observe))
+    return built
+
+
+def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
+    """How passes are run under these options."""
+    if observe is None and (chosen.print_ir or chosen.dump_ir):
+        observe = functools.partial(_show, chosen)
+    return Stage(
+        capabilities(chosen),
+        verifies=chosen.in_debug_mode or options.verifies_passes(),
+        observe=observe,
+    )
+
+
+def capabilities(chosen: Options) -> Capabilities:
+    """The capabilities of the device of these options, and their demands on code for it."""
+    device = None if state.devices is None else state.devices.find(chosen.device)
+    return backend_of(chosen.arch).capabilities(chosen, device)
+
+
+def compile_module(module: Module, chosen: Options) -> LaunchableCode:
+    """Code for a lowered module."""
+    _print_code(module, chosen)
+    backend, device = backend_of(chosen.arch), device_of(chosen)
+    if not backend.compiles:
+        return LaunchableCode(None, device, backend.interpret(module, device, chosen))
+    return LaunchableCode(_artifact(module, chosen), device)
+
+
+def load(artifact: Artifact, chosen: Options) -> LaunchableCode:
+    """The code of an artifact that was in the cache, for the device of these options."""
+    return LaunchableCode(Making(artifact), device_of(chosen))
+
+
+_artifacts: dict[tuple[Any, ...], Making] = {}
+_MOST_ARTIFACTS = 4096
+_unfinished: list[Making] = []
+
+
+def _artifact(module: Module, chosen: Options) -> Making:
+    """The artifact of a module, found again if one like it was compiled in this process.
+
+    So fields of the same layout share their code, and kernels keep it across `init`. Two modules
+    are alike if their texts are, apart from the source locations that messages name.
+    """
+    with timed("IR text", module.name):
+        target = backend_of(chosen.arch).target(chosen)
+        key = (printer.to_dense_text(module), module.location, target, chosen.compilation_key())
+    making = _artifacts.get(key)
+    if making is None:
+        with timed("code", module.name, module.size) as note:
+            making = backend_of(chosen.arch).begin_compile(module, chosen)
+            note.gives(making.artifact.code.__len__, "bytes")
+        while len(_artifacts) >= _MOST_ARTIFACTS:
+            _artifacts.pop(next(iter(_artifacts)), None)
+        _artifacts[key] = making
+        if not making.is_done:
+            _unfinished.append(making)
+    return making
+
+
+def unfinished() -> list[Making]:
+    """The artifacts that are still being made."""
+    _unfinished[:] = [making for making in _unfinished if not making.is_done]
+    return list(_unfinished)
+
+
+def _show(chosen: Options, name: str, module: Module) -> None:
+    """Print or write what a pass left, for the options `print_ir` and `dump_ir`."""
+    if chosen.print_ir:
+        print(f"==== {module.name}: {name} ====\n{printer.to_text(module)}")
+    if chosen.dump_ir:
+        folder = pathlib.Path(chosen.debug_dump_path or "octants_ir")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{module.name}.{name}.ir").write_text(printer.to_text(module))
+
+
+def _print_code(module: Module, chosen: Options) -> None:
+    backend = backend_of(chosen.arch)
+    texts = (
+        (chosen.print_kernel_llvm_ir, backend.llvm_text),
+        (chosen.print_kernel_llvm_ir_optimized, backend.optimised_llvm_text),
+        (chosen.print_kernel_asm, backend.assembly_text),
+    )
+    for wanted, text in texts:
+        if wanted:
+            print(text(module, chosen))
+
+
+# -- the state of launches -------------------------------------------------------------------------
 
 
 class Recorder(Protocol):
@@ -248,6 +373,17 @@ def _warn_at_exit() -> None:
         warn_of(each.pending.take())
 
 
+def snapshot_budget() -> int:
+    """How many bytes the copies of a tape may take."""
+    chosen = options.current()
+    if not state.snapshot_budget:
+        state.snapshot_budget = chosen.snapshot_budget(capabilities(chosen).memory_bytes)
+    return state.snapshot_budget
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
 def make_device(chosen: Options) -> Device:
     """The device that these options ask for."""
     return backend_of(chosen.arch).make_device(chosen)
@@ -290,128 +426,3 @@ def device_at(number: int) -> Device:
 def device_of(chosen: Options) -> Device:
     """The device that these options name."""
     return device_at(chosen.device)
-
-
-def build(
-    function: FunctionType,
-    arguments: list[ArgumentType],
-    returns: tuple[ReturnType, ...] | None,
-    chosen: Options,
-    observe: Observer | None = None,
-    varying: frozenset[ReadKey] = frozenset(),
-) -> Built:
-    """The kernel of a function for these types of arguments, lowered to tasks.
-
-    ``returns`` are the types of its return annotation, None without one; ``varying`` are the reads
-    of numbers that the kernel is not specialised for.
-    """
-    with timed("frontend", function.__name__) as note:
-        built = frontend.build(
-            function,
-            arguments,
-            returns=returns,
-            default_int=default_int(),
-            default_float=default_float(),
-            debug=chosen.in_debug_mode,
-            blocks=capabilities(chosen).blocks,
-            varying=varying,
-        )
-        note.gives(built.module.size)
-    compiling(built.module)
-    with deep_recursion(function.__name__):
-        pipeline.lower(built.module, stage_of(chosen, observe))
-    return built
-
-
-def stage_of(chosen: Options, observe: Observer | None = None) -> Stage:
-    """How passes are run under these options."""
-    if observe is None and (chosen.print_ir or chosen.dump_ir):
-        observe = functools.partial(_show, chosen)
-    return Stage(
-        capabilities(chosen),
-        verifies=chosen.in_debug_mode or options.verifies_passes(),
-        observe=observe,
-    )
-
-
-def capabilities(chosen: Options) -> Capabilities:
-    """The capabilities of the device of these options, and their demands on code for it."""
-    device = None if state.devices is None else state.devices.find(chosen.device)
-    return backend_of(chosen.arch).capabilities(chosen, device)
-
-
-def snapshot_budget() -> int:
-    """How many bytes the copies of a tape may take."""
-    chosen = options.current()
-    if not state.snapshot_budget:
-        state.snapshot_budget = chosen.snapshot_budget(capabilities(chosen).memory_bytes)
-    return state.snapshot_budget
-
-
-def _show(chosen: Options, name: str, module: Module) -> None:
-    """Print or write what a pass left, for the options `print_ir` and `dump_ir`."""
-    if chosen.print_ir:
-        print(f"==== {module.name}: {name} ====\n{printer.to_text(module)}")
-    if chosen.dump_ir:
-        folder = pathlib.Path(chosen.debug_dump_path or "octants_ir")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{module.name}.{name}.ir").write_text(printer.to_text(module))
-
-
-def compile_module(module: Module, chosen: Options) -> LaunchableCode:
-    """Code for a lowered module."""
-    _print_code(module, chosen)
-    backend, device = backend_of(chosen.arch), device_of(chosen)
-    if not backend.compiles:
-        return LaunchableCode(None, device, backend.interpret(module, device, chosen))
-    return LaunchableCode(_artifact(module, chosen), device)
-
-
-def load(artifact: Artifact, chosen: Options) -> LaunchableCode:
-    """The code of an artifact that was in the cache, for the device of these options."""
-    return LaunchableCode(Making(artifact), device_of(chosen))
-
-
-_artifacts: dict[tuple[Any, ...], Making] = {}
-_MOST_ARTIFACTS = 4096
-_unfinished: list[Making] = []
-
-
-def _artifact(module: Module, chosen: Options) -> Making:
-    """The artifact of a module, found again if one like it was compiled in this process.
-
-    So fields of the same layout share their code, and kernels keep it across `init`. Two modules
-    are alike if their texts are, apart from the source locations that messages name.
-    """
-    with timed("IR text", module.name):
-        target = backend_of(chosen.arch).target(chosen)
-        key = (printer.to_dense_text(module), module.location, target, chosen.compilation_key())
-    making = _artifacts.get(key)
-    if making is None:
-        with timed("code", module.name, module.size) as note:
-            making = backend_of(chosen.arch).begin_compile(module, chosen)
-            note.gives(making.artifact.code.__len__, "bytes")
-        while len(_artifacts) >= _MOST_ARTIFACTS:
-            _artifacts.pop(next(iter(_artifacts)), None)
-        _artifacts[key] = making
-        if not making.is_done:
-            _unfinished.append(making)
-    return making
-
-
-def unfinished() -> list[Making]:
-    """The artifacts that are still being made."""
-    _unfinished[:] = [making for making in _unfinished if not making.is_done]
-    return list(_unfinished)
-
-
-def _print_code(module: Module, chosen: Options) -> None:
-    backend = backend_of(chosen.arch)
-    texts = (
-        (chosen.print_kernel_llvm_ir, backend.llvm_text),
-        (chosen.print_kernel_llvm_ir_optimized, backend.optimised_llvm_text),
-        (chosen.print_kernel_asm, backend.assembly_text),
-    )
-    for wanted, text in texts:
-        if wanted:
-            print(text(module, chosen))

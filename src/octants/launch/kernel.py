@@ -1,8 +1,9 @@
 """Kernels as objects: a Python function, its specialisations, and their launches.
 
-A call runs the entry of the specialisation that ran last, which is generated code that recognises
-its arguments and launches it. Other arguments are looked up by their key. Everything slow happens
-once for each key.
+A warm call is a few microseconds: it runs the entry of the specialisation that ran last, generated
+code that recognises its arguments and launches it (`warm_call`). If the arguments are others,
+`Kernel._launch` tries the entries of other specialisations, then looks one up by the key of the
+arguments, and compiles the kernel if there is none (`Kernel.specialise`).
 """
 
 from __future__ import annotations
@@ -47,10 +48,7 @@ if TYPE_CHECKING:
     from octants.launch import inspection, pickling
     from octants.launch.inspection import Inspection
 else:
-    explain, inspection = (
-        Deferred("octants.launch.explain_gradient"),
-        Deferred("octants.launch.inspection"),
-    )
+    inspection = Deferred("octants.launch.inspection")
     pickling = Deferred("octants.launch.pickling")
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ else:
 
 _state = driver.state
 _MANY_VARIANTS = 16
-_MOST_ENTERED = 8  # specialisations whose arguments are recognised one after the other
+_MOST_KNOWN = 8  # specialisations whose arguments are recognised one after the other
 
 
 class Kernel(Generic[P, R_co]):
@@ -103,8 +101,8 @@ class Kernel(Generic[P, R_co]):
         self.entry: WarmCall = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}
         self._variants: dict[tuple[Any, ...], list[Specialisation]] = {}
-        self._deciding: dict[tuple[Any, ...], set[ReadKey]] = {}
-        self._entered: tuple[tuple[Recogniser, WarmCall], ...] = ()
+        self._constant_reads: dict[tuple[Any, ...], set[ReadKey]] = {}  # cannot be arguments
+        self._known_entries: tuple[tuple[Recogniser, WarmCall], ...] = ()
         self.warm_gradients = WarmGradients()
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R_co:
@@ -122,7 +120,7 @@ class Kernel(Generic[P, R_co]):
 
     def _launch(self, *arguments: Any) -> Any:
         """Launch with arguments that the last entry does not recognise."""
-        for recognise, entry in self._entered:
+        for recognise, entry in self._known_entries:
             if entry is not self.entry and recognise(*arguments):
                 self.entry = entry
                 return entry(*arguments)
@@ -134,7 +132,7 @@ class Kernel(Generic[P, R_co]):
             generation, miss = self.generation, self._launch
             specialisation.entry = make_entry(specialisation, generation, miss, arguments)
         self.entry = specialisation.entry
-        if 1 < len(self._specialisations) <= _MOST_ENTERED:
+        if 1 < len(self._specialisations) <= _MOST_KNOWN:
             self._remember_entry(specialisation)
         arguments = specialisation.complete(arguments)
         recorder = _state.recorder
@@ -145,12 +143,12 @@ class Kernel(Generic[P, R_co]):
     def _remember_entry(self, specialisation: Specialisation) -> None:
         """Recognise the arguments of a specialisation whose launches alternate with others."""
         entry = specialisation.entry
-        if entry is None or any(known is entry for _, known in self._entered):
+        if entry is None or any(known is entry for _, known in self._known_entries):
             return
         own = [each.entry for each in self._specialisations.values()]
-        others = [each for each in self._entered if each[1] in own]
+        others = [each for each in self._known_entries if each[1] in own]
         recognise = recogniser_of(specialisation, self.generation)
-        self._entered = ((recognise, entry), *others)
+        self._known_entries = ((recognise, entry), *others)
 
     @internal
     def bind_arrays(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -215,15 +213,15 @@ class Kernel(Generic[P, R_co]):
     def _variant(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Specialisation:
         """Compile the kernel again; numbers that keep changing become arguments if possible."""
         chosen = options.current()
-        deciding = self._deciding.setdefault(key, set())
-        varying = varying_reads(self._variants.get(key, ())) - deciding
+        constant = self._constant_reads.setdefault(key, set())
+        varying = varying_reads(self._variants.get(key, ())) - constant
         attempts = [varying, *(frozenset([each]) for each in sorted(varying) if len(varying) > 1)]
         for attempt in attempts if varying else ():
             try:
                 made = Specialisation(self, self.signature, arguments, chosen, attempt)
             except Exception:  # it must be constant; a user's error is raised again below
                 if len(attempt) == 1:
-                    deciding |= attempt
+                    constant |= attempt
                 continue
             if made.is_valid is None or made.is_valid():  # else the number is one of a kind
                 return made
@@ -252,10 +250,12 @@ class Kernel(Generic[P, R_co]):
             self._variants[ended.key] = others
         else:
             self._variants.pop(ended.key, None)
-            self._deciding.pop(ended.key, None)
+            self._constant_reads.pop(ended.key, None)
         if self.entry is ended.entry:
             self.entry = self._launch
-        self._entered = tuple(each for each in self._entered if each[1] is not ended.entry)
+        self._known_entries = tuple(
+            each for each in self._known_entries if each[1] is not ended.entry
+        )
         self.warm_gradients.forget(ended)
         ended.entry = None
 
@@ -263,7 +263,7 @@ class Kernel(Generic[P, R_co]):
     def compile_in(self, ended: Specialisation, arguments: tuple[Any, ...]) -> Specialisation:
         """Compile the kernel with the hidden arguments of a specialisation as constants."""
         self.forget(ended)
-        self._deciding.setdefault(ended.key, set()).update(ended.varying)
+        self._constant_reads.setdefault(ended.key, set()).update(ended.varying)
         return self.specialise(arguments)
 
     def _find(self, key: tuple[Any, ...]) -> Specialisation | None:
