@@ -2,9 +2,9 @@
 
     function ──build──▶ Module ──pipeline.finish──▶ Module ──compile_module──▶ LaunchableCode
 
-`build` runs the frontend and `pipeline.lower`. `launch` may differentiate the module, and compiles it
-(`launch.bound_code`). The file also has the state that all launches share: the devices, the random
-seed, the numbers of launches, the recorder.
+`build` runs the frontend and `pipeline.lower`. `launch` may differentiate the module, and has it
+compiled (`launch.bound_code`). The file also has the state that all launches share: the devices,
+the random seed, the numbers of launches, the recorder.
 """
 
 from __future__ import annotations
